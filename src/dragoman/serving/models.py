@@ -229,7 +229,9 @@ class Models:
             if name in (None, model.info.name) and to in (model.languages[1], "-".join(model.languages))
         ]  # fmt: skip
         if not named:
-            raise DataError(f"no model {f'of the name {name} ' * (name is not None)}translates to {to}")
+            there = ", ".join("-".join(direction) for direction in self.directions) or "none"
+            model = "no model" if name is None else f"no model of the name {name}"
+            raise DataError(f"{model} translates to {to}; there are: {there}")
         if named[0].pivot:
             raise DataError(f"{to} goes through {named[0].pivot}; ask for each of the two steps by itself")
         return named[0]

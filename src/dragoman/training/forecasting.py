@@ -154,7 +154,10 @@ def forecast(
     config = check_forecastable(config)
     whole = count_pairs(config)
     if whole < FEWEST_PAIRS:
-        raise DataError(f"{whole:,} training pairs are too few for a forecast, which needs {FEWEST_PAIRS:,}")
+        raise DataError(
+            f"{whole:,} training pairs are too few for a forecast, which needs {FEWEST_PAIRS:,}; "
+            "give more text"
+        )
     parts = {name: count_pairs(part_of(config, share)) for name, share in PARTS.items()}
     with only_writer(out):
         plan = make_plan(config, out, n_pairs=parts["a half"], minutes=minutes, say=say)

@@ -159,7 +159,8 @@ def meet(size: int, *, timeout: timedelta) -> tuple[Any, int]:
             store.wait([key], timeout)
     except RuntimeError as error:
         raise TrainingError(
-            f"process {missing} of {size} has not started within {timeout.total_seconds():.0f} s"
+            f"process {missing} of {size} has not started within {timeout.total_seconds():.0f} s; see what "
+            "it printed, and start all of them with the same MASTER_ADDR and MASTER_PORT"
         ) from error
     return store, rank
 
