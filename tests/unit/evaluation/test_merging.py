@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from commands import error_of, succeed
-from dragoman.config import to_toml
 from dragoman.evaluation.merging import WEIGHTS, merge
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -67,18 +66,3 @@ def test_what_cannot_be_merged_is_said(tiny_run: Path, tiny_many: Path, tuned: P
         config.read_text(encoding="utf-8").replace("n_heads = 2", "n_heads = 4"), encoding="utf-8"
     )
     assert "has not the shape of" in error_of("merge", tiny_run, tuned, "--out", out)
-
-
-def test_validation_text_that_has_become_empty_is_left_out(
-    tiny_run: Path, tuned: Path, tmp_path: Path
-) -> None:
-    config = tuned / "config.toml"
-    (tmp_path / "empty.en").write_text("\n", encoding="utf-8")
-    (tmp_path / "empty.de").write_text("\n", encoding="utf-8")
-    files = [str(tmp_path / "empty.en"), str(tmp_path / "empty.de")]
-    settings = Run.open(tuned).config
-    data = settings.data.model_copy(update={"valid": (tuple(files),)})
-    config.write_text(to_toml(settings.model_copy(update={"data": data})), encoding="utf-8")
-    said: list[str] = []
-    merge(tiny_run, tuned, tmp_path / "out", say=said.append)
-    assert "its validation text is not here (it holds no pair with text" in said[0]
