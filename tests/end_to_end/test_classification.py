@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import signal
@@ -151,6 +152,8 @@ def test_files_and_pipes_give_the_same(run: Path) -> None:
     assert written.stdout == ""
     assert written.stderr.startswith("labels.txt: ")
     assert Path("labels.txt").read_text(encoding="utf-8") == piped
+    succeed("classify", run, "texts.txt", "--out", "labels.txt.gz")
+    assert gzip.decompress(Path("labels.txt.gz").read_bytes()).decode() == piped
 
 
 def test_top_and_json_give_every_label(run: Path) -> None:

@@ -238,6 +238,13 @@ def test_the_push_command_prints_the_address(
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "cc0-1.0"
 
 
+def test_a_pushed_classifier_is_to_be_used_as_one(
+    hub: Hub, tiny_classifier_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert f"next: dragoman classify hf:{NAME}" in dragoman("push", tiny_classifier_run, NAME).stderr
+
+
 def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 
 from dragoman.cli import (
     backtranslate,
@@ -37,30 +38,37 @@ from dragoman.cli.app import CRASHED, Command, app, discard_output, give_back_ct
 
 __all__ = ["app", "main"]
 
-train.register(app)
-translate.register(app)
-backtranslate.register(app)
-distill.register(app)
-merge.register(app)
-forecast.register(app)
-classify.register(app)
-evaluate.register(app)
-serve.register(app)
-score_model.register(app)
-export.register(app)
-import_model.register(app)
-reproduce.register(app)
-report.register(app)
-compare.register(app)
-show.register(app)
-hub.register(app)
-models.register(app)
-data.register(app)
-demo.register(app)
-doctor.register(app)
-for group in (app, *(info.typer_instance for info in app.registered_groups)):
-    for command in group.registered_commands if group else ():
-        command.cls = Command
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train.train,
+    "translate": translate.translate,
+    "backtranslate": backtranslate.backtranslate,
+    "distill": distill.distill,
+    "merge": merge.merge,
+    "forecast": forecast.forecast,
+    "classify": classify.classify,
+    "evaluate": evaluate.evaluate,
+    "score": evaluate.score,
+    "serve": serve.serve,
+    "score-model": score_model.score_model,
+    "export": export.export,
+    "import": import_model.import_model,
+    "reproduce": reproduce.reproduce,
+    "report": report.report,
+    "compare": compare.compare,
+    "show": show.show,
+    "card": hub.card,
+    "push": hub.push,
+    "models": models.models,
+    "get": models.get,
+    "demo": demo.demo,
+    "doctor": doctor.doctor,
+}
+"""In the order of the help."""
+
+for name, command in COMMANDS.items():
+    app.command(name, cls=Command)(command)
+app.add_typer(serve.key_app, name="key")
+app.add_typer(data.data_app, name="data")
 
 
 def main() -> None:

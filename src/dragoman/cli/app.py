@@ -203,7 +203,7 @@ def invite(what: str) -> None:
 
 def as_called(text: str) -> str:
     """Return `text` with its `dragoman …` and `pip install …` commands as they work in this shell."""
-    commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
+    commands = [str(command.name) for command in app.registered_commands]
     names = "|".join([*commands, *(str(group.name) for group in app.registered_groups)])
     text = re.sub(rf"(?<![\w./-])(?<!-m )dragoman(?= (?:{names})\b)", lambda _: program(), text)
     return re.sub(r"(?<!-m )\bpip(?= install 'dragoman\[)", lambda _: _pip(), text)

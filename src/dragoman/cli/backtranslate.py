@@ -25,10 +25,6 @@ from dragoman.cli.options import (
 from dragoman.errors import ConfigError
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(backtranslate)
-
-
 def backtranslate(
     run: RunPath,
     mono: Annotated[

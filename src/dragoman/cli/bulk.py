@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -21,10 +23,9 @@ def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
     """Run a job with a progress bar; if interrupted, print the command that continues."""
     from dragoman.bulk.running import translate_file
 
-    progress = TerminalProgress(job.noun)
     try:
-        with progress:
-            summary = translate_file(job, n_workers=n_workers, ray=ray, watch=progress.show)
+        with file_progress(job.noun) as show:
+            summary = translate_file(job, n_workers=n_workers, ray=ray, watch=show)
     except KeyboardInterrupt:
         say(f"to continue: {command_line()}")
         raise typer.Exit(INTERRUPTED) from None
@@ -45,43 +46,30 @@ def describe_summary(summary: Summary, job: Job) -> list[str]:
     ]
 
 
-class TerminalProgress:
-    """Progress of a file: a bar on a terminal, otherwise a line on stderr every 30 s. A context manager."""
+@contextmanager
+def file_progress(noun: str) -> Iterator[Callable[[Status], None]]:
+    """Show the progress of a file: a bar on a terminal, otherwise a line on stderr every 30 s.
 
-    def __init__(self, noun: str) -> None:
-        """Take the unit of the speed, such as "sentences", as `noun`."""
-        from rich.progress import BarColumn, Progress, TextColumn
+    `noun` is the unit of the speed, such as "sentences".
+    """
+    from rich.progress import BarColumn, Progress, TextColumn
 
-        from dragoman.cli.console import Console
+    from dragoman.cli.console import Console
 
-        console = Console(stderr=True)
-        self._noun = noun
-        self._bar = None
-        if console.is_terminal:
-            self._bar = Progress(
-                BarColumn(), TextColumn("{task.description}"), console=console, transient=True
-            )
-            self._task = self._bar.add_task("loading", total=1.0)
-        self._told = time.monotonic()
+    console = Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, told = bar.add_task("loading", total=1.0), time.monotonic()
 
-    def __enter__(self) -> TerminalProgress:
-        if self._bar is not None:
-            self._bar.start()
-        return self
+        def show(status: Status) -> None:
+            nonlocal told
+            line = describe_status(status, noun)
+            bar.update(task, completed=status.share, description=line)
+            if not console.is_terminal and time.monotonic() - told >= LINE_EVERY:
+                say(line)
+                told = time.monotonic()
 
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, status: Status) -> None:
-        """Update the progress."""
-        if self._bar is not None:
-            self._bar.update(
-                self._task, completed=status.share, description=describe_status(status, self._noun)
-            )
-        elif time.monotonic() - self._told >= LINE_EVERY:
-            say(describe_status(status, self._noun))
-            self._told = time.monotonic()
+        yield show
 
 
 def describe_status(status: Status, noun: str = "sentences") -> str:

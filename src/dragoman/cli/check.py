@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -43,10 +43,6 @@ MAX_WORKERS = 8
 """Processes that check, where nothing else is said."""
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion")
 STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information": ""}
-
-
-def register(data_app: typer.Typer) -> None:
-    data_app.command()(check)
 
 
 class Job(NamedTuple):
@@ -139,11 +135,7 @@ def check(
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
     thresholds = thresholds_of(threshold or ())
     reading = Reading(
-        (src_lang, tgt_lang),
-        None if columns is None else two_columns(columns),
-        column(text_column),
-        column(label_column),
-        label_separator,
+        (src_lang, tgt_lang), two_columns(columns), column(text_column), column(label_column), label_separator
     )
     held_out = _held_out(valid, test or ())
     jobs = list(_jobs(files, held_out, task, reading))
@@ -340,10 +332,9 @@ def summary(reports: Sequence[Report]) -> str:
 
 def _print_report(report: Report, *, name: str) -> None:
     """Print a table of findings, then the examples of each."""
-    from rich.table import Table
     from rich.text import Text
 
-    from dragoman.cli.console import Console
+    from dragoman.cli.console import Console, print_table
 
     console = Console(highlight=False, soft_wrap=False)
     title = f"{name} · " if name else ""
@@ -355,14 +346,12 @@ def _print_report(report: Report, *, name: str) -> None:
     if not report.findings:
         console.print(Text("nothing found"))
         return
-    table = Table()
-    for heading in ("severity", "kind", "number", "what"):
-        justify: Literal["left", "right"] = "right" if heading == "number" else "left"
-        table.add_column(heading, justify=justify, no_wrap=heading != "what")
-    for found in report.findings:
-        severity = Text(found.kind.severity, style=STYLES[found.kind.severity])
-        table.add_row(severity, found.kind.name, f"{found.count:,}", found.kind.title)
-    console.print(table)
+    rows = [
+        ((kind.severity, STYLES[kind.severity]), kind.name, f"{found.count:,}", kind.title)
+        for found in report.findings
+        for kind in [found.kind]
+    ]
+    print_table(("severity", "kind", ">number", "what"), rows, whole=("severity", "kind", "number"))
     for found in report.findings:
         typer.echo("\n".join(_describe(found, report.unit)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +11,10 @@ import typer
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
 from dragoman.cli.file_translation import Work
 from dragoman.cli.options import Device, Precision, RunPath
-from dragoman.cli.reading import file_chunks, stream_chunks
+from dragoman.cli.reading import file_chunks, stream_chunks, write_output
 
 if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(classify)
 
 
 def classify(
@@ -29,7 +24,10 @@ def classify(
     ] = "-",
     out: Annotated[
         Path | None,
-        typer.Option(metavar=FILE_OR_STDOUT, help="Write to this file at the end, not to stdout."),
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help="Write to this file at the end, not to stdout; .gz, .xz and .zst are compressed.",
+        ),
     ] = None,
     json_: Annotated[
         bool,
@@ -68,16 +66,12 @@ def classify(
         n_texts += len(found)
         n_cut_texts += sum(c.n_cut > 0 for c in found)
         n_cut_tokens += sum(c.n_cut for c in found)
-        written = [as_json(c, top) if json_ else as_line(c, top, separator) for c in found]
+        lines += [f"{as_json(c, top) if json_ else as_line(c, top, separator)}\n" for c in found]
         if out is None:
-            sys.stdout.write("".join(f"{line}\n" for line in written))
-            sys.stdout.flush()
-        else:
-            lines += written
+            write_output(None, "".join(lines))
+            lines.clear()
     if out is not None:
-        from dragoman.files import write_atomically
-
-        write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+        write_output(out, "".join(lines))
         say(f"{out}: {n_texts:,} texts")
     if n_cut_texts:
         say(f"cut {n_cut_tokens:,} tokens off {n_cut_texts:,} of {n_texts:,} texts (data.max_windows)")

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
 from dragoman.cli.options import Device, Metric, MetricPython, Precision, To
-from dragoman.cli.report import FIGURES, make_folder, sentence_bar
+from dragoman.cli.report import FIGURES, make_folder
 from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 COMPARISON = "comparison.html"
 EXPORTS = ("json", "csv", "latex")
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(compare)
 
 
 def compare(
@@ -74,6 +70,7 @@ def compare(
     --json and --csv write one table of all figures, --latex a table for a paper: best in bold, significant
     differences marked. Without FILE, or with "-", it goes to stdout in place of the text.
     """
+    from dragoman.cli.console import progress_bar
     from dragoman.evaluation.comparison import names_of
     from dragoman.files import write_atomically
     from dragoman.report.comparison import scores_table
@@ -95,7 +92,7 @@ def compare(
     opened = [Run.open(path) for path in runs]
     named = in_one_direction(dict(zip(names_of(opened), opened, strict=True)), request)
     task = task_of(opened[0].config)
-    with sentence_bar() as progress:
+    with progress_bar("sentences") as progress:
         comparisons = task.compare(named, request, say, progress)
     if "-" not in exports.values():
         tables = map(scores_table, comparisons)

@@ -1,10 +1,18 @@
-"""Rich's console, with the errors of other output."""
+"""Rich's console, with the errors of other output; tables, and bars of progress."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from rich import console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from dragoman.errors import printable
 
 
 class Console(console.Console):
@@ -12,3 +20,37 @@ class Console(console.Console):
 
     def on_broken_pipe(self) -> NoReturn:
         raise  # noqa: PLE0704  # Rich calls this while it handles the BrokenPipeError
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | tuple[str, str]]],
+    *,
+    title: str | None = None,
+    whole: Collection[str] = ("name",),
+) -> None:
+    """Print a table on stdout. A heading that begins with ">" is one of figures, which are set to the right.
+
+    A cell is a text, or a text and its style; control characters and rich's markup in it are text. `whole`
+    are headings of columns that are never wrapped.
+    """
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        name = heading.removeprefix(">")
+        table.add_column(name, justify="left" if name == heading else "right", no_wrap=name in whole)
+    for row in rows:
+        cells = ((cell, "") if isinstance(cell, str) else cell for cell in row)
+        table.add_row(*(Text(printable(text), style=style) for text, style in cells))
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def progress_bar(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar, if stderr is a terminal; yield a function of the number done and a new total."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=total)
+
+        def show(done: int, total: int | None = None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show

@@ -70,8 +70,10 @@ def column(value: str | None) -> int | str | None:
     return None if value is None else _number_or_name(value)
 
 
-def two_columns(said: str) -> tuple[int | str, int | str]:
+def two_columns(said: str | None) -> tuple[int | str, int | str] | None:
     """Parse the columns of source and target. ConfigError: not two columns."""
+    if said is None:
+        return None
     named = [name.strip() for name in said.split(",")]
     if len(named) != 2 or not all(named):
         raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")

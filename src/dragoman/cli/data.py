@@ -6,17 +6,16 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dragoman.cli import check, filter_corpus
-from dragoman.cli.app import as_called, say
+from dragoman.cli.app import Command, as_called, say
 from dragoman.cli.downloads import progress_bars
 
 if TYPE_CHECKING:
     from dragoman.data.catalog import Dataset
-    from dragoman.data.catalog.sources import Listing
 
 data_app = typer.Typer(
     no_args_is_help=True,
@@ -26,14 +25,7 @@ data_app = typer.Typer(
 )
 
 
-def register(app: typer.Typer) -> None:
-    data_app.command("list")(list_)
-    data_app.command()(fetch)
-    check.register(data_app)
-    filter_corpus.register(data_app)
-    app.add_typer(data_app, name="data")
-
-
+@data_app.command("list", cls=Command)
 def list_(
     name: Annotated[
         str | None,
@@ -45,10 +37,15 @@ def list_(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array with all details.")] = False,
 ) -> None:
     """List the named data sets: task, size, licence, and where they are on this machine."""
+    from dragoman.cli.console import print_table
     from dragoman.data import catalog
 
     if name and (source := catalog.source_of(name)):
-        _print_listing(source.listing(name), as_json=json_)
+        listing = source.listing(name)
+        if json_:
+            typer.echo(json.dumps(listing.records, indent=2, ensure_ascii=False))
+        else:
+            print_table(listing.columns, listing.rows)
         return
     datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
     if json_:
@@ -59,6 +56,7 @@ def list_(
         _print_table(datasets)
 
 
+@data_app.command(cls=Command)
 def fetch(
     name: Annotated[
         str,
@@ -85,6 +83,10 @@ def fetch(
     with progress_bars() as progress:
         folder = catalog.fetch(name, to=to, force=force, partial=partial, report=say, progress=progress)
     typer.echo(folder)
+
+
+data_app.command("check", cls=Command)(check.check)
+data_app.command("filter", cls=Command)(filter_corpus.filter_)
 
 
 def as_record(dataset: Dataset) -> dict[str, Any]:
@@ -149,43 +151,14 @@ def _where(dataset: Dataset) -> str:
 
 def _print_table(datasets: list[Dataset]) -> None:
     """Print a table: name, task, size, short licence and place of each data set."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from dragoman.cli.console import Console
+    from dragoman.cli.console import print_table
     from dragoman.data.catalog import whereabouts
 
-    table = Table()
-    for heading in ("name", "task", "examples", "licence", "where"):
-        justify: Literal["left", "right"] = "right" if heading == "examples" else "left"
-        table.add_column(heading, justify=justify, no_wrap=heading == "name")
+    rows = []
     for dataset in datasets:
         place = whereabouts(dataset)
         partly = "partly in " if place.missing and place.folder else ""
-        table.add_row(
-            dataset.name,
-            _kind(dataset),
-            dataset.n_examples,
-            re.split(r"[;,(]| by ", dataset.licence)[0].strip(),
-            Text(f"{partly}{place.description}", style="green" if not place.missing else ""),
-        )
-    Console(highlight=False).print(table)
-
-
-def _print_listing(listing: Listing, *, as_json: bool) -> None:
-    """Print what a source has for a name."""
-    from rich.table import Table
-
-    from dragoman.cli.console import Console
-
-    if as_json:
-        typer.echo(json.dumps(listing.records, indent=2, ensure_ascii=False))
-        return
-    table = Table()
-    for column in listing.columns:
-        heading = column.removeprefix(">")
-        justify: Literal["left", "right"] = "left" if column == heading else "right"
-        table.add_column(heading, justify=justify, no_wrap=heading == "name")
-    for row in listing.rows:
-        table.add_row(*row)
-    Console(highlight=False).print(table)
+        licence = re.split(r"[;,(]| by ", dataset.licence)[0].strip()
+        where = f"{partly}{place.description}", "" if place.missing else "green"
+        rows.append((dataset.name, _kind(dataset), dataset.n_examples, licence, where))
+    print_table(("name", "task", ">examples", "licence", "where"), rows)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dragoman.cli.app import command_line, say
 from dragoman.cli.options import Overrides
 from dragoman.cli.train import run_training
-
-if TYPE_CHECKING:
-    from dragoman.tasks.task import DemoTable
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(demo)
 
 
 def demo(
@@ -45,6 +38,7 @@ def demo(
     The demo trains on the embedded corpus, scores held-out examples, and shows translations beside their
     references, or reviews beside their labels.
     """
+    from dragoman.cli.console import print_table
     from dragoman.config import parse_config
     from dragoman.runs import Run
     from dragoman.tasks import task_named
@@ -56,28 +50,11 @@ def demo(
     )
     run = Run.open(run_training(config, out or Path("runs") / config.name))
     tables, example, others = chosen.demo_results(run, say)
-    print_tables(tables)
+    for table in tables:
+        print_table(table.heading, table.rows, title=table.title)
     say("")
     say("Try next:")
     say(f"  echo {shlex.quote(example)} | {command_line(config.names.verb, run.path)}")
     say(f"  {command_line('show', run.path)}")
     for command in others:
         say(f"  dragoman {command}")
-
-
-def print_tables(tables: list[DemoTable]) -> None:
-    """Print tables on stdout, in colour on a terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from dragoman.cli.console import Console
-
-    console = Console(highlight=False)
-    for table in tables:
-        drawn = Table(title=table.title, title_justify="left")
-        for i, heading in enumerate(table.heading):
-            drawn.add_column(heading, justify="left" if i < table.n_words else "right")
-        for row in table.rows:
-            cells = ((cell, "") if isinstance(cell, str) else cell for cell in row)
-            drawn.add_row(*(Text(text, style=style) for text, style in cells))
-        console.print(drawn)

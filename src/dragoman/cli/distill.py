@@ -17,10 +17,6 @@ from dragoman.cli.train import run_training
 NAMES = ("teacher", "student")
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(distill)
-
-
 def distill(
     run: RunPath,
     preset: Annotated[

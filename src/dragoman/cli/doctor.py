@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from dragoman.hardware import Machine
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(doctor)
-
-
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

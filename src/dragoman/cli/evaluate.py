@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(evaluate)
-    app.command()(score)
-
-
 def evaluate(
     run: RunPath,
     split: Annotated[

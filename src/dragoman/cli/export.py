@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +9,6 @@ import typer
 
 from dragoman.cli.app import say
 from dragoman.cli.options import RunPath
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(export)
 
 
 def export(
@@ -52,9 +46,10 @@ def export(
     The exported README.md contains a script that runs without Dragoman; for a browser it says how to serve
     the folder, for Argos Translate how to install the package. Classifiers support onnx only.
     """
+    from dragoman.cli.console import progress_bar
     from dragoman.interop.exporting import export_run
 
-    with _progress(sentences) as progress:
+    with progress_bar("comparing with the run", total=sentences) as progress:
         report = export_run(
             run,
             out,
@@ -69,16 +64,3 @@ def export(
     for note in report.notes:
         say(note)
     say(f"next: see {out / 'README.md'}")
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar, if stderr is a terminal."""
-    from rich.progress import Progress
-
-    from dragoman.cli.console import Console
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("comparing with the run", total=total)
-        yield lambda done: bars.update(task, completed=done)

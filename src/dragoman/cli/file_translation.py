@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -297,6 +296,7 @@ def translate_document_file(job: FileTranslation) -> int:
     Raises:
         DataError: the file is missing, damaged, or not in the format of its name.
     """
+    from dragoman.cli.console import progress_bar
     from dragoman.documents.files import DocumentFile
 
     content = read_bytes(job.work.file)
@@ -310,7 +310,14 @@ def translate_document_file(job: FileTranslation) -> int:
     document = DocumentFile.read(job.name, content, job.translator.config.languages, ending=job.work.ending)
     kept = document.protection(job.extras.request.protection)
     extras = replace(job.extras, request=replace(job.extras.request, protection=kept))
-    with _bar(len(document.sentences)) as progress:
+    most = 0
+    with progress_bar("sentences", total=len(document.sentences)) as show:
+
+        def progress(n_done: int) -> None:
+            nonlocal most
+            most = max(most, n_done)  # sentences that are translated twice count once
+            show(most)
+
         translations = extras.translate(
             job.translator,
             document.sentences,
@@ -320,22 +327,3 @@ def translate_document_file(job: FileTranslation) -> int:
         )
     write_output(job.work.out, document.written([translation.text for translation in translations]))
     return len(document.sentences)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar of sentences on stderr; sentences that are translated twice count once."""
-    from rich.progress import Progress
-
-    from dragoman.cli.console import Console
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("sentences", total=total)
-        most = 0
-
-        def progress(n_done: int) -> None:
-            nonlocal most
-            most = max(most, n_done)
-            bar.update(task, completed=most)
-
-        yield progress

@@ -24,10 +24,6 @@ BAR = 40
 """Characters of the longest bar of a histogram."""
 
 
-def register(data_app: typer.Typer) -> None:
-    data_app.command("filter")(filter_)
-
-
 def filter_(
     files: Annotated[
         list[str], typer.Argument(help="Two aligned files, or one file of pairs.", show_default=False)
@@ -107,7 +103,7 @@ def filter_(
         check_outputs(plot, files=[*files, *by_score], runs=())
     if out is not None:
         check_new(out)
-    reading = Reading((src_lang, tgt_lang), None if columns is None else two_columns(columns))
+    reading = Reading((src_lang, tgt_lang), two_columns(columns))
     open_, langs = task_named("translation").opener(files, reading)
     corpus = open_(files)
     assert isinstance(corpus, Corpus), "is parallel text"

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from dragoman.training.forecasting import Forecast
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(forecast)
-
-
 def forecast(
     recipe: Annotated[
         Path | None,
@@ -89,7 +85,7 @@ def forecast(
         src=src or (),
         tgt=tgt or (),
         tsv=tsv or (),
-        columns=None if columns is None else two_columns(columns),
+        columns=two_columns(columns),
         valid_src=valid_src or (),
         valid_tgt=valid_tgt or (),
         valid_tsv=valid_tsv or (),

@@ -15,11 +15,6 @@ Licence = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(card)
-    app.command()(push)
-
-
 def card(run: RunPath, licence: Licence = None) -> None:
     """Print the model card of a run: model, training data and scores, from the run's files.
 
@@ -49,7 +44,8 @@ def push(
     """
     from dragoman.hub import HubName
     from dragoman.interop.publishing import push_to_hub
+    from dragoman.runs import Run
 
     address = push_to_hub(run, name, private=not public, licence=licence, message=message)
     typer.echo(address)
-    say(f"next: {command_line('translate', HubName.parse(name))}")
+    say(f"next: {command_line(Run.open(run).config.names.verb, HubName.parse(name))}")

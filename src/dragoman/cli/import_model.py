@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from dragoman.runs import Run
 
 
-def register(app: typer.Typer) -> None:
-    app.command("import")(import_model)
-
-
 def import_model(
     model: Annotated[
         Path, typer.Argument(help="Folder of the model, or its checkpoint file.", show_default=False)

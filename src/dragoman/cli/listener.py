@@ -14,6 +14,7 @@ from dragoman.cli.app import as_called
 from dragoman.cli.console import Console
 from dragoman.cli.live import LivePanel, sample_table
 from dragoman.config import Config
+from dragoman.report.schedule import rate_in_words
 from dragoman.training.state import Position
 from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
@@ -105,7 +106,7 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
                 f"epoch {record['epoch'] + 1}",
                 f"loss {record['train_loss']:.2f} nats/{item}",
                 f"{_thousands(record['tokens_per_second'])} tokens/s",
-                f"lr {_scientific(record['lr'])}",
+                f"lr {rate_in_words(record['lr'])}",
             ]
         )
     averaged = record["kind"] == "average"
@@ -133,10 +134,3 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
 
 def _thousands(value: float) -> str:
     return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"
-
-
-def _scientific(value: float) -> str:
-    if not value:
-        return "0"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"

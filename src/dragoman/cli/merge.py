@@ -10,10 +10,6 @@ import typer
 from dragoman.cli.app import command_line, finite, say
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(merge)
-
-
 def merge(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)],
     second: Annotated[

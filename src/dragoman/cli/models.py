@@ -28,11 +28,6 @@ From = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(models)
-    app.command()(get)
-
-
 def models(
     source: From = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array with all details.")] = False,
@@ -79,20 +74,13 @@ def next_command(run: Run) -> str:
 
 
 def _print_table(found: Sequence[PublishedModel]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from dragoman.cli.console import print_table
 
-    from dragoman.cli.console import Console
-    from dragoman.errors import printable
-
-    table = Table()
-    for heading in ("name", "task", "languages", "score", "licence", "MB"):
-        table.add_column(heading, justify="right" if heading == "MB" else "left", no_wrap=heading == "name")
-    for model in found:
-        size = f"{model.archive.size / 1e6:,.1f}"
-        cells = (model.name, model.task, model.subject, _score(model.scores), model.licence, size)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    Console(highlight=False).print(table)
+    rows = [
+        (m.name, m.task, m.subject, _score(m.scores), m.licence, f"{m.archive.size / 1e6:,.1f}")
+        for m in found
+    ]
+    print_table(("name", "task", "languages", "score", "licence", ">MB"), rows)
 
 
 def _score(scores: Sequence[PublishedScore]) -> str:

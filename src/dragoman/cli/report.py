@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +13,6 @@ from dragoman.errors import require
 
 REPORT = "report.html"
 FIGURES = "figures"
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(report)
 
 
 def report(
@@ -53,6 +46,7 @@ def report(
     the most confident mistakes with word importance. A run of several directions has a page for each,
     report-en-de.html and so on.
     """
+    from dragoman.cli.console import progress_bar
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
     from dragoman.reproduction.reference import reference_curves
@@ -74,7 +68,7 @@ def report(
         label = "-" + one.config.subject.replace(" → ", "-") if several else ""
         figures = folder / f"{FIGURES}{label}"
         make_folder(figures)
-        with sentence_bar() as progress:
+        with progress_bar("sentences") as progress:
             page = task.report(
                 one, request, figures=figures, n_examples=sentences, reference=reference, say=say,
                 progress=progress,
@@ -92,15 +86,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{folder}: cannot be made ({error.strerror}); choose another --out") from None
-
-
-@contextmanager
-def sentence_bar() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar of sentences for each test set, if stderr is a terminal."""
-    from rich.progress import Progress
-
-    from dragoman.cli.console import Console
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("sentences", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

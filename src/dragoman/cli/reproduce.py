@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from dragoman.reproduction.running import Reproduction
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(reproduce)
-
-
 def reproduce(
     name: Annotated[
         str | None,

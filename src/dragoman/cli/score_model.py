@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
-from dragoman.cli.bulk import TerminalProgress, run_job
+from dragoman.cli.bulk import file_progress, run_job
 from dragoman.cli.corpus_options import Columns, two_columns
 from dragoman.cli.options import Device, Ensemble, Precision, RayAddress, RunPath, To, Workers
 from dragoman.errors import ConfigError
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from dragoman.bulk.scoring import ScoringJob
 
 STDOUT = Path("-")
-
-
-def register(app: typer.Typer) -> None:
-    app.command("score-model")(score_model)
 
 
 def score_model(
@@ -87,7 +83,7 @@ def score_model(
     job = scoring.ScoringJob(
         run, source, out,
         target=targets[0] if targets else None,
-        columns=DEFAULT_COLUMNS if columns is None else two_columns(columns),
+        columns=two_columns(columns) or DEFAULT_COLUMNS,
         write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
         device=device, precision=precision,
     )  # fmt: skip
@@ -120,8 +116,10 @@ def score_to_stdout(job: ScoringJob, *, n_workers: int) -> None:
 
     counts: Counter[str] = Counter()
     n_lines = 0
-    progress = TerminalProgress(job.noun)
-    with progress, closing(run_chunks(job, n_workers=n_workers, watch=progress.show)) as results:
+    with (
+        file_progress(job.noun) as show,
+        closing(run_chunks(job, n_workers=n_workers, watch=show)) as results,
+    ):
         for done in results:
             typer.echo(done.data.decode(), nl=False)
             counts.update(done.counts)

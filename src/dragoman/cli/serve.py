@@ -14,15 +14,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli.app import say
+from dragoman.cli.app import Command, say
 from dragoman.cli.options import Device, EngineName, Precision
 from dragoman.errors import ConfigError, printable, require
 
-ACCESS = "Access"
-
 PACKAGES = (
     "fastapi",
+    "greenlet",
     "uvicorn",
+    "httptools",
     "python_multipart",
     "prometheus_client",
     "sentencex",
@@ -30,11 +30,6 @@ PACKAGES = (
     "py3langid",
 )
 """Packages of the extra "serve"."""
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(serve)
-    app.add_typer(key_app, name="key")
 
 
 def serve(
@@ -179,7 +174,7 @@ KeysFile = Annotated[Path, typer.Option("--file", help="File of API keys.")]
 RELOAD = "restart the service (under systemd), or send it SIGHUP"
 
 
-@key_app.command()
+@key_app.command(cls=Command)
 def add(
     name: Annotated[str, typer.Argument(help="Name of the key's owner.", show_default=False)],
     file: KeysFile = Path("keys.toml"),
@@ -202,7 +197,7 @@ def add(
     say(f"{file}: added a key for {name}, which is not shown again; {RELOAD}")
 
 
-@key_app.command("list")
+@key_app.command("list", cls=Command)
 def list_(file: KeysFile = Path("keys.toml")) -> None:
     """List the names of the keys and their rate limits in requests per minute; "-" = the service's."""
     from dragoman.serving.access import read_keys
@@ -211,7 +206,7 @@ def list_(file: KeysFile = Path("keys.toml")) -> None:
         typer.echo(f"{name}\t{key.per_minute or '-'}")
 
 
-@key_app.command()
+@key_app.command(cls=Command)
 def revoke(
     name: Annotated[str, typer.Argument(help="Name of the key's owner.", show_default=False)],
     file: KeysFile = Path("keys.toml"),

@@ -24,10 +24,6 @@ NOUNS = {"schedule": "learning rates"}
 """Titles of figures that differ from their names."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(show)
-
-
 def show(
     run: Annotated[
         str,

@@ -43,10 +43,6 @@ PresetName = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(train)
-
-
 def train(
     recipe: Annotated[
         Path | None,
@@ -165,7 +161,7 @@ def train(
         src=src or (),
         tgt=tgt or (),
         tsv=tsv or (),
-        columns=None if columns is None else two_columns(columns),
+        columns=two_columns(columns),
         valid_src=valid_src or (),
         valid_tgt=valid_tgt or (),
         valid_tsv=valid_tsv or (),

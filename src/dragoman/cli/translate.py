@@ -90,10 +90,6 @@ Consensus = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(translate)
-
-
 def translate(
     run: RunPath,
     files: Annotated[

@@ -10,8 +10,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from statistics import fmean
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import bleu, chrf, words
@@ -179,11 +181,11 @@ def correlation(first: Sequence[float | None], second: Sequence[float]) -> Corre
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None]
     if len(pairs) < MIN_CORRELATED:
         return None
-    a, b = [list(column) for column in zip(*pairs, strict=True)]
-    if min(a) == max(a) or min(b) == max(b):
+    a, b = np.array(pairs).T
+    if not np.ptp(a) or not np.ptp(b):
         return None
     n = len(pairs)
-    linear, monotone = _pearson(a, b), _pearson(_ranks(a), _ranks(b))
+    linear, monotone = (float(np.corrcoef(*both)[0, 1]) for both in ((a, b), (_ranks(a), _ranks(b))))
     return Correlation(
         n,
         linear,
@@ -204,28 +206,11 @@ def _limits(number: int, limits: Sequence[int]) -> tuple[int, int | None]:
     )
 
 
-def _pearson(a: Sequence[float], b: Sequence[float]) -> float:
-    """-1 to 1; both vary."""
-    mean_a, mean_b = fmean(a), fmean(b)
-    da, db = [x - mean_a for x in a], [x - mean_b for x in b]
-    product = math.fsum(x * y for x, y in zip(da, db, strict=True))
-    size = math.sqrt(math.fsum(x * x for x in da)) * math.sqrt(math.fsum(x * x for x in db))
-    return max(-1.0, min(1.0, product / size)) if size else 0.0
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
+def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Ranks from 1 on; equal values share the mean of theirs."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for i in order[start:end]:
-            ranks[i] = (start + 1 + end) / 2
-        start = end
-    return ranks
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    means: npt.NDArray[np.float64] = np.cumsum(counts) - (counts - 1) / 2
+    return means[which]
 
 
 def _fisher_p(r: float, *, variance: float) -> float:

@@ -212,10 +212,7 @@ class Evaluation:
                 f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
                 f"{self.temperature:.2f}; loss {self.loss(calibrated=False):.3f} and "
                 f"{self.loss():.3f} nats/text",
-                *(
-                    f"  {line}"
-                    for line in aligned([("label", "precision", "recall", "F1", "texts"), *by_label])
-                ),
+                *(f"  {line}" for line in aligned(by_label)),
                 *self._describe_confusion(),
             ]
         )

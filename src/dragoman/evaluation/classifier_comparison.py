@@ -11,7 +11,7 @@ import numpy as np
 from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.classification import Evaluation, evaluate, split_of
-from dragoman.evaluation.comparison import Record, Spread, seed_groups, spread_records
+from dragoman.evaluation.comparison import Record, Spread, run_record, seed_groups, spread_records
 from dragoman.evaluation.scores import check_split
 from dragoman.metrics.significance import compare_label_groups, mcnemar
 from dragoman.predict.classifier import Classifier, classification_config
@@ -62,23 +62,13 @@ class ClassifierComparison:
         return f"{self.provenance}; {'; '.join(self.signatures.values())}"
 
     def records(self) -> list[Record]:
-        scores: list[Record] = [
-            {
-                "test_set": self.name,
-                "kind": "run",
-                "name": system,
-                "score": score.name,
-                "value": score.value,
-                "low": score.interval and score.interval[0],
-                "high": score.interval and score.interval[1],
-                "difference": None if evaluation is self.first else score.value - base.value,
-                "p_mcnemar": self.p_value(system)
-                if evaluation is not self.first and score.name == self.tested
-                else None,
-            }
-            for system, evaluation in self.evaluations.items()
-            for score, base in zip(evaluation.scores, self.first.scores, strict=True)
-        ]
+        scores = []
+        for system, evaluation in self.evaluations.items():
+            is_other = evaluation is not self.first
+            for score, base in zip(evaluation.scores, self.first.scores, strict=True):
+                p_value = self.p_value(system) if is_other and score.name == self.tested else None
+                first = base if is_other else None
+                scores.append(run_record(self.name, system, score, first, p_mcnemar=p_value))
         return scores + spread_records(self.name, self.spreads)
 
     @property

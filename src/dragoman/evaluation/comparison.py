@@ -14,10 +14,9 @@ from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
-from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import read_pairs
 from dragoman.metrics.learned import SentenceScores
-from dragoman.metrics.score import signature_differences
+from dragoman.metrics.score import Score, signature_differences
 from dragoman.metrics.significance import (
     GroupTest,
     Method,
@@ -126,19 +125,15 @@ class TranslatorComparison:
 
     def records(self) -> list[Record]:
         first = next(iter(self.sets.values())).evaluation.main_scores
-        scores: list[Record] = [
-            {
-                "test_set": self.name,
-                "kind": "run",
-                "name": system,
-                "score": score.name,
-                "value": score.value,
-                "low": score.interval and score.interval[0],
-                "high": score.interval and score.interval[1],
-                "difference": score.value - first[i].value if index else None,
-                "p_bootstrap": self.bootstrap[system][i].p_value,
-                "p_randomisation": self.randomisation[system][i].p_value,
-            }
+        scores = [
+            run_record(
+                self.name,
+                system,
+                score,
+                first[i] if index else None,
+                p_bootstrap=self.bootstrap[system][i].p_value,
+                p_randomisation=self.randomisation[system][i].p_value,
+            )
             for index, (system, kept) in enumerate(self.sets.items())
             for i, score in enumerate(kept.evaluation.main_scores)
         ]
@@ -150,10 +145,8 @@ class TranslatorComparison:
         By chrF2 of the sentence; those without a difference are in neither.
         """
         first, second = next(iter(self.sets.values())), self.sets[system]
-        before, after = (
-            sentence_scores(s.evaluation.hypotheses, s.evaluation.references) for s in (first, second)
-        )
-        changes = [Changed(i, b - a) for i, (a, b) in enumerate(zip(before, after, strict=True))]
+        both = zip(first.qualities, second.qualities, strict=True)
+        changes = [Changed(i, after - before) for i, (before, after) in enumerate(both)]
         changes.sort(key=lambda change: (-change.difference, change.sentence))
         better = [change for change in changes[:n] if change.difference > 0]
         worse = [change for change in changes[::-1][:n] if change.difference < 0]
@@ -349,6 +342,24 @@ def seed_groups(configs: Mapping[str, Config]) -> dict[str, list[str]]:
 
     short = titles([name for name in differing if name != "name"])  # a recipe's name is a label
     return dict(zip(short if len(set(short)) == len(kept) else titles([*differing]), kept, strict=True))
+
+
+def run_record(
+    test_set: str, system: str, score: Score, first: Score | None, **p_values: float | None
+) -> Record:
+    """Return a score of a run as a row of figures; `first` is that of the first run, None for that one."""
+    low, high = score.interval or (None, None)
+    return {
+        "test_set": test_set,
+        "kind": "run",
+        "name": system,
+        "score": score.name,
+        "value": score.value,
+        "low": low,
+        "high": high,
+        "difference": None if first is None else score.value - first.value,
+        **p_values,
+    }
 
 
 def spread_records(test_set: str, spreads: Sequence[Spread]) -> list[Record]:

@@ -9,22 +9,24 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import partial
-from typing import Any
+from functools import cached_property
 
-from dragoman.config import CorpusFiles, TranslationConfig, file_names, parse_json
+from dragoman.config import CorpusFiles, TranslationConfig, file_names
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_file, hash_strings
-from dragoman.errors import DataError, RunError
+from dragoman.errors import RunError
 from dragoman.evaluation.model_scores import model_scores
 from dragoman.evaluation.robustness import Altered, robustness
-from dragoman.evaluation.scores import FOLDER, keep_beside, keep_scores, read_score, score_record
+from dragoman.evaluation.scores import KeptRecord, keep_scores
+from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.learned import LearnedMetric
+from dragoman.metrics.score import Score
 from dragoman.predict.scoring import confidences
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -59,11 +61,33 @@ class TranslatedSet:
         """A hash of sources and references: equal only for the same test."""
         return hash_strings(*self.sources, "\0", *self.evaluation.references)
 
+    @cached_property
+    def qualities(self) -> list[float]:
+        """chrF2 of each sentence, 0–100."""
+        return sentence_scores(self.evaluation.hypotheses, self.evaluation.references)
+
     @property
     def provenance(self) -> str:
         """What the figures about it were computed on, in words."""
         files = " + ".join(self.files) or "held out of the training text"
         return f"{self.name}: {len(self.sources):,} of {self.n_lines:,} lines of {files}"
+
+
+class _KeptSet(KeptRecord):
+    """The translations of a set; see `TranslatedSet` and `Evaluation`."""
+
+    hypotheses: tuple[str, ...]
+    confidences: tuple[float | None, ...]
+    beam_size: int
+    length_penalty: float
+    seconds: float
+    scores: tuple[Score, ...]
+    commit: str | None
+    date: str
+
+
+class _KeptAlterations(KeptRecord):
+    rows: tuple[Altered, ...]
 
 
 class Translations:
@@ -114,7 +138,8 @@ class Translations:
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and (self._translated_now or self._metrics):
                     own = replace(found[-1].evaluation, name=self.config.labelled(name))
-                    self._keep(partial(keep_scores, self.run, [own.record()]))
+                    with self._keeping():
+                        keep_scores(self.run, [own.record()])
         return found
 
     def translated(
@@ -123,14 +148,17 @@ class Translations:
         """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
         place = kept_name(split, self.config.labelled(name))
-        kept = _read_kept(self.run, place, fingerprint)
-        self._translated_now = kept is None
-        if kept is None:
+        kept = _KeptSet.read(self.run, place, fingerprint)
+        self._translated_now = kept is None or not len(kept.hypotheses) == len(kept.confidences) == len(pairs)
+        if kept is None or self._translated_now:
             self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
-            record = self._translate(name, pairs) | {"fingerprint": fingerprint}
-            self._keep(partial(keep_beside, self.run, place, record))
-            kept = record
-        evaluation, sources = _evaluation_of(kept, name, pairs), tuple(pair.src for pair in pairs)
+            kept = self._translate(name, pairs, fingerprint)
+            with self._keeping():
+                kept.write(self.run, place)
+        sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
+        evaluation = Evaluation(
+            name, kept.hypotheses, references, kept.scores, kept.beam_size, kept.length_penalty, kept.seconds
+        )
         by_sentence = model_scores(
             self.run,
             sources,
@@ -142,11 +170,11 @@ class Translations:
         return TranslatedSet(
             evaluation.with_model_scores(by_sentence),
             sources,
-            tuple(kept["confidences"]),
+            kept.confidences,
             tuple(files),
             n_lines,
-            kept["commit"],
-            kept["date"],
+            kept.commit,
+            kept.date,
         )
 
     def altered(self, kept: TranslatedSet) -> list[Altered]:
@@ -154,36 +182,39 @@ class Translations:
         pairs = list(map(Pair, kept.sources, kept.evaluation.references))
         fingerprint = hash_strings("altered", str(N_ALTERED), self._fingerprint(pairs))
         place = kept_name("altered", self.config.labelled(kept.name))
-        rows = _read_altered(self.run, place, fingerprint)
-        if rows is None:
+        found = _KeptAlterations.read(self.run, place, fingerprint)
+        if found is None or not found.rows:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")
-            rows = list(robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows)
-            record = {"fingerprint": fingerprint, "rows": [asdict(row) for row in rows]}
-            self._keep(partial(keep_beside, self.run, place, record))
-        return rows
+            rows = robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows
+            found = _KeptAlterations(fingerprint=fingerprint, rows=rows)
+            with self._keeping():
+                found.write(self.run, place)
+        return list(found.rows)
 
-    def _keep(self, write: Callable[[], None]) -> None:
-        """Call what writes into the run; a run that cannot be written is translated again the next time."""
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Report what cannot be written into the run; it is translated again the next time."""
         try:
-            write()
+            yield
         except RunError as error:
             self._listen(f"not kept: {error}")
 
-    def _translate(self, name: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """Return the record of what is translated now."""
+    def _translate(self, name: str, pairs: Sequence[Pair], fingerprint: str) -> _KeptSet:
         evaluation = evaluate(
             self.translator, name, pairs, progress=lambda done: self._progress(done, len(pairs))
         )
-        return {
-            "hypotheses": list(evaluation.hypotheses),
-            "confidences": confidences(self.translator, [pair.src for pair in pairs], evaluation.hypotheses),
-            "beam_size": evaluation.beam_size,
-            "length_penalty": evaluation.length_penalty,
-            "seconds": evaluation.seconds,
-            "scores": [score_record(score) for score in evaluation.scores],
-            "commit": environment()["commit"],
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        }
+        sure = confidences(self.translator, [pair.src for pair in pairs], evaluation.hypotheses)
+        return _KeptSet(
+            fingerprint=fingerprint,
+            hypotheses=evaluation.hypotheses,
+            confidences=tuple(None if c is None or not math.isfinite(c) else c for c in sure),
+            beam_size=evaluation.beam_size,
+            length_penalty=evaluation.length_penalty,
+            seconds=evaluation.seconds,
+            scores=evaluation.scores,
+            commit=environment()["commit"],
+            date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        )
 
     def _fingerprint(self, pairs: Sequence[Pair]) -> str:
         """Return a hash of all that translations and scores depend on.
@@ -221,57 +252,3 @@ def kept_name(split: str, name: str) -> str:
     plain = re.sub(r"[^\w-]", "_", name)[:60]
     mark = "" if plain == name else "-" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     return f"{split}-{plain}{mark}.json"
-
-
-def _read_kept(run: Run, place: str, fingerprint: str) -> dict[str, Any] | None:
-    """Return the record in a file of the run, if it is whole and of this fingerprint."""
-    path = run.path / FOLDER / place
-    if not path.is_file():
-        return None
-    try:
-        record = parse_json(path.read_bytes())
-        for score in record["scores"]:
-            read_score(score)
-        well_typed = (
-            record["fingerprint"] == fingerprint
-            and all(isinstance(text, str) for text in record["hypotheses"])
-            and len(record["confidences"]) == len(record["hypotheses"])
-            and all(c is None or (isinstance(c, float) and math.isfinite(c)) for c in record["confidences"])
-            and all(
-                isinstance(record[key], (int, float)) for key in ("beam_size", "length_penalty", "seconds")
-            )
-            and isinstance(record["date"], str)
-            and isinstance(record["commit"], (str, type(None)))
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return record if well_typed else None
-
-
-def _read_altered(run: Run, place: str, fingerprint: str) -> list[Altered] | None:
-    """Return the rows in a file of the run, if it is whole and of this fingerprint."""
-    try:
-        record = parse_json((run.path / FOLDER / place).read_bytes())
-        rows = [Altered(**row) for row in record["rows"]] if record["fingerprint"] == fingerprint else []
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    well_typed = all(
-        value is None or isinstance(value, float if name not in ("name", "n_sentences") else str | int)
-        for row in rows
-        for name, value in asdict(row).items()
-    )
-    return rows if rows and well_typed else None
-
-
-def _evaluation_of(record: dict[str, Any], name: str, pairs: Sequence[Pair]) -> Evaluation:
-    if len(record["hypotheses"]) != len(pairs):
-        raise DataError(f"{name}: {len(record['hypotheses'])} translations are kept of {len(pairs)} pairs")
-    return Evaluation(
-        name,
-        tuple(record["hypotheses"]),
-        tuple(pair.tgt for pair in pairs),
-        tuple(read_score(score) for score in record["scores"]),
-        record["beam_size"],
-        record["length_penalty"],
-        record["seconds"],
-    )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from dragoman.config import parse_json
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import RunError, printable
-from dragoman.evaluation.scores import FOLDER, keep_beside
+from dragoman.evaluation.scores import KeptRecord
 from dragoman.evaluation.translation import Evaluation
 from dragoman.metrics.learned import LearnedMetric, SentenceScores
 from dragoman.runs import Run
@@ -41,32 +39,25 @@ def model_scores(
                 sources, evaluation.hypotheses, evaluation.references, language=tgt_lang
             )
     if kept != before and run.origin is None:
-        records = [{"name": s.name, "facts": dict(s.facts), "values": list(s.values)} for s in kept.values()]
         try:
-            keep_beside(run, place, {"fingerprint": fingerprint, "scores": records})
+            _KeptScores(fingerprint=fingerprint, scores=tuple(kept.values())).write(run, place)
         except RunError as error:
             listen(f"not kept: {error}")
     return [kept[name] for name in sorted(kept)]
 
 
-def _read(run: Run, place: str, fingerprint: str, n_sentences: int) -> list[SentenceScores]:
+class _KeptScores(KeptRecord):
+    scores: tuple[SentenceScores, ...]
+
+
+def _read(run: Run, place: str, fingerprint: str, n_sentences: int) -> Sequence[SentenceScores]:
     """Return the scores in a file of the run, if it is whole and of these texts."""
-    try:
-        record: Any = parse_json((run.path / FOLDER / place).read_bytes())
-        found = [
-            SentenceScores(
-                str(one["name"]),
-                tuple(float(value) for value in one["values"]),
-                {str(name): str(value) for name, value in one["facts"].items()},
-            )
-            for one in record["scores"]
-        ]
-        whole = record["fingerprint"] == fingerprint and all(
-            len(one.values) == n_sentences
-            and all(map(math.isfinite, one.values))
-            and all(printable(text) == text for text in (one.name, *one.facts, *one.facts.values()))
-            for one in found
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []
-    return found if whole else []
+    kept = _KeptScores.read(run, place, fingerprint)
+    if kept is None or not all(
+        len(one.values) == n_sentences
+        and all(map(math.isfinite, one.values))
+        and all(printable(text) == text for text in (one.name, *one.facts, *one.facts.values()))
+        for one in kept.scores
+    ):
+        return ()
+    return kept.scores

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import locked
@@ -12,6 +14,8 @@ from dragoman.runs import SCORES, Run, saved_scores
 
 FOLDER = "report"
 """Where in a run the translations and the scores of single sentences are kept."""
+
+Kept = TypeVar("Kept", bound="KeptRecord")
 
 
 def check_split(split: str | None) -> None:
@@ -44,14 +48,32 @@ def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
         run.write_json(SCORES, {"results": [*kept, *records]})
 
 
-def keep_beside(run: Run, place: str, record: dict[str, Any]) -> None:
-    """Write a record into the run's folder `report/`. RunError: it cannot be written."""
-    folder = run.path / FOLDER
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
-    run.write_json(f"{FOLDER}/{place}", record)
+class KeptRecord(BaseModel):
+    """What a file of a run's folder `report/` holds."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    fingerprint: str
+    """A hash of all that the other fields depend on."""
+
+    @classmethod
+    def read(cls: type[Kept], run: Run, place: str, fingerprint: str) -> Kept | None:
+        """Return what is kept in a file, if it is whole and of this fingerprint."""
+        path = run.path / FOLDER / place
+        try:
+            kept = cls.model_validate_json(path.read_bytes()) if path.is_file() else None
+        except (OSError, ValueError):
+            return None
+        return kept if kept and kept.fingerprint == fingerprint else None
+
+    def write(self, run: Run, place: str) -> None:
+        """Write it into a file. RunError: it cannot be written."""
+        folder = run.path / FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
+        run.write_json(f"{FOLDER}/{place}", self.model_dump(mode="json"))
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -51,7 +51,7 @@ def word_diff(reference: str, hypothesis: str) -> list[Difference]:
 
 
 def _changed(missing: str, extra: str) -> list[Difference]:
-    """Yield the pieces that are in one text only, the reference's first."""
+    """Return the pieces that are in one text only, the reference's first."""
     pieces = (Difference("missing", missing), Difference("extra", extra))
     return [piece for piece in pieces if piece.text]
 

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dragoman.evaluation.analysis import Correlation, FrequencyBucket, LengthBucket
+from dragoman.evaluation.kept import TranslatedSet
 from dragoman.metrics.score import Score
-from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, picture
+from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 
 FEW = 20
 """Sentences below which a bucket's score says little; its bar is hatched."""
-
-
-class ConfidencePoints(NamedTuple):
-    """Sentences by their mean log-probability of a token and their chrF2, and how the two go together."""
-
-    confidences: Sequence[float | None]
-    qualities: Sequence[float]
-    correlation: Correlation | None
 
 
 def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
@@ -85,23 +78,17 @@ def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None
         _finish(axes)
 
 
-def plot_confidence(points: ConfidencePoints, path: Path) -> None:
+def plot_confidence(kept: TranslatedSet, check: Correlation, path: Path) -> None:
     """Draw a point for each sentence: its confidence, and its chrF2. `path` and errors as above."""
-    pairs = [(c, q) for c, q in zip(points.confidences, points.qualities, strict=True) if c is not None]
+    pairs = [(c, q) for c, q in zip(kept.confidences, kept.qualities, strict=True) if c is not None]
     with picture(path, size=(5.2, 3.6), purpose="drawing confidence") as figure:
         axes = figure.subplots()
         axes.scatter(*zip(*pairs, strict=True), s=9, color=BLUE, alpha=0.45, linewidths=0)
         axes.set_xlabel("mean log-probability of a token, nats")
         axes.set_title("chrF2 of the sentence")
         axes.set_ylim(0, 107)
-        if points.correlation is not None:
-            axes.text(
-                0.02,
-                0.97,
-                f"Spearman {points.correlation.spearman:.2f}, Pearson {points.correlation.pearson:.2f}",
-                transform=axes.transAxes,
-                va="top",
-            )
+        text = f"Spearman {check.spearman:.2f}, Pearson {check.pearson:.2f}"
+        axes.text(0.02, 0.97, text, transform=axes.transAxes, va="top")
         _finish(axes)
 
 
@@ -113,6 +100,5 @@ def interval_name(least: int, most: int | None) -> str:
 
 
 def _finish(axes: Any) -> None:
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
+    pale_grid(axes)
     axes.tick_params(colors=GREY, length=3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 BLANK = 0x2800
 """The Braille cell without dots (Unicode 2800–28FF)."""
 
@@ -38,24 +40,7 @@ def dot_heights(
     """Return the row of dots, 0 at the bottom, at which the line through `points` crosses each column."""
     if not points:
         return [None] * n_columns
-    first, last = points[0][0], points[-1][0]
-    heights: list[int | None] = []
-    i = 0
-    for column in range(n_columns):
-        x = first + (last - first) * column / max(1, n_columns - 1)
-        while i + 2 < len(points) and points[i + 1][0] < x:
-            i += 1
-        y = _between(points[i], points[min(i + 1, len(points) - 1)], x)
-        share = (y - low) / (high - low) if high > low else 0.5
-        heights.append(None if math.isnan(share) else round(min(1.0, max(0.0, share)) * (n_rows - 1)))
-    return heights
-
-
-def _between(left: tuple[float, float], right: tuple[float, float], x: float) -> float:
-    """Return the y at `x` of the straight line from `left` to `right`."""
-    if right[0] == left[0]:
-        return left[1]
-    share = min(1.0, max(0.0, (x - left[0]) / (right[0] - left[0])))
-    if share in (0.0, 1.0):  # a gap has edges
-        return right[1] if share else left[1]
-    return left[1] + share * (right[1] - left[1])
+    xs, ys = np.array(points).T
+    at = xs[0] + (xs[-1] - xs[0]) * np.arange(n_columns) / max(1, n_columns - 1)
+    shares = (np.interp(at, xs, ys) - low) / (high - low) if high > low else np.full(n_columns, 0.5)
+    return [None if math.isnan(y) else round(min(1.0, max(0.0, y)) * (n_rows - 1)) for y in shares.tolist()]

@@ -14,7 +14,7 @@ from dragoman.metrics.classification import (
     ClassScore,
     ReliabilityBin,
 )
-from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, picture
+from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 
 MAX_CLASSES = 25
 """Classes in a figure, at most: of more, those that are part of most mistakes."""
@@ -92,8 +92,7 @@ def plot_classes(evaluation: Evaluation, path: Path) -> None:
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(right=100.5)
         axes.set_xlabel("%, with 95 % intervals")
-        axes.grid(axis="x", color="#e4e4e4", linewidth=0.7)
-        axes.set_axisbelow(True)
+        pale_grid(axes, "x")
         figure.legend(loc="outside lower left", ncols=3, frameon=False)
         figure.suptitle(_title("Scores by class", evaluation, len(rows)), x=0.01, ha="left", size=10)
 
@@ -125,8 +124,7 @@ def plot_reliability(evaluation: Evaluation, path: Path) -> None:
         below.set_xlim(_lowest(evaluation), 1.0)
         below.set_xlabel("confidence: probability of the label given")
         for axes in (above, below):
-            axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-            axes.set_axisbelow(True)
+            pale_grid(axes)
         figure.suptitle(_title("Reliability", evaluation, None), x=0.01, ha="left", size=10)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,6 @@ class ClassifiedSet:
     """A test set with the labels that were given, and where it comes from."""
 
     evaluation: Evaluation
-    texts: tuple[str, ...]
     files: tuple[str, ...]
     """As the run names them; none for texts that were held out."""
 
@@ -54,8 +53,8 @@ class ClassifiedSet:
     def provenance(self) -> str:
         """What the figures about it were computed on, in words."""
         files = " + ".join(self.files) or "the training text, held out"
-        n_classes = len(self.evaluation.labels)
-        return f"{self.evaluation.name}: {len(self.texts):,} texts with {n_classes} labels, of {files}"
+        n_texts, n_classes = len(self.evaluation.texts), len(self.evaluation.labels)
+        return f"{self.evaluation.name}: {n_texts:,} texts with {n_classes} labels, of {files}"
 
 
 def classification_page(
@@ -76,7 +75,7 @@ def classification_page(
     or something cannot be written.
     """
     config, main = run.config, sets[0] if sets else None
-    sections = [Section("Summary", [*_summary(run, main), *map(Notice, problems)])]
+    sections = [Section("Summary", [_summary(run, main), *map(Notice, problems)])]
     if sets:
         sections.append(_scores(sets))
     sections.append(curves_section(run, figures, reference))
@@ -136,16 +135,16 @@ def _piece(share: float, text: str) -> Span:
     return Span("against-strong" if share <= -STRONG else "against", text)
 
 
-def _summary(run: Run, main: ClassifiedSet | None) -> Iterator[Part]:
+def _summary(run: Run, main: ClassifiedSet | None) -> Facts:
     rows = list(summary_facts(run))
     if main is not None:
         evaluation = main.evaluation
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
         if evaluation.baseline is not None:
             scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
-        rows.insert(1, (evaluation.name, f"{scores} ({len(main.texts):,} texts)"))
+        rows.insert(1, (evaluation.name, f"{scores} ({len(evaluation.texts):,} texts)"))
         rows.insert(2, ("labels", f"{len(evaluation.labels)}: {', '.join(evaluation.labels[:20])}"))
-    yield Facts(rows)
+    return Facts(rows)
 
 
 def _scores(sets: Sequence[ClassifiedSet]) -> Section:
@@ -278,7 +277,7 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
     chosen = evaluation.confident_mistakes(n_mistakes)
     if not chosen:
         return Section(title, [Paragraph(f"None: every label is right. {main.provenance}.")])
-    texts, labels = [main.texts[each.text] for each in chosen], [each.label for each in chosen]
+    texts, labels = [evaluation.texts[each.text] for each in chosen], [each.label for each in chosen]
     explanations = word_importance(classifier, texts, labels=labels)
     n_wrong = int((~evaluation.right).sum())
     legend: Text = [

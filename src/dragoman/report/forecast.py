@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.metrics.extrapolation import Prediction
-from dragoman.report.picture import BLUE, GREY, ORANGE, picture
+from dragoman.report.picture import BLUE, GREY, ORANGE, pale_grid, picture
 from dragoman.training.forecasting import Forecast, Row
 
 
@@ -54,6 +54,5 @@ def _draw(axes: Any, found: Forecast, value: Callable[[Row], Prediction], title:
     axes.set_xticks(ticks, [f"{n:,}" if n < 10_000 else f"{n / 1000:,.0f}k" for n in ticks])
     axes.set_xlim(ticks[0] / 1.4, ticks[-1] * 1.7)
     axes.set_xlabel("pairs")
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
+    pale_grid(axes)
     axes.tick_params(axis="x", colors=GREY)

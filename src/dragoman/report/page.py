@@ -166,9 +166,8 @@ def figures_of(parts: Sequence[Section] | Sequence[Part]) -> Iterator[Figure]:
 
 
 def _rendered(template: Any, page: Page, images: dict[Path, str]) -> bytes:
-    style = _style()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    html: str = template.render(page=page, images=images, style=style, style_hash=f"sha256-{digest}")
+    style = template_text("page.css")
+    html: str = template.render(page=page, images=images, style=style, style_hash=source_hash(style))
     return html.encode(errors="replace")  # JSON may hold half a surrogate pair
 
 
@@ -197,6 +196,11 @@ def _template() -> Any:
 
 
 @cache
-def _style() -> str:
-    """Return the style sheet, as it stands between the tags: the policy names its hash."""
-    return (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
+def template_text(name: str) -> str:
+    """Return a file of the folder `templates`, such as a style sheet."""
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def source_hash(text: str) -> str:
+    """Return the hash of a style sheet or script, by which a Content-Security-Policy allows it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

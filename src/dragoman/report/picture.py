@@ -66,9 +66,14 @@ def _saved(figure: Any, kind: str) -> bytes:
     return content.getvalue()
 
 
+def pale_grid(axes: Any, axis: str = "y") -> None:
+    """Draw pale lines for the eye, below all else."""
+    axes.grid(axis=axis, color="#e4e4e4", linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
 def finish_axes(axes: Any, *, label: str) -> None:
     """Pale lines for the eye, `label` below, and steps from zero on."""
     axes.set_xlabel(label)
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
+    pale_grid(axes)
     axes.set_xlim(left=0)

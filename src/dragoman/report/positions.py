@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.model.layers import sinusoids
-from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, picture
+from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 
 Floats = npt.NDArray[np.float32]
 
@@ -71,8 +71,7 @@ def plot_positions(path: Path, *, d_model: int) -> None:
         products.set_ylim(min(0.0, float(alike.min()) - 0.05), 1.25)
         products.legend(frameon=False, loc="upper center", ncols=2, fontsize=8)
         for axes in (waves, products):
-            axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-            axes.set_axisbelow(True)
+            pale_grid(axes)
         figure.suptitle(f"Sinusoidal positions · d_model {d_model}", x=0.01, ha="left", size=11, color=GREY)
 
 

@@ -6,21 +6,18 @@ from the combinations of faults that a `Survey` holds.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import re
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from dragoman.data.doctor.findings import KINDS, WITHOUT_LINES, Example, Kind, Report
 from dragoman.errors import printable
+from dragoman.report.page import source_hash, template_text
 
 LONGEST = 400
 """Characters of a text that are shown at most."""
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def survey_html(
@@ -31,16 +28,16 @@ def survey_html(
     `dropped` are the kinds that are dropped at first, `thresholds` those set at first; `command` checks the
     corpus, without options for either.
     """
-    style, script = _template("page.css") + _template("survey.css"), _template("survey.js")
+    style, script = template_text("page.css") + template_text("survey.css"), template_text("survey.js")
     content = {
         "TITLE": html.escape(f"{printable(report.name)} · {report.n_lines:,} {report.unit}s"),
-        "STYLE_HASH": _hash(style),
-        "SCRIPT_HASH": _hash(script),
+        "STYLE_HASH": source_hash(style),
+        "SCRIPT_HASH": source_hash(script),
         "STYLE": style,
         "DATA": json.dumps(_data(report, dropped, thresholds, command)).replace("<", "\\u003c"),
         "SCRIPT": script,
     }
-    page = re.sub("@([A-Z_]+)@", lambda found: content[found[1]], _template("survey.html"))
+    page = re.sub("@([A-Z_]+)@", lambda found: content[found[1]], template_text("survey.html"))
     return page.encode(errors="replace")
 
 
@@ -90,11 +87,3 @@ def _kind(
 def _shown(example: Example) -> dict[str, Any]:
     texts = [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in example.texts]
     return {"line": example.line, "texts": list(map(printable, texts)), "detail": printable(example.detail)}
-
-
-def _template(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

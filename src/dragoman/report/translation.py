@@ -20,20 +20,19 @@ from dragoman.evaluation.sentences import (
     MAX_LENGTH_RATIO,
     extremes,
     faults,
-    sentence_scores,
     word_diff,
 )
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.report.analysis import (
     FEW,
-    ConfidencePoints,
     interval_name,
     plot_confidence,
     plot_f1_by_frequency,
     plot_scores_by_length,
 )
 from dragoman.report.attention import plot_alignment, plot_layers
+from dragoman.report.comparison import p_text
 from dragoman.report.curves import Curves
 from dragoman.report.page import (
     Example,
@@ -129,47 +128,41 @@ def translation_page(
     """
     run, config, main = translations.run, translations.config, found.main
     sections = [
-        Section("Summary", [*_summary(run, found), *map(Notice, found.problems)]),
-        *_only(_scores(found)),
+        Section("Summary", [_summary(run, found), *map(Notice, found.problems)]),
+        *_scores(found),
         curves_section(run, figures, reference),
     ]
     if main is not None:
-        evaluation = main.evaluation
-        qualities = sentence_scores(evaluation.hypotheses, evaluation.references)
-        check = _confidence_check(found.valid)
         listen(f"{run.path}: analysing {main.name}")
+        valid = found.valid
+        check = None if valid is None else analysis.correlation(valid.confidences, valid.qualities)
         sections += [
             _analysis(config, main, figures),
-            _confidence(found.valid, check, figures),
-            _sentences(config, main, qualities, check, n_sentences),
-            _degenerate(config, main, qualities),
+            _confidence(valid, check, figures),
+            _sentences(config, main, n_sentences, with_confidence=check is not None and check.helps),
+            _degenerate(config, main),
+            _robustness(translations, main),
         ]
-        sections.append(_robustness(translations, main))
         listen(f"{run.path}: drawing attention")
-        sections.append(_attention(translations, main, qualities, figures))
+        sections.append(_attention(translations, main, figures))
     sections.append(card_section(run))
     title = f"{config.name} · {config.subject}"
     return Page(title, f"A report on the translator in {run.path.name}", sections, footer(run))
 
 
-def _only(section: Section | None) -> Iterator[Section]:
-    if section is not None:
-        yield section
-
-
-def _summary(run: Run, found: ReportData) -> Iterator[Part]:
+def _summary(run: Run, found: ReportData) -> Facts:
     rows = list(summary_facts(run))
     if found.main is not None:
         main = found.main
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
         rows.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
-    yield Facts(rows)
+    return Facts(rows)
 
 
-def _scores(found: ReportData) -> Section | None:
-    """Every score with its interval and its signature."""
+def _scores(found: ReportData) -> list[Section]:
+    """Every score with its interval and its signature; nothing where nothing could be translated."""
     if not found.tests:
-        return None
+        return []
     sets = [*found.tests, *([found.valid] if found.valid and found.valid not in found.tests else [])]
     parts: list[Part] = []
     for kept in sets:
@@ -196,7 +189,7 @@ def _scores(found: ReportData) -> Section | None:
             "are, are means of what their packages give each sentence, times 100."
         )
     )
-    return Section("Scores", parts)
+    return [Section("Scores", parts)]
 
 
 def _analysis(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Section:
@@ -330,16 +323,6 @@ def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
     return Group("Numbers", parts)
 
 
-def _confidence_check(valid: TranslatedSet | None) -> analysis.Correlation | None:
-    """How confidence and chrF2 go together on validation pairs."""
-    if valid is None:
-        return None
-    evaluation = valid.evaluation
-    return analysis.correlation(
-        valid.confidences, sentence_scores(evaluation.hypotheses, evaluation.references)
-    )
-
-
 def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None, figures: Path) -> Section:
     title = "Can its confidence be believed?"
     about = Paragraph(
@@ -350,15 +333,11 @@ def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None,
     if valid is None or check is None:
         reason = "It could not be checked: too few validation sentences, or all alike."
         return Section(title, [about, Notice(f"{reason} So it is not shown.")])
-    evaluation = valid.evaluation
-    points = ConfidencePoints(
-        valid.confidences, sentence_scores(evaluation.hypotheses, evaluation.references), check
-    )
     path = figures / "confidence.svg"
-    plot_confidence(points, path)
+    plot_confidence(valid, check, path)
     rows = [
-        ("Spearman", f"{check.spearman:.3f}", _p(check.spearman_p)),
-        ("Pearson", f"{check.pearson:.3f}", _p(check.pearson_p)),
+        ("Spearman", f"{check.spearman:.3f}", p_text(check.spearman_p)),
+        ("Pearson", f"{check.pearson:.3f}", p_text(check.pearson_p)),
     ]
     verdict = (
         "It may be shown: a sentence that it is surer of is, on the whole, a better one."
@@ -402,14 +381,9 @@ def _robustness(translations: Translations, main: TranslatedSet) -> Section:
 
 
 def _sentences(
-    config: TranslationConfig,
-    main: TranslatedSet,
-    qualities: Sequence[float],
-    check: analysis.Correlation | None,
-    n_sentences: int,
+    config: TranslationConfig, main: TranslatedSet, n_sentences: int, *, with_confidence: bool
 ) -> Section:
     """Return the best, those in the middle, and the worst."""
-    sure = main.confidences if check is not None and check.helps else None
     parts: list[Part] = [
         Paragraph(
             (
@@ -421,16 +395,17 @@ def _sentences(
             )
         )
     ]
-    chosen = extremes(qualities, n_sentences)
-    for title, indices in zip(("Best", "Median", "Worst"), chosen, strict=True):
-        examples = [_example(config, main, i, title=_sentence_title(i, qualities, sure)) for i in indices]
-        parts.append(Group(title, examples or [Paragraph("None: there are too few sentences.")]))
+    for name, indices in zip(("Best", "Median", "Worst"), extremes(main.qualities, n_sentences), strict=True):
+        examples = [
+            _example(config, main, i, title=_title(main, i, with_confidence=with_confidence)) for i in indices
+        ]
+        parts.append(Group(name, examples or [Paragraph("None: there are too few sentences.")]))
     return Section("Sentences", parts)
 
 
-def _sentence_title(i: int, qualities: Sequence[float], confidences: Sequence[float | None] | None) -> str:
-    title = f"Sentence {i + 1} · chrF2 {qualities[i]:.1f}"
-    if confidences is None or (confidence := confidences[i]) is None:
+def _title(main: TranslatedSet, i: int, *, with_confidence: bool = False) -> str:
+    title, confidence = f"Sentence {i + 1} · chrF2 {main.qualities[i]:.1f}", main.confidences[i]
+    if not with_confidence or confidence is None:
         return title
     return f"{title} · confidence {100 * math.exp(confidence):.0f} %"
 
@@ -451,7 +426,7 @@ def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: s
     )
 
 
-def _degenerate(config: TranslationConfig, main: TranslatedSet, qualities: Sequence[float]) -> Section:
+def _degenerate(config: TranslationConfig, main: TranslatedSet) -> Section:
     """Section on degenerate translations: counts by kind, and examples."""
     evaluation = main.evaluation
     found = faults(main.sources, evaluation.hypotheses, evaluation.references, tgt_lang=config.data.tgt_lang)
@@ -466,20 +441,16 @@ def _degenerate(config: TranslationConfig, main: TranslatedSet, qualities: Seque
         Table(main.provenance, ("kind", "sentences", "share"), rows),
     ]
     for kind, indices in found.items():
-        worst = sorted(indices, key=lambda i: (qualities[i], i))[:N_FAULTY]
-        examples = [
-            _example(config, main, i, title=f"Sentence {i + 1} · chrF2 {qualities[i]:.1f}") for i in worst
-        ]
+        worst = sorted(indices, key=lambda i: (main.qualities[i], i))[:N_FAULTY]
+        examples = [_example(config, main, i, title=_title(main, i)) for i in worst]
         if examples:
             parts.append(Group(kind.capitalize(), examples))
     return Section("Degenerate translations", parts)
 
 
-def _attention(
-    translations: Translations, main: TranslatedSet, qualities: Sequence[float], figures: Path
-) -> Section:
+def _attention(translations: Translations, main: TranslatedSet, figures: Path) -> Section:
     """Which words stand for which, of three sentences, and all layers' attention in one of them."""
-    chosen = _readable(translations, main, qualities)
+    chosen = _readable(translations, main)
     if not chosen:
         none = Paragraph(f"No sentence has at most {MAX_ATTENTION_TOKENS} tokens on both sides.")
         return Section("Attention", [none])
@@ -498,9 +469,7 @@ def _attention(
             path, alt, "Cross-attention between words, mean of layers and heads, as an alignment."
         )
         parts.append(Group(f"Sentence {i + 1}, {what}", [figure]))
-    what, i = next(
-        ((what, i) for what, i in chosen.items() if what == "middling"), next(iter(chosen.items()))
-    )
+    i = chosen.get("middling", next(iter(chosen.values())))
     maps = attention_maps(translations.translator, main.sources[i], main.evaluation.hypotheses[i])
     drawn = plot_layers(maps, figures)
     layers = [
@@ -512,7 +481,7 @@ def _attention(
     return Section("Attention", parts)
 
 
-def _readable(translations: Translations, main: TranslatedSet, qualities: Sequence[float]) -> dict[str, int]:
+def _readable(translations: Translations, main: TranslatedSet) -> dict[str, int]:
     """Return a good, a middling and a bad sentence among those short enough for a picture, by these words."""
     tokenizers = translations.translator.tokenizers
     hypotheses = main.evaluation.hypotheses
@@ -521,14 +490,10 @@ def _readable(translations: Translations, main: TranslatedSet, qualities: Sequen
     )
     most = MAX_ATTENTION_TOKENS - 1  # and the end token
     short = [i for i, (src, tgt) in enumerate(lengths) if 0 < len(src) <= most and 0 < len(tgt) <= most]
-    chosen = extremes([qualities[i] for i in short], 1)
+    chosen = extremes([main.qualities[i] for i in short], 1)
     named = zip(("good", "middling", "bad"), chosen, strict=True)
     return {what: short[indices[0]] for what, indices in named if indices}
 
 
 def _percent(*values: float) -> tuple[str, ...]:
     return tuple(f"{value:.1f}" for value in values)
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"

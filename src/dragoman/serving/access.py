@@ -53,11 +53,11 @@ class User:
     per_minute: int = 0
 
 
+@dataclass
 class Keys:
-    """The keys of a service."""
+    """The keys of a service, by user name."""
 
-    def __init__(self, keys: Mapping[str, KeyConfig]) -> None:
-        self._keys = {name: (bytes.fromhex(key.sha256), key.per_minute) for name, key in keys.items()}
+    keys: Mapping[str, KeyConfig]
 
     @classmethod
     def load(cls, path: Path) -> Keys:
@@ -72,18 +72,13 @@ class Keys:
             )
         return cls(keys)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Keys) and self._keys == other._keys
-
-    __hash__ = None  # type: ignore[assignment]
-
     def user(self, key: str) -> User | None:
         """Return the user of a key; compares with all keys in constant time."""
-        given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+        given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
         found = None
-        for name, (known, per_minute) in self._keys.items():
-            if hmac.compare_digest(given, known):
-                found = User(name, per_minute)
+        for name, known in self.keys.items():
+            if hmac.compare_digest(given, known.sha256):
+                found = User(name, known.per_minute)
         return found
 
 

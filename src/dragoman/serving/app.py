@@ -20,7 +20,7 @@ from starlette.types import Scope
 from dragoman.serving import documents, libretranslate, operations, v1
 from dragoman.serving.errors import ANSWERED, response_to
 from dragoman.serving.gate import Gate
-from dragoman.serving.openapi import PROBLEMS, describe, operation_id
+from dragoman.serving.openapi import PROBLEMS, describe
 from dragoman.serving.routes import Direct
 from dragoman.serving.service import Service
 
@@ -52,7 +52,7 @@ def create_app(service: Service) -> FastAPI:
         title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # those pages would fetch from elsewhere
         redirect_slashes=False,  # a redirect would lead to whatever the header Host names
-        generate_unique_id_function=operation_id,
+        generate_unique_id_function=lambda route: route.name,  # names the method in generated clients
     )  # fmt: skip
     app.state.service = service
     describe(app)

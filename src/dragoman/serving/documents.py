@@ -20,9 +20,6 @@ from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.service import Service, admitted, service_of
 from dragoman.text.detection import detect
 
-ENDINGS = FORMATS
-"""Endings of the names of documents that are translated."""
-
 MEDIA_TYPES = {
     ".txt": "text/plain",
     ".srt": "application/x-subrip",

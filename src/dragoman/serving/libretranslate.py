@@ -28,13 +28,13 @@ from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
-from dragoman.documents import DocumentFile
+from dragoman.documents import FORMATS, DocumentFile
 from dragoman.documents.budget import Budget
 from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import AUTO, ENDINGS, DocumentRequest, attachment, translate_document
+from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
@@ -96,7 +96,7 @@ async def translate(request: Request) -> Response:
     if direction.served is None:
         found: list[Rendered] = [Rendered(text) for text in texts]
     else:
-        service.note_texts(request, direction.served.info.name, texts)
+        service.take_texts(request, direction.served.info.name, texts)
         translated = translate_html if is_html else translate_text
         found = await translated(request, service, direction.served, texts, n_alternatives)
     is_batch = isinstance(fields["q"], list)
@@ -206,8 +206,7 @@ async def detect_language(request: Request) -> Response:
     service, fields = service_of(request), await read_fields(request)
     admit(service, request, fields)
     text = "\n".join(_texts(fields))
-    service.note_texts(request, "detection", [text])
-    service.check_texts([text])
+    service.take_texts(request, "detection", [text])
     there = _languages(service.models)
     found = [each for each in detect(text) if not there or each.language in there]
     return _json_list(_detected(each) for each in found or [Detected("en", 0.0)])
@@ -231,7 +230,7 @@ async def translate_file(request: Request) -> Response:
     if not file.filename:
         raise invalid("Invalid request: empty file")
     name = safe_name(file.filename)
-    if not name.lower().endswith(tuple(ENDINGS)):
+    if not name.lower().endswith(tuple(FORMATS)):
         raise invalid("Invalid request: file format not supported")
     direction = choose(service.models, source, target, None)
     asked = DocumentRequest(name, await file.read(), None, direction.source.language, direction.target)
@@ -283,7 +282,7 @@ def frontend_settings(request: Request) -> Response:
             keyRequired=service.keys is not None,
             language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
             suggestions=False,
-            supportedFilesFormat=list(ENDINGS),
+            supportedFilesFormat=list(FORMATS),
         )
     )
 

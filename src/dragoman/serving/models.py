@@ -163,7 +163,8 @@ class Models:
         """
         self.paths, self._options, self._note = tuple(paths), options, note
         self._loading = Lock()
-        self._served = self._load()
+        self.served = self._load()
+        """All of them, a model of several directions once for each; last those through a pivot language."""
 
     def _load(self) -> tuple[Served, ...]:
         served: dict[str, Sequence[Served]] = {}
@@ -182,13 +183,8 @@ class Models:
     def reload(self) -> None:
         """Reload all models. Errors: as of the first load; the old models then stay in use."""
         with self._loading:
-            self._served = self._load()
+            self.served = self._load()
             gc.collect()
-
-    @property
-    def served(self) -> tuple[Served, ...]:
-        """All of them, a model of several directions once for each; last those through a pivot language."""
-        return self._served
 
     @property
     def translators(self) -> tuple[ServedTranslator, ...]:
@@ -233,7 +229,9 @@ class Models:
             if name in (None, model.info.name) and to in (model.languages[1], "-".join(model.languages))
         ]  # fmt: skip
         if not named:
-            raise DataError(f"no model {f'of the name {name} ' * (name is not None)}translates to {to}")
+            there = ", ".join("-".join(direction) for direction in self.directions) or "none"
+            model = "no model" if name is None else f"no model of the name {name}"
+            raise DataError(f"{model} translates to {to}; there are: {there}")
         if named[0].pivot:
             raise DataError(f"{to} goes through {named[0].pivot}; ask for each of the two steps by itself")
         return named[0]

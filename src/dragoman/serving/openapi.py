@@ -6,7 +6,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 
 from dragoman.serving.schemas import Problem
 
@@ -29,11 +28,6 @@ SECURITY = {
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same."},
 }
 """Authentication schemes."""
-
-
-def operation_id(route: APIRoute) -> str:
-    """Return the operation id of a route, which names its method in generated clients."""
-    return route.name
 
 
 def describe(app: FastAPI) -> None:

@@ -75,11 +75,11 @@ def listen(host: str, port: int) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
         found.close()
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"--host {host} --port {port}: cannot listen there ({error.strerror or error}); "
-            "give another --port"
+            f"--host {host} --port {port}: cannot listen there ({reason}); give another --port or --host"
         ) from None
     found.listen(2048)
     found.set_inheritable(True)

@@ -30,11 +30,11 @@ class Message(BaseModel):
 
 
 def examples(*values: dict[str, Any]) -> ConfigDict:
-    """Return the configuration of a message with these examples."""
-    return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(values)})
+    """Return the configuration that adds these examples to a message."""
+    return ConfigDict(json_schema_extra={"examples": list(values)})
 
 
-class Problem(BaseModel):
+class Problem(Message):
     """The response to a failed request."""
 
     model_config = examples({"error": "text: is empty; send what is to be translated"})
@@ -349,10 +349,10 @@ class ModelsResponse(Message):
 class LibreTranslate(BaseModel):
     """Texts to translate, in LibreTranslate's format."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [
+    model_config = examples(
         {"q": "A man is riding a bike.", "source": "en", "target": "de"},
         {"q": "<p>Two <b>dogs</b> play.</p>", "source": "auto", "target": "de", "format": "html"},
-    ]})  # fmt: skip
+    )
 
     q: str | list[str] = Field(description="A text or, in JSON, several.")
     source: str = Field(description='The language of the text, or "auto".')
@@ -367,7 +367,7 @@ class LibreTranslate(BaseModel):
 class LibreDetect(BaseModel):
     """A text whose language is to be detected."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"q": "Wo ist der Bahnhof?"}]})
+    model_config = examples({"q": "Wo ist der Bahnhof?"})
 
     q: str
     api_key: str | None = None

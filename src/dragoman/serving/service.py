@@ -130,17 +130,16 @@ class Service:
             raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
         raise HTTPError(403, "unknown API key; ask the operator of this service for one")
 
-    def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> None:
-        """Record the model and the size of a request for its line in the log and for the metrics."""
-        n_characters = sum(map(len, texts))
+    def take_texts(self, request: Request, model: str, texts: Sequence[str]) -> None:
+        """Record model and size of a request for the log and the metrics, and check its texts.
+
+        HTTPError: too many characters (413). DataError: no text.
+        """
+        n_characters, limit = sum(map(len, texts)), self.config.limits.characters
         request.state.model, request.state.characters = model, n_characters
         if self.config.log_text:
             request.state.text = "\n".join(texts)
         self.metrics.characters.labels(model).inc(n_characters)
-
-    def check_texts(self, texts: Sequence[str]) -> None:
-        """Check the texts of a request. HTTPError: too many characters (413). DataError: no text."""
-        n_characters, limit = sum(map(len, texts)), self.config.limits.characters
         if n_characters > limit:
             raise too_much("characters", n_characters, limit, "characters")
         if not texts:

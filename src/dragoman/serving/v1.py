@@ -10,13 +10,14 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
 from dragoman.predict.attention import cross_attention, n_weights
 from dragoman.predict.classifier import Classification
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.documents import AUTO, ENDINGS, detect_source
+from dragoman.serving.documents import AUTO, detect_source
 from dragoman.serving.errors import HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
@@ -85,7 +86,7 @@ def models(request: Request) -> Response:
             models=found,
             limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
             needs_key=service.keys is not None,
-            formats=list(ENDINGS),
+            formats=list(FORMATS),
         )
     )
 
@@ -113,8 +114,7 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     service = service_of(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
-    service.note_texts(request, served.info.name, texts)
-    service.check_texts(texts)
+    service.take_texts(request, served.info.name, texts)
 
     job = partial(begin, request, service, served, asked)
     if not asked.stream:
@@ -169,8 +169,7 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
     service = service_of(request)
     served = service.models.in_one_step(asked.model, asked.to)
     texts = [asked.text, asked.target or ""]
-    service.note_texts(request, served.info.name, texts)
-    service.check_texts(texts)
+    service.take_texts(request, served.info.name, texts)
 
     def work(client: Client) -> AttentionResponse:
         target = asked.target
@@ -201,8 +200,7 @@ async def score(request: Request, asked: ScoreRequest) -> Response:
     service = service_of(request)
     served = service.models.in_one_step(asked.model, asked.to)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
-    service.note_texts(request, served.info.name, sources + targets)
-    service.check_texts(sources + targets)
+    service.take_texts(request, served.info.name, sources + targets)
     if len(sources) > service.config.limits.sentences:
         raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
     service.expect(1)
@@ -229,8 +227,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
     service = service_of(request)
     served = service.models.classifier(asked.model)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    service.note_texts(request, served.info.name, texts)
-    service.check_texts(texts)
+    service.take_texts(request, served.info.name, texts)
     if len(texts) > service.config.limits.sentences:
         raise too_much("texts", len(texts), service.config.limits.sentences, "sentences")
     service.take_in(request, served.info.name, len(texts))
@@ -272,8 +269,7 @@ def _classification(found: Classification, why: Explanation | None) -> Classific
 async def detect_language(request: Request, asked: DetectRequest) -> Response:
     """Detect the language of a text: the five most likely ones."""
     service = service_of(request)
-    service.note_texts(request, "detection", [asked.text])
-    service.check_texts([asked.text])
+    service.take_texts(request, "detection", [asked.text])
     languages = [
         LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
         for each in (await to_thread.run_sync(detect, asked.text))[:5]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -162,9 +163,8 @@ class DemoTable(NamedTuple):
 
     title: str
     heading: tuple[str, ...]
+    """">" before the heading of a column that holds figures."""
     rows: Sequence[Sequence[str | tuple[str, str]]]
-    n_words: int
-    """Columns of words, from the left; the others hold figures."""
 
 
 class Task(ABC):
@@ -269,6 +269,11 @@ def split_as_before(config: Config, out: Path) -> Config:
     if not began or config.data.split_seed != SPLIT_SEED:
         return config
     return config.model_copy(update={"data": config.data.model_copy(update={"split_seed": -1})})
+
+
+def name_of(file: str) -> str:
+    """Return a file's name without endings and what the name of a run or corpus cannot hold; "" = nothing."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", PurePath(file).name.split(".")[0]).strip("-_")
 
 
 def corpora(

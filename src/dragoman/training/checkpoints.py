@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
 
-from dragoman.config import Config, parse_json
+from dragoman.config import Config
 from dragoman.runs import Run
 from dragoman.training.parallel.processes import ALONE, Processes
-from dragoman.training.state import Position, Snapshot, TrainState
+from dragoman.training.state import Position, Snapshot, TrainState, read_position
 
 
 def newest_checkpoint(run: Run) -> Path | None:
@@ -22,9 +22,8 @@ def newest_checkpoint(run: Run) -> Path | None:
 def is_static(checkpoint: Path) -> bool:
     """Return whether the training that wrote `checkpoint` uses batches of few shapes."""
     try:
-        position = parse_json((checkpoint / "position.json").read_bytes())
-        return bool(position.get("static", False))
-    except (OSError, ValueError, AttributeError):
+        return read_position(checkpoint).static
+    except (OSError, ValueError):
         return False  # damaged: restoring it says so
 
 

@@ -27,7 +27,6 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.loop import start_or_continue
 from dragoman.training.parallel.processes import joined
 from dragoman.training.trainer import REPORT, TrainingListener
-from dragoman.training.updates.updater import make_updater
 
 RESULT, PLAN, TRIAL = "forecast.json", "plan.json", "speed"
 
@@ -155,7 +154,10 @@ def forecast(
     config = check_forecastable(config)
     whole = count_pairs(config)
     if whole < FEWEST_PAIRS:
-        raise DataError(f"{whole:,} training pairs are too few for a forecast, which needs {FEWEST_PAIRS:,}")
+        raise DataError(
+            f"{whole:,} training pairs are too few for a forecast, which needs {FEWEST_PAIRS:,}; "
+            "give more text"
+        )
     parts = {name: count_pairs(part_of(config, share)) for name, share in PARTS.items()}
     with only_writer(out):
         plan = make_plan(config, out, n_pairs=parts["a half"], minutes=minutes, say=say)
@@ -299,14 +301,7 @@ def measure_speed(config: TranslationConfig, folder: Path) -> tuple[float, int]:
     with joined(config.training.device) as processes:
         run = Run.create(folder, config)
         trainer = start_or_continue(config, run, TrainingListener(), processes)
-        updater = make_updater(
-            trainer.task,
-            trainer.state,
-            config,
-            module=trainer.module,
-            processes=processes,
-            message=trainer.listener.message,
-        )
+        updater = trainer.updater()
         began, n_steps = math.inf, 0
         for number, batches in enumerate(trainer.batches()):
             updater(batches)
@@ -359,7 +354,7 @@ def predict(measured: Sequence[Row], whole: int) -> list[Row]:
         Row(
             name,
             round(n),
-            Prediction(*_within(score, 0.0, 100.0)),
+            _within(score, 0.0, 100.0),
             Prediction(math.exp(-gain.value), (math.exp(-gain.interval[1]), math.exp(-gain.interval[0]))),
             minutes * n,
             False,
@@ -368,10 +363,10 @@ def predict(measured: Sequence[Row], whole: int) -> list[Row]:
     ]
 
 
-def _within(found: Prediction, low: float, high: float) -> tuple[float, tuple[float, float]]:
+def _within(found: Prediction, low: float, high: float) -> Prediction:
     """Return a prediction, limited to the values that a score can have."""
     value, start, end = (min(max(one, low), high) for one in (found.value, *found.interval))
-    return value, (start, end)
+    return Prediction(value, (start, end))
 
 
 def full_minutes(config: TranslationConfig, plan: Plan, half: Row) -> float:

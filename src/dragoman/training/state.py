@@ -137,7 +137,7 @@ class TrainState:
             ema = load_like(folder / "ema.safetensors", self.ema) if self.ema is not None else None
             if self.ema is not None and ema is not None:
                 _check_like(ema, self.ema)
-            position = _position((folder / "position.json").read_bytes())
+            position = read_position(folder)
         except (OSError, RunError, ValueError) as error:
             raise RunError(
                 f"{folder}: the checkpoint is damaged ({error}); "
@@ -287,10 +287,10 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Transformer) -> 
     }
 
 
-def _position(content: bytes) -> Position:
-    """Return the position in a JSON file. ValueError: a value is unknown or of another type."""
+def read_position(checkpoint: Path) -> Position:
+    """Return the position of a checkpoint. OSError: no file. ValueError: a value is unknown, or no value."""
     try:
-        return TypeAdapter(Position).validate_json(content)
+        return TypeAdapter(Position).validate_json((checkpoint / "position.json").read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"position.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

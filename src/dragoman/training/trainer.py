@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from torch import nn
@@ -27,7 +28,7 @@ from dragoman.training.task import Sample, Task, Validation, Weights
 from dragoman.training.updates import divergence, memory
 from dragoman.training.updates.memory import Indices
 from dragoman.training.updates.schedule import learning_rate
-from dragoman.training.updates.updater import make_updater
+from dragoman.training.updates.updater import AsyncUpdater, SyncUpdater, Updater
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
@@ -89,9 +90,7 @@ class Trainer:
             KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
         """
         state, config, processes = self.state, self.config, self.processes
-        updater = make_updater(
-            self.task, state, config, module=self.module, processes=processes, message=self.listener.message
-        )
+        updater = self.updater()
         training, position = config.training, state.position
         clock = time.perf_counter()
         logged_at = position.seconds
@@ -128,6 +127,18 @@ class Trainer:
                 self.pause(int(stop))
             if is_over(position, config):
                 return
+
+    def updater(self) -> Updater:
+        """Return an updater that begins at the position; it is asynchronous if the task allows it."""
+        cls = AsyncUpdater if self.task.static and self.processes.size == 1 else SyncUpdater
+        return cls(
+            self.task,
+            self.state,
+            self.config,
+            module=self.module,
+            processes=self.processes,
+            message=self.listener.message,
+        )
 
     def batches(self) -> Iterator[list[Indices]]:
         """Yield the batches of one update after another from the position on, which is advanced.
@@ -386,32 +397,10 @@ class Listeners(TrainingListener):
     """A listener that forwards every event to several listeners."""
 
     def __init__(self, listeners: Sequence[TrainingListener]) -> None:
-        self._listeners = listeners
+        def forward(event: str, *arguments: Any) -> None:
+            for listener in listeners:
+                getattr(listener, event)(*arguments)
 
-    def message(self, text: str) -> None:
-        for listener in self._listeners:
-            listener.message(text)
-
-    def tokenized(self, n_pairs: int) -> None:
-        for listener in self._listeners:
-            listener.tokenized(n_pairs)
-
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
-        for listener in self._listeners:
-            listener.started(position, config, n_parameters)
-
-    def stepped(self, position: Position) -> None:
-        for listener in self._listeners:
-            listener.stepped(position)
-
-    def logged(self, record: dict[str, Any]) -> None:
-        for listener in self._listeners:
-            listener.logged(record)
-
-    def validating(self) -> None:
-        for listener in self._listeners:
-            listener.validating()
-
-    def sampled(self, step: int, samples: Sequence[Sample]) -> None:
-        for listener in self._listeners:
-            listener.sampled(step, samples)
+        for event in vars(TrainingListener):
+            if not event.startswith("_"):
+                setattr(self, event, partial(forward, event))

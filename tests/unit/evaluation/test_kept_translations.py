@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError, RunError
-from dragoman.evaluation.kept import FOLDER, TranslatedSet, Translations, kept_name
-from dragoman.evaluation.scores import keep_scores
+from dragoman.evaluation.kept import TranslatedSet, Translations, kept_name
+from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.evaluation.translation import scores_of
 from dragoman.predict.scoring import confidences, score_translations
 from dragoman.predict.translator import Translator

@@ -147,6 +147,13 @@ def test_the_most_confident_mistakes_come_first_and_are_mistakes() -> None:
     assert [each.confidence for each in first] == sorted((sure[i] for i in wrong), reverse=True)[:5]
 
 
+def test_a_description_has_one_row_for_each_label_under_one_heading() -> None:
+    e = evaluation()
+    lines = [line.split() for line in e.describe().splitlines()]
+    (heading,) = (i for i, line in enumerate(lines) if line[:2] == ["label", "precision"])
+    assert [line[0] for line in lines[heading + 1 : heading + 1 + len(e.labels)]] == list(e.labels)
+
+
 def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
     e = evaluation()
     pairs = e.mistakes(100)
@@ -241,7 +248,9 @@ def turned(classifier: Classifier, texts: list[str]) -> Evaluation:
     """Each label turned round, so that every text is a mistake."""
     logits, n_cut = classifier.logits(texts)
     wrong = 1 - logits.argmax(1)
-    return Evaluation("turned", classifier.labels, wrong, logits, 1.0, 1.0, n_cut, no_baseline="none here")
+    return Evaluation(
+        "turned", classifier.labels, wrong, logits, 1.0, 1.0, n_cut, no_baseline="none", texts=tuple(texts)
+    )
 
 
 # The page
@@ -254,7 +263,7 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
     texts = [text for _, text in labelled_texts(12, seed=5)]
     e = turned(classifier, texts)
     run = Run.open(tiny_classifier_run)
-    sets = [ClassifiedSet(e, tuple(texts), ("turned.tsv",))]
+    sets = [ClassifiedSet(e, ("turned.tsv",))]
     page = classification_page(run, classifier, sets, figures=tmp_path, n_mistakes=4)
     (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
     examples = [part for part in mistakes.parts if isinstance(part, Example)]
@@ -281,7 +290,7 @@ def test_hostile_labels_and_texts_are_text_on_the_page(
     other = copy.copy(classifier)
     other.labels = e.labels
     run = Run.open(tiny_classifier_run)
-    sets = [ClassifiedSet(e, (hostile,), ("<i>.tsv",))]
+    sets = [ClassifiedSet(e, ("<i>.tsv",))]
     html = page_html(classification_page(run, other, sets, figures=tmp_path, n_mistakes=1)).decode()
     for tag in ("<script", "<img src=x", "<b>t", "<i>"):
         assert tag not in html

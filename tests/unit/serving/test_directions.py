@@ -119,7 +119,7 @@ def test_attention_and_scores_name_a_direction_and_no_pivot(
         (expected,) = score_translations(translator.towards(to), ["red cat"], ["rot Katze"])
         assert score["log_prob"] == pytest.approx(expected.log_prob, abs=1e-3)
     assert answer_of(client, "attention", text="red cat", to="fr")["source_tokens"][0] == "<2fr>"
-    for to, why in (("de-fr", "goes through en"), ("it", "no model translates to it")):
+    for to, why in (("de-fr", "goes through en"), ("it", "no model translates to it; there are: ")):
         response = client.post("/v1/score", json={"pairs": pairs, "to": to})
         assert response.status_code == 400
         assert why in response.json()["error"]

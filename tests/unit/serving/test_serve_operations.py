@@ -25,7 +25,7 @@ from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
 from dragoman.serving.gate import POLICY
 from dragoman.serving.logs import LOGGER, JsonLines, Lines
-from dragoman.serving.running import Server, is_local
+from dragoman.serving.running import Server, is_local, listen
 from dragoman.serving.settings import load_settings
 from services import Wire, ask, request, service_in_thread, until
 from tiny import damaged_run
@@ -570,6 +570,12 @@ def test_only_loopback_addresses_are_this_machine_alone() -> None:
         assert is_local(host)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", "127.0.0.1.example.org"):
         assert not is_local(host)
+
+
+def test_a_host_that_is_no_name_is_refused_in_a_line() -> None:
+    for host in ("a..b", "a" * 64):
+        with pytest.raises(ConfigError, match=rf"^--host {host} --port 0: cannot listen there \(.+\); give"):
+            listen(host, 0)
 
 
 def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

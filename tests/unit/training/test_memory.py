@@ -17,7 +17,6 @@ from dragoman.training.state import Position
 from dragoman.training.task import BatchResult
 from dragoman.training.tasks.translation import TranslationTask
 from dragoman.training.updates import memory
-from dragoman.training.updates.memory import OutOfMemoryError
 from recording import Recorder, losses
 from tiny import TINY, write_corpus
 
@@ -47,7 +46,7 @@ def smaller_machine(monkeypatch: pytest.MonkeyPatch, *, largest: int) -> list[in
         tried.append(len(batch.src))
         result = original(self, batch)
         if len(batch.src) > largest:
-            raise OutOfMemoryError("CUDA out of memory")
+            raise torch.OutOfMemoryError("CUDA out of memory")
         return result
 
     monkeypatch.setattr(TranslationTask, "loss", loss)

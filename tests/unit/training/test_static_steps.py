@@ -40,7 +40,6 @@ from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.translation import TranslationTask
 from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Ledger
-from dragoman.training.updates.memory import OutOfMemoryError
 from recording import Recorder, Saboteur, losses
 from recording import saboteur as saboteur
 from stores import src_lengths, tgt_lengths
@@ -320,7 +319,7 @@ def test_updates_that_are_not_waited_for_are_those_that_are(
     settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
     settings += (f"training.optimizer={optimizer}",)
     deferred = train(config(*settings), "deferred")
-    monkeypatch.setattr(trainer, "make_updater", SyncUpdater)
+    monkeypatch.setattr(trainer, "AsyncUpdater", SyncUpdater)
     waited_for = train(config(*settings), "waited-for")
     assert losses(deferred) == [(step, pytest.approx(loss, rel=1e-5)) for step, loss in losses(waited_for)]
     for name, weights in Run.open(waited_for).load_weights().items():
@@ -376,7 +375,7 @@ def test_batches_that_do_not_fit_are_cut(folder: Path, monkeypatch: pytest.Monke
 
     def loss(self: TranslationTask, batch: Any) -> Any:
         if len(batch.src) > 5:
-            raise OutOfMemoryError("CUDA out of memory")
+            raise torch.OutOfMemoryError("CUDA out of memory")
         return original(self, batch)
 
     monkeypatch.setattr(TranslationTask, "loss", loss)

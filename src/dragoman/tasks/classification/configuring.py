@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from pathlib import Path
 
 from dragoman.config import ClassificationConfig, Column, Config, parse_section
 from dragoman.data.labelled import REVIEWS, guess_labelled_columns, open_labelled
 from dragoman.errors import ConfigError
 from dragoman.presets import classification_preset_for
-from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest
+from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest, name_of
 
 
 def config_for(request: TrainingRequest) -> Config:
@@ -71,7 +69,7 @@ def _config_by_size(request: TrainingRequest, file: str) -> ClassificationConfig
     }
     config = parse_section(
         ClassificationConfig,
-        {"task": "classification", "name": name_of(file), **preset, "data": data},
+        {"task": "classification", "name": name_of(file) or "classifier", **preset, "data": data},
         overrides=request.overrides,
         where="settings chosen by corpus size",
     )
@@ -98,9 +96,3 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
         places = ", ".join(f"the {part} is in column {column!r}" for part, column in guessed.items())
         request.say(f"{places}; if not, say {' and '.join(f'--{part}-column' for part in guessed)}")
     return found_text if text is None else text, found_label if label is None else label
-
-
-def name_of(file: str) -> str:
-    """Return a name for the run: that of the file, without endings and what a name cannot hold."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(file).name.split(".")[0]).strip("-_")
-    return name or "classifier"

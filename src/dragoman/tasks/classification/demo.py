@@ -87,9 +87,9 @@ def demo_results(run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str
         baseline = f"{evaluation.baseline.scores[0].value:.1f}" if evaluation.baseline else "–"
         name, n = "all" if evaluation is whole else evaluation.name, f"{len(evaluation.expected):,}"
         rows.append((name, n, f"{accuracy.value:.1f}", f"{low:.1f} – {high:.1f}", baseline))
-    heading = ("test reviews", "number", "accuracy", "95 % interval", "baseline")
+    heading = ("test reviews", ">number", ">accuracy", ">95 % interval", ">baseline")
     tables = [
-        DemoTable("Held-out reviews", ("review", "label", "given", "probability"), examples, n_words=4),
-        DemoTable(f"Accuracy, % (baseline: {NAME})", heading, rows, n_words=1),
+        DemoTable("Held-out reviews", ("review", "label", "given", "probability"), examples),
+        DemoTable(f"Accuracy, % (baseline: {NAME})", heading, rows),
     ]
     return tables, test[0].text, ("train your-reviews.tsv --task classification",)

@@ -137,7 +137,7 @@ class Classification(Task):
                 for evaluation in self.evaluate(run, self.tests(run, request, say), request, say):
                     data = run.config.data
                     files = data.valid if split == "valid" or not data.test else data.test[evaluation.name]
-                    sets.append(ClassifiedSet(evaluation, evaluation.texts, file_names(files)))
+                    sets.append(ClassifiedSet(evaluation, file_names(files)))
             except (ConfigError, DataError) as error:
                 if split is not None:
                     raise

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from dragoman.config import (
@@ -24,7 +23,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.predict.translator import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
 from dragoman.runs import CORPORA, Run
-from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest
+from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest, name_of
 
 REPLAY, NEW = "replay", "new"
 """The corpora of a training with --replay: the text that a run was trained on, and the text it goes on to."""
@@ -89,7 +88,8 @@ def _config_by_size(request: TrainingRequest, files: ParallelFiles) -> Translati
     """Return the configuration for a corpus of this size. ConfigError: its languages are not known."""
     data = data_of(files)
     n_pairs = _count_pairs(data, request.overrides)
-    name = "-".join(dict.fromkeys(lang for one in _corpora_in(data) for lang in one["langs"]))
+    pairs = [one["langs"] for one in data.get("corpora", ())] or [(data["src_lang"], data["tgt_lang"])]
+    name = "-".join(dict.fromkeys(language for pair in pairs for language in pair))
     config = parse_section(
         TranslationConfig,
         {"name": name, "data": data, **preset_for(n_pairs, request.preset or "default")},
@@ -240,14 +240,9 @@ def listed(files: ParallelFiles) -> dict[str, Any]:
 
 def _name_of(files: tuple[str, ...], *, taken: list[str]) -> str:
     """Return a name for a corpus, from that of its first file; another one if it is taken."""
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePath(files[0]).name.split(".")[0]).strip("-_") or "corpus"
+    plain = name_of(files[0]) or "corpus"
     numbered = (f"{plain}-{n}" for n in itertools.count(2))
     return next(name for name in itertools.chain([plain], numbered) if name not in taken)
-
-
-def _corpora_in(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what is listed in a section [data], or its one corpus in the same form."""
-    return data.get("corpora") or [{"langs": (data["src_lang"], data["tgt_lang"])}]
 
 
 def languages_of(corpus: tuple[str, ...], languages: tuple[str | None, str | None]) -> tuple[str, str]:

@@ -67,7 +67,7 @@ def demo_results(run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str
         figures = f"{values['BLEU']:.1f}", f"{values['chrF2']:.1f}", f"{100 * n_right / n:.0f} %"
         rows.append((name, f"{n:,}", *figures))
     tables = [
-        DemoTable("Held-out sentences", ("source", "translation", "reference"), examples, n_words=3),
-        DemoTable("Scores", ("test sentences", "number", "BLEU", "chrF2", "exactly right"), rows, n_words=1),
+        DemoTable("Held-out sentences", ("source", "translation", "reference"), examples),
+        DemoTable("Scores", ("test sentences", ">number", ">BLEU", ">chrF2", ">exactly right"), rows),
     ]
     return tables, test[0].src, ("demo --src de --tgt en", "train --src your.en --tgt your.de")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -61,19 +61,19 @@ class Processes:
 
     def total(self, *values: float) -> list[float]:
         """Return the sum of each value over all processes."""
-        if self.size == 1:
-            return list(values)
-        sums = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(sums)
-        return [float(value) for value in sums]
+        return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, *values: float) -> list[float]:
         """Return the maximum of each value over all processes."""
+        return self._reduced(values, dist.ReduceOp.MAX)
+
+    def _reduced(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
         if self.size == 1:
             return list(values)
-        largest = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
-        return [float(value) for value in largest]
+        reduced = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(reduced, op=operation)
+        found: list[float] = reduced.tolist()
+        return found
 
     def wait(self) -> None:
         """Wait until all processes have called this (barrier)."""
@@ -159,7 +159,8 @@ def meet(size: int, *, timeout: timedelta) -> tuple[Any, int]:
             store.wait([key], timeout)
     except RuntimeError as error:
         raise TrainingError(
-            f"process {missing} of {size} has not started within {timeout.total_seconds():.0f} s"
+            f"process {missing} of {size} has not started within {timeout.total_seconds():.0f} s; see what "
+            "it printed, and start all of them with the same MASTER_ADDR and MASTER_PORT"
         ) from error
     return store, rank
 

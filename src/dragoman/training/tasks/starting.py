@@ -35,7 +35,7 @@ def open_start(config: TranslationConfig) -> Run:
     path = config.training.start_from
     start = Run.open(path)
     if start.config.task != "translation":
-        raise ConfigError(f"training.start_from = {path!r}: is a classifier, not a translator")
+        raise ConfigError(f"training.start_from = {path!r}: is a classifier; name the run of a translator")
     there, here = start.config, config
     several = max(len(there.directions), len(here.directions)) > 1
     wrong = [f"it translates {there.subject}"] if not several and there.languages != here.languages else []

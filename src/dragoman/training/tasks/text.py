@@ -10,7 +10,7 @@ from pathlib import Path
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import Cut, EpochPlan, plan_shards
 from dragoman.data.corpora import Corpus, Pair, has_text
-from dragoman.data.mixing import MixedStore, Mixture, Part, Stretch, as_record, plan_mix, sampled_shares
+from dragoman.data.mixing import MixedStore, Mixture, Part, as_record, plan_mix, sampled_shares
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
 from dragoman.data.store import TokenStore
@@ -163,15 +163,12 @@ class SeveralCorpora(TrainingText):
     def open(self, epoch: int) -> TokenStore:
         self._stretches = self.mix.epoch(epoch)
         if self.config.draws_epochs:
-            self.store = MixedStore([self._store_of(stretch) for stretch in self._stretches])
+            passes = [(self.parts[stretch.part], stretch.number) for stretch in self._stretches]
+            self.store = MixedStore([self._store(part, self._tokenizers, draw=n) for part, n in passes])
             self._places = self.store.places
         else:
             self._places = [self.store.places[stretch.part] for stretch in self._stretches]
         return self.store
-
-    def _store_of(self, stretch: Stretch) -> TokenStore:
-        """Return the tokens of the pass that a stretch is of."""
-        return self._store(self.parts[stretch.part], self._tokenizers, draw=stretch.number)
 
     def plan(self, epoch: int, cut: Cut) -> EpochPlan:
         seed = self.config.seed

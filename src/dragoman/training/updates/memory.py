@@ -16,8 +16,6 @@ from dragoman.errors import TrainingError
 from dragoman.training.state import Position
 from dragoman.training.task import Task
 
-OutOfMemoryError = torch.OutOfMemoryError
-
 Indices = npt.NDArray[np.int64]
 
 
@@ -58,7 +56,7 @@ def fit(task: Task[Any], position: Position, batch: Indices, device: torch.devic
 def _fits(task: Task[Any], indices: Indices, device: torch.device) -> bool:
     try:
         task.loss(task.batch(indices, device)).loss.backward()  # type: ignore[no-untyped-call]
-    except OutOfMemoryError:
+    except torch.OutOfMemoryError:
         return False
     finally:
         task.model.zero_grad()

@@ -161,8 +161,3 @@ def hidden_matrices(model: Transformer) -> dict[nn.Parameter, int]:
 def trained(module: nn.Module) -> list[nn.Parameter]:
     """Return the trainable weights."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate

@@ -24,8 +24,7 @@ from dragoman.training.state import Position, TrainState
 from dragoman.training.task import Task
 from dragoman.training.updates import divergence, memory
 from dragoman.training.updates.captured import Gradients, Ledger
-from dragoman.training.updates.memory import Indices, OutOfMemoryError
-from dragoman.training.updates.optimizer import set_learning_rate
+from dragoman.training.updates.memory import Indices
 from dragoman.training.updates.schedule import learning_rate
 
 
@@ -107,7 +106,7 @@ class Updater(ABC):
             try:
                 self.update([part for batch in batches for part in self._parts(batch)])
                 return
-            except OutOfMemoryError:
+            except torch.OutOfMemoryError:
                 if self.processes.size > 1:
                     raise TrainingError(
                         f"out of memory at step {position.step}; the last checkpoint is kept. "
@@ -133,7 +132,8 @@ class Updater(ABC):
         """Set the learning rate of the step that the position has reached."""
         position = self.state.position
         rate = learning_rate(position.step, self.training, factor=position.rate_factor)
-        set_learning_rate(self.state.optimizer, rate)
+        for group in self.state.optimizer.param_groups:
+            group["lr"] = rate
 
     @abstractmethod
     def update(self, parts: Sequence[Part]) -> None:
@@ -225,7 +225,7 @@ class AsyncUpdater(Updater):
         try:
             for part in parts:
                 loss += self.gradients.add(part.batch, 1 / n_items)
-        except OutOfMemoryError:
+        except torch.OutOfMemoryError:
             self.gradients.forget()  # what is recorded is for batches that are too large
             raise
         limit = self.training.clip_norm or torch.inf
@@ -245,20 +245,6 @@ class AsyncUpdater(Updater):
         many = "1 update was" if n_skipped == 1 else f"{n_skipped} updates were"
         skipped = f"step {position.step:,}: {many} skipped, with a loss that was not a number, or exploded"
         return Settled(norm, skipped if n_skipped else "")
-
-
-def make_updater(
-    task: Task[Any],
-    state: TrainState,
-    config: Config,
-    *,
-    module: nn.Module,
-    processes: Processes,
-    message: Callable[[str], None],
-) -> Updater:
-    """Return an updater that begins at the position of `state`; it is asynchronous if the task allows it."""
-    cls = AsyncUpdater if task.static and processes.size == 1 else SyncUpdater
-    return cls(task, state, config, module=module, processes=processes, message=message)
 
 
 def lower_loss_scale(position: Position) -> None:
