@@ -64,6 +64,6 @@ def train_and_kill(folder: Path, out: str, *kills: dict[str, float]) -> list[int
     """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, out, json.dumps(kills)],
-        cwd=folder, timeout=300, capture_output=True, text=True, check=True,
+        cwd=folder, timeout=600, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [int(end) for end in done.stdout.split()]

@@ -61,7 +61,7 @@ def run_of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, out: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(out, *options), cwd=folder, timeout=300, capture_output=True, text=True, check=False
+        command(out, *options), cwd=folder, timeout=600, capture_output=True, text=True, check=False
     )
 
 
@@ -110,7 +110,7 @@ def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_proce
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     arguments = command("cut", "--max-hours", "1e-9")[2:]
     done = subprocess.run(
-        [*torchrun, *arguments], cwd=workplace, timeout=300, capture_output=True, text=True, check=False
+        [*torchrun, *arguments], cwd=workplace, timeout=600, capture_output=True, text=True, check=False
     )
     assert "the time is up: at step 1; the same command continues" in done.stderr
     done = run(workplace, "cut")
@@ -141,7 +141,7 @@ def test_several_processes_save_and_leave_when_asked_to_end_and_go_on_with_chang
         wait_for(workplace / "run" / "checkpoints" / "step-000020")
         for process in (*children_of(training.pid), training.pid):
             os.kill(process, signal.SIGTERM)
-        _, said = training.communicate(timeout=300)
+        _, said = training.communicate(timeout=600)
     finally:
         training.kill()
     assert training.returncode == 143, said
