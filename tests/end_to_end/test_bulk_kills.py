@@ -59,7 +59,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = random.Random(3)
     path = tmp_path_factory.mktemp("corpus") / "in.txt"
     for file, words in ((path, list(WORDS)), (path.with_name("in.de"), list(WORDS.values()))):
-        lines = [" ".join(rng.choices(words, k=rng.randint(0, 9))) for _ in range(3000)]
+        lines = [" ".join(rng.choices(words, k=rng.randint(0, 9))) for _ in range(1500)]
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
@@ -77,15 +77,27 @@ def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("work", "victim"), [("translating", "parent"), ("translating", "worker"), ("scoring", "worker")]
+    ("work", "victim", "n_kills"),
+    [
+        ("translating", "parent", 2),
+        ("scoring", "worker", 1),
+        pytest.param("translating", "worker", 2, marks=pytest.mark.nightly),
+        pytest.param("scoring", "parent", 1, marks=pytest.mark.nightly),
+    ],
 )
 def test_kills_at_random_instants_leave_what_continues_to_the_byte(
-    work: str, victim: str, corpus: Path, uninterrupted: dict[str, list[str]], tiny_run: Path, tmp_path: Path
+    work: str,
+    victim: str,
+    n_kills: int,
+    corpus: Path,
+    uninterrupted: dict[str, list[str]],
+    tiny_run: Path,
+    tmp_path: Path,
 ) -> None:
     rng = random.Random(victim)
     out = tmp_path / "out.zst"
     codes = []
-    for delay in (rng.uniform(0, 0.5), rng.uniform(0, 0.5), 1000):
+    for delay in (*(rng.uniform(0, 0.25) for _ in range(n_kills)), 1000):
         command = [sys.executable, "-c", PROGRAM, tiny_run, corpus, out, work, victim, delay, CHUNK_LINES]
         done = subprocess.run(
             list(map(str, command)), capture_output=True, text=True, check=False,
