@@ -123,7 +123,7 @@ def test_what_docker_is_sent_is_enough_to_build_the_package(context: list[str], 
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--wheel-dir", tmp_path, tmp_path / "source"], check=True, timeout=120)
+    subprocess.run([*pip, "--wheel-dir", tmp_path, tmp_path / "source"], check=True, timeout=600)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
