@@ -340,7 +340,7 @@ precision = "{precision}"
 """
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.nightly)])
 def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
     Path("recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
 
