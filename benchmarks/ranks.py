@@ -88,7 +88,7 @@ class Training:
         self._output.close()
         self._files.cleanup()
 
-    def end(self, timeout: float = 200.0) -> tuple[int, str]:
+    def end(self, timeout: float = 600.0) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what was written to stderr."""
         return self._process.wait(timeout), self.said()
 
@@ -102,7 +102,7 @@ class Training:
 
     def wait_for(self, pattern: str) -> None:
         """Wait until this regular expression matches a part of what is written to stderr."""
-        for _ in range(2000):
+        for _ in range(6000):
             if re.search(pattern, self.said()):
                 return
             time.sleep(0.1)
@@ -110,7 +110,7 @@ class Training:
 
     def pid_of(self, *ranks: int) -> int:
         """Wait for a process of one of these ranks, and return its number."""
-        for _ in range(2000):
+        for _ in range(30_000):
             pids = pids_by_rank(self.pid)
             if found := [pids[rank] for rank in ranks if rank in pids]:
                 return found[0]
@@ -119,7 +119,7 @@ class Training:
 
     def wait_until_gone(self, pid: int) -> None:
         """Wait until the launcher has noticed the end of a process."""
-        for _ in range(2000):
+        for _ in range(30_000):
             if not Path(f"/proc/{pid}").exists():
                 return
             time.sleep(0.02)
@@ -160,7 +160,7 @@ def facts(run: Path) -> list[tuple[object, ...]]:
 
 
 def wait_for(path: Path) -> None:
-    for _ in range(4000):
+    for _ in range(30_000):
         if path.exists():
             return
         time.sleep(0.02)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-START_SECONDS = 120
+START_SECONDS = 600
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dragoman.config import parse_config
 from dragoman.native import native
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many, write_topics
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")  # no test is about how fast this machine makes examples
 
 LONG = (
     "test_rank_faults.py", "test_ray.py", "test_processes.py", "test_documentation.py", "test_bulk_kills.py",

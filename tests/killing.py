@@ -36,7 +36,7 @@ class Assassin(TrainingListener):
         if self.validation == 0:
             kill()
 
-def train(seconds=0, writing=0, **instant):
+def train(out, seconds=0, writing=0, **instant):
     pid = os.fork()
     if pid == 0:
         # The alarm's default action ends the process wherever it is, in Python or not.
@@ -48,22 +48,25 @@ def train(seconds=0, writing=0, **instant):
                 kill()
             original(path, tensors)
         state.write_rows = write_half
-        loop.train(load_recipe("recipe.toml"), sys.argv[1], listener=Assassin(**instant))
+        loop.train(load_recipe("recipe.toml"), out, listener=Assassin(**instant))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-print(*[train(**kill) for kill in json.loads(sys.argv[2])], train())
+for out, kills in json.loads(sys.argv[1]).items():
+    print(*[train(out, **kill) for kill in kills], train(out))
 """
 
 
-def train_and_kill(folder: Path, out: str, *kills: dict[str, float]) -> list[int]:
-    """Train `recipe.toml` to its end, after being killed in each of these ways; return the exit codes.
+def train_and_kill(folder: Path, *kills: dict[str, float]) -> list[int]:
+    """Train `recipe.toml` to its end: as "whole", and as "cut" after being killed in each of these ways.
 
-    A way is {"step": n}, {"validation": n}, {"writing": n} (half-way through the n-th file of tensors) or
-    {"seconds": s}.
+    Returns the exit codes of the latter. A way is {"step": n}, {"validation": n}, {"writing": n} (half-way
+    through the n-th file of tensors) or {"seconds": s}.
     """
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, out, json.dumps(kills)],
-        cwd=folder, timeout=300, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", PROGRAM, json.dumps({"whole": [], "cut": kills})],
+        cwd=folder, timeout=600, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return [int(end) for end in done.stdout.split()]
+    whole, cut = done.stdout.splitlines()
+    assert whole == "0"
+    return [int(end) for end in cut.split()]

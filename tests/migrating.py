@@ -20,6 +20,7 @@ SMALL = (
     "training.valid_every=2",
     "training.batch_tokens=100",
     "training.warmup_steps=1",
+    "training.precision=fp32",
 )
 OWN = ("model.d_model=16", "model.n_heads=2", "model.d_ff=16", "tokenizer.vocab_size=300")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from browser_page import FLAGS
+from waiting import LONGEST, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -24,7 +24,7 @@ def ask(url: str, request: dict[str, Any] | None = None) -> Any:
     """What a program gets from the service: GET, or POST with a request."""
     data = None if request is None else json.dumps(request).encode()
     headers = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=LONGEST) as answer:
         return json.load(answer)
 
 
@@ -47,8 +47,7 @@ def served(runs: Sequence[Path], *, keys: Path | None = None, **limits: float) -
         server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.005)
+        until(lambda: server.started or not thread.is_alive())
         try:
             yield url_of(listening)
         finally:
@@ -68,6 +67,16 @@ def browsing() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+def new_context(browser: Any, **settings: Any) -> Any:
+    """A context of the browser, whose pages wait as long as a loaded machine may take."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=1000 * LONGEST)
+    context = browser.new_context(**settings)
+    context.set_default_timeout(1000 * LONGEST)
+    return context
 
 
 def violations(page: Any, part: str = "html") -> list[str]:

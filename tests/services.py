@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from dragoman.serving.models import LoadOptions, Models
 from dragoman.serving.running import Server, listen
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
+from waiting import LONGEST, until
 
 
 @dataclass
@@ -43,8 +43,8 @@ class Answer:
 class Wire:
     """A connection on which anything can be sent, whatever HTTP says."""
 
-    def __init__(self, port: int, *, seconds: float = 15.0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LONGEST)
         self._read = self.socket.makefile("rb")
 
     def __enter__(self) -> Wire:
@@ -188,14 +188,14 @@ class Command:
             self.lines.append("<end>")
             self._changed.notify_all()
 
-    def said(self, pattern: str, *, after: int = 0, seconds: float = 30.0) -> re.Match[str]:
+    def said(self, pattern: str, *, after: int = 0) -> re.Match[str]:
         """The first line that holds `pattern`, once it is there, not among the first `after`."""
 
         def found() -> re.Match[str] | None:
             return next((m for line in self.lines[after:] if (m := re.search(pattern, line))), None)
 
         with self._changed:
-            self._changed.wait_for(lambda: found() or "<end>" in self.lines, seconds)
+            self._changed.wait_for(lambda: found() or "<end>" in self.lines, LONGEST)
             match = found()
         assert match is not None, (pattern, self.lines)
         return match
@@ -203,9 +203,9 @@ class Command:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self) -> int:
         """How it ends."""
-        code = self.process.wait(seconds)
+        code = self.process.wait(LONGEST)
         self._reading.join()
         return code
 
@@ -261,11 +261,3 @@ def wires_to_each(service: Command) -> list[Wire]:
             wire.__exit__()
         raise
     return wires
-
-
-def until(true: Any, *, seconds: float = 10.0) -> None:
-    """Waits until `true()` is."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not become true"
-        time.sleep(0.02)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from waiting import LONGEST
+
 
 @dataclass
 class Reply:
@@ -108,7 +110,7 @@ class Web:
         handler.wfile.write(body)
         handler.wfile.flush()
         if reply.hang_after is not None:
-            self.over.wait(30)
+            self.over.wait(LONGEST)
 
     def _refuse(self, handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]) -> None:
         self._head(handler, status, {"Content-Length": "0"} | headers)

@@ -25,6 +25,7 @@ from dragoman.cli import app
 from dragoman.serving.connections import LAST_SECONDS
 from dragoman.serving.settings import LimitsConfig, load_settings
 from services import service_in_thread
+from waiting import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -122,7 +123,7 @@ def test_what_docker_is_sent_is_enough_to_build_the_package(context: list[str], 
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--wheel-dir", tmp_path, tmp_path / "source"], check=True, timeout=120)
+    subprocess.run([*pip, "--wheel-dir", tmp_path, tmp_path / "source"], check=True, timeout=600)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
@@ -155,7 +156,7 @@ def test_the_check_of_the_image_tells_a_service_that_answers_from_none(tiny_run:
 
     def outcome(port: int) -> int:
         program = [sys.executable, "-c", command[2].replace(":8000", f":{port}")]
-        return subprocess.run(program, capture_output=True, timeout=20, check=False).returncode
+        return subprocess.run(program, capture_output=True, timeout=LONGEST, check=False).returncode
 
     with service_in_thread([tiny_run]) as (port, _):
         assert outcome(port) == 0

@@ -16,6 +16,7 @@ import gzip
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -70,6 +71,9 @@ REAL = ["reproduce", "phrasebook-en-de", "--quick"]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: \S.*-->\n\n?\Z")
 SHELL_SYNTAX = re.compile(r"[|<>;&$`]")
+QUOTED = re.compile(r"""'[^']*'|"[^"$`]*["]""")
+PREPARED = re.compile(r"""((?:echo|printf) (?:'[^']*'|"[^"$`]*")(?: > \S+)?) (?:[|]|&&) (dragoman .*)""")
+"""A command of ours behind a text that is fed to it, or that is in a file for it."""
 
 
 class Block(NamedTuple):
@@ -91,10 +95,14 @@ def commands_of(block: str) -> list[str]:
     return [line for line in commands if line.strip() and not line.lstrip().startswith("#")]
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the stand-ins and recipes, and a `dragoman` on the PATH that makes trainings small."""
-    folder, data, programs = (tmp_path / name for name in ("workplace", "data", "bin"))
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `workplace` with the stand-ins and recipes, their data, and programs, as each test has them.
+
+    The `dragoman` among the programs makes trainings small.
+    """
+    original = tmp_path_factory.mktemp("stand-ins")
+    folder, data, programs = (original / name for name in ("workplace", "data", "bin"))
     for name, n_pairs in STAND_INS.items():
         write_corpus(folder, name, n_pairs, seed=n_pairs)
     (folder / "corpus.pl").write_bytes((folder / "corpus.de").read_bytes())
@@ -112,11 +120,18 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         encoding="utf-8",
     )
     dragoman.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("DRAGOMAN_DATA", str(data))
+    return original
+
+
+@pytest.fixture
+def workplace(stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, with that `dragoman` on the PATH."""
+    shutil.copytree(stand_ins, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.chdir(folder)
-    return folder
+    monkeypatch.chdir(tmp_path / "workplace")
+    return tmp_path / "workplace"
 
 
 def write_documents(folder: Path) -> None:
@@ -164,15 +179,32 @@ def run_command(command: str) -> None:
     words = shlex.split(command, comments=True)
     if words[:3] == ["python", "-m", "dragoman"]:
         words = words[2:]
-    if "dragoman" in words and SHELL_SYNTAX.search(command):
+    prepared = PREPARED.match(command)
+    if prepared and not needs_shell(prepared[2]):
+        done = subprocess.run(["sh", "-ec", prepared[1]], check=True, capture_output=True)
+        said = run_here(command, shlex.split(prepared[2], comments=True), stdin=done.stdout)
+        assert "error: " not in said, f"{command}\n{said}"
+    elif "dragoman" in words and needs_shell(command):
         done = subprocess.run(["sh", "-ec", command], check=False, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert "error: " not in done.stderr, f"{command}\n{done.stderr}"
     elif words[0] == "dragoman":
-        result = CliRunner().invoke(app, small(words[1:]))
-        assert result.exit_code == 0, f"{command}\n{result.stderr}\n{result.exception!r}"
+        run_here(command, words)
     else:
         check_command(words)
+
+
+def needs_shell(command: str) -> bool:
+    """Whether anything in a command is more than words for a program."""
+    bare = QUOTED.sub("", command)
+    return bool(SHELL_SYNTAX.search(re.sub(r"\s#.*", "", bare)))
+
+
+def run_here(command: str, words: list[str], *, stdin: bytes | None = None) -> str:
+    """Runs the command that these words are, in this process; returns what it writes to stderr."""
+    result = CliRunner().invoke(app, small(words[1:]), input=stdin)
+    assert result.exit_code == 0, f"{command}\n{result.stderr}\n{result.exception!r}"
+    return result.stderr
 
 
 def small(arguments: list[str]) -> list[str]:
@@ -269,6 +301,13 @@ def test_no_block_installs_from_an_index_what_is_on_none() -> None:
 def test_a_marked_block_is_left_out_and_others_are_not() -> None:
     document = "```sh\na\n```\n<!-- not run: needs a GPU -->\n```sh\nb\n```\n\n```python\nc\n```\n"
     assert list(blocks_of(document)) == [Block("sh", "a\n"), Block("python", "c\n")]
+
+
+def test_a_shell_is_asked_only_where_one_is_needed() -> None:
+    for command in ("a --b '$c | d'", 'a "x|y" # z; or & so', "dragoman train a.tsv"):
+        assert not needs_shell(command)
+    for command in ("a | b", 'a "$c"', "a > b", "a 'b' && c", 'a "`b`"'):
+        assert needs_shell(command)
 
 
 def test_output_comments_and_continued_lines_are_told_apart() -> None:

@@ -35,7 +35,7 @@ def test_curl(here: Callable[[str], str], tmp_path: Path) -> None:
     def output(command: str) -> str:
         done = subprocess.run(
             ["sh", "-ec", f"{command} --silent --fail-with-body"],
-            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=600,
         )  # fmt: skip
         return done.stdout
 
@@ -67,6 +67,6 @@ def test_javascript(here: Callable[[str], str]) -> None:
     (block,) = blocks("js")
     done = subprocess.run(
         ["node", "--input-type=module", "--eval", here(block)],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == len(SENTENCES)

@@ -29,7 +29,7 @@ def test_every_block_left_out_elsewhere_is_run_here() -> None:
 def test_curl(here: Callable[[str], str]) -> None:
     ((_, code), *_) = BLOCKS
     translated, languages = (
-        json.loads(subprocess.check_output(["sh", "-ec", f"{line} --silent --fail-with-body"], timeout=60))
+        json.loads(subprocess.check_output(["sh", "-ec", f"{line} --silent --fail-with-body"], timeout=600))
         for line in here(code).splitlines()
     )
     assert isinstance(translated["translatedText"], str)

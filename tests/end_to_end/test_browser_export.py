@@ -22,7 +22,7 @@ from dragoman.interop.parity import random_texts
 from dragoman.predict.engine import Sentence
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
-from pages import Watched, browsing, violations
+from pages import Watched, browsing, new_context, violations
 
 pytestmark = pytest.mark.browser
 
@@ -72,7 +72,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         folder = tmp_path_factory.mktemp("page") / "out"
         report = export_run(GOLDEN, folder, to="browser", onnxruntime_web=package(), n_sentences=50)
         with static_files(folder) as url:
-            page = browser.new_context().new_page()
+            page = new_context(browser).new_page()
             watched = Watched()
             watched.watch(page)
             page.goto(url)

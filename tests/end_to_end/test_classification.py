@@ -343,7 +343,7 @@ precision = "{precision}"
 """
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.nightly)])
 def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
     Path("recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
 
@@ -352,9 +352,8 @@ def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> No
         timing = ("seconds", "tokens_per_second", "peak_memory_gb")
         return [tuple(item for item in json.loads(line).items() if item[0] not in timing) for line in lines]
 
-    assert train_and_kill(Path(), "whole") == [0]
     # before there is any checkpoint; after the first one, in the middle of an epoch
-    assert train_and_kill(Path(), "cut", {"step": 7}, {"step": 13}) == [*[-signal.SIGKILL] * 2, 0]
+    assert train_and_kill(Path(), {"step": 7}, {"step": 13}) == [*[-signal.SIGKILL] * 2, 0]
     assert facts("cut") == facts("whole")
     files = (
         "model.safetensors",

@@ -54,7 +54,7 @@ def error_with_little_room(command: list[str], *, largest_file: int) -> str:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(largest_file), *command],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"},
-        timeout=300, capture_output=True, text=True, check=False,
+        timeout=600, capture_output=True, text=True, check=False,
     )  # fmt: skip
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert done.returncode == 1, done.stderr

@@ -81,7 +81,7 @@ def train(folder: Path, program: str, *, silence: float = SILENCE) -> tuple[int,
     write_corpus(folder)
     write_recipe(folder, steps=STEPS, valid_every=STEPS)
     with Training(folder, "run", "--processes", "2", silence=silence, program=STOP + program) as training:
-        return training.end(timeout=100.0)
+        return training.end()
 
 
 @pytest.mark.parametrize("instant", INSTANTS)

@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from commands import dragoman, error_of, succeed
 from dragoman.cli.reading import write_output
 
-SECONDS = 10
+SECONDS = 60
 """Of this process's own time, what the slowest may take."""
 
 GIGABYTE = 1 << 30

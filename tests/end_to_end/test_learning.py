@@ -43,6 +43,7 @@ def test_a_model_learns_to_translate_and_to_reorder(tmp_path: Path, monkeypatch:
             "training": {
                 "max_steps": 400, "batch_tokens": 1000, "optimizer": "muon", "learning_rate": 2e-2,
                 "warmup_steps": 100, "schedule": "linear", "valid_every": 400, "n_threads": 1,
+                "precision": "fp32",
             },
         }
     )  # fmt: skip

@@ -43,27 +43,28 @@ def test_a_score_is_kept_with_the_run_s_others_and_not_computed_again(
     assert "scoring" not in succeed("evaluate", run, *METRIC).stderr
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda one: one.update(name="\x1b[2J"),
-        lambda one: one["values"].pop(),
-        lambda one: one.update(values=["much"] * 15),
-        lambda one: one.update(facts=None),
-    ],
-)
-def test_kept_scores_that_are_damaged_are_not_shown(
-    runs: tuple[Path, Path], stand_in: Path, harm: Callable[[dict[str, Any]], Any]
-) -> None:
+HARMS: list[Callable[[dict[str, Any]], Any]] = [
+    lambda one: one.update(name="\x1b[2J"),
+    lambda one: one["values"].pop(),
+    lambda one: one.update(values=["much"] * 15),
+    lambda one: one.update(facts=None),
+]
+
+
+def test_kept_scores_that_are_damaged_are_not_shown(runs: tuple[Path, Path], stand_in: Path) -> None:
     run, _ = runs
-    succeed("evaluate", run, *METRIC)
+    assert "BERTScore" in succeed("evaluate", run, *METRIC).stdout
     (kept,) = (run / "report").glob("scores-*.json")
-    record = json.loads(kept.read_text(encoding="utf-8"))
-    harm(record["scores"][0])
-    kept.write_text(json.dumps(record), encoding="utf-8")
-    shown = succeed("evaluate", run).stdout
-    assert "BERTScore" not in shown
-    assert "\x1b" not in shown
+    whole = kept.read_text(encoding="utf-8")
+    for number, harm in enumerate(HARMS):
+        record = json.loads(whole)
+        harm(record["scores"][0])
+        kept.write_text(json.dumps(record), encoding="utf-8")
+        shown = succeed("evaluate", run).stdout
+        assert "BERTScore" not in shown, number
+        assert "\x1b" not in shown
+    kept.write_text(whole, encoding="utf-8")
+    assert "BERTScore" in succeed("evaluate", run).stdout, "of what is not damaged"
 
 
 def test_runs_are_compared_by_it_where_all_have_it(runs: tuple[Path, Path], stand_in: Path) -> None:

@@ -98,6 +98,7 @@ if os.environ.get("RANK") == "1":
 """
 
 
+@pytest.mark.nightly
 def test_a_process_that_hangs_outside_of_the_group_is_named_by_the_launcher(
     tmp_path: Path, whole: Path
 ) -> None:
@@ -163,15 +164,16 @@ def test_a_long_validation_and_a_pause_of_all_processes_together_are_no_hang(
     check_that_both_are_equal(tmp_path / "run", whole)
 
 
+@pytest.mark.parametrize("n_kills", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_any_process_is_killed_at_any_instant_and_the_run_continues_to_the_bit(
-    tmp_path: Path, whole: Path
+    tmp_path: Path, whole: Path, n_kills: int
 ) -> None:
     """Also one whose launcher is about to end it, as another has been killed: they are named once."""
     rng = random.Random(5)
     launches = set()
     with Training(workplace(tmp_path), "run", "--processes", "2") as training:
         wait_for(tmp_path / "run" / "history.jsonl")
-        for _ in range(3):
+        for _ in range(n_kills):
             time.sleep(rng.uniform(0.0, 2.0))
             victim = training.pid_of(rng.randrange(2))
             launches.add(launch_of(victim))

@@ -71,12 +71,17 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     summary = translate_file(job("together.zst"), chunk_lines=8, ray="local", n_workers=2)
     assert 40 - summary.n_new in (0, 8)
     assert (tmp_path / "together.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
-    scores = tmp_path / "scores.gz"
-    score = ("score-model", tiny_run, source, source, "--mean", "--ray", "local")
-    succeed(*score, "--out", scores)
+    score = ("score-model", tiny_run, source, source, "--ray", "local")
+    assert error_of(*score) == "error: --ray local: writes to a file; give --out FILE"
+
+
+@pytest.mark.nightly
+def test_ray_scores_what_one_process_scores(tmp_path: Path, tiny_run: Path) -> None:
+    source, scores = tmp_path / "in.txt", tmp_path / "scores.gz"
+    source.write_text("red cat\n\nbig old house\n" * 10, encoding="utf-8")
+    succeed("score-model", tiny_run, source, source, "--mean", "--ray", "local", "--out", scores)
     translate_file(ScoringJob(tiny_run, source, tmp_path / "alone.gz", target=source))
     assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
-    assert error_of(*score) == "error: --ray local: writes to a file; give --out FILE"
 
 
 def test_complaints_come_through_the_cluster_as_one_line(tmp_path: Path, tiny_run: Path) -> None:

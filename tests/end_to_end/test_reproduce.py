@@ -29,7 +29,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train": ["texts/train.en", "texts/train.de"], "valid": ["texts/valid.tsv"],
         "test": {"made-up": ["texts/test.tsv"]},
     }  # fmt: skip
-    config = parse_config({"name": "mine", "data": data}, overrides=TINY)
+    overrides = [*TINY, "training.precision=auto"]  # as in recipes
+    config = parse_config({"name": "mine", "data": data}, overrides=overrides)
     (folder / "mine").mkdir()
     (folder / "mine" / "recipe.toml").write_text(to_toml(config), encoding="utf-8")
     (folder / "mine" / "quick.toml").write_text(QUICK, encoding="utf-8")

@@ -77,14 +77,13 @@ def check_that_both_are_equal(folder: Path, last: str) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_resumed_training_equals_uninterrupted_training(workplace: Path, precision: str) -> None:
     (workplace / "recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
-    assert train_and_kill(workplace, "whole") == [0]
     kills: list[dict[str, float]] = [
         {"step": 7},  # before there is any checkpoint
         {"step": 13},  # after the first one, in the middle of an epoch
         {"validation": 1},
         {"step": 27},
     ]
-    assert train_and_kill(workplace, "cut", *kills) == [*[-signal.SIGKILL] * 4, 0]
+    assert train_and_kill(workplace, *kills) == [*[-signal.SIGKILL] * 4, 0]
     check_that_both_are_equal(workplace, "step-000030")
 
 
@@ -106,9 +105,8 @@ merge = 0.1
     head, rest = RECIPE.format(precision="fp32").split("[data]")
     recipe = head + listed + rest.partition("[tokenizer]")[2]
     (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
-    assert train_and_kill(workplace, "whole") == [0]
     kills: list[dict[str, float]] = [{"step": 13}, {"validation": 1}, {"step": 27}]
-    assert train_and_kill(workplace, "cut", *kills) == [*[-signal.SIGKILL] * 3, 0]
+    assert train_and_kill(workplace, *kills) == [*[-signal.SIGKILL] * 3, 0]
     check_that_both_are_equal(workplace, "step-000030")
 
 
@@ -120,8 +118,7 @@ def test_a_training_killed_at_ten_instants_equals_one_that_was_not(workplace: Pa
         {"writing": rng.randint(1, 8)} if i % 4 == 3 else {"seconds": rng.uniform(0.05, 1.0)}
         for i in range(10)
     ]
-    assert train_and_kill(workplace, "whole") == [0]
-    ends = train_and_kill(workplace, "cut", *kills)
+    ends = train_and_kill(workplace, *kills)
     assert ends[-1] == 0
     assert ends.count(-signal.SIGALRM) >= 3
     assert ends.count(-signal.SIGKILL) >= 1  # in the middle of a checkpoint

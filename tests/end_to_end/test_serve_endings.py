@@ -16,8 +16,9 @@ import pytest
 pytest.importorskip("fastapi")
 
 from commands import dragoman, succeed
-from services import Wire, ask, command, request, until, wires_to_each
+from services import Wire, ask, command, request, wires_to_each
 from tiny import damaged_run
+from waiting import LONGEST, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -151,7 +152,7 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
         process.send_signal(signal.SIGHUP)  # the terminal is still there
         assert ask(int(found[1]), "GET", "/health").status == 200
         os.close(master)
-        assert process.wait(15) == 0
+        assert process.wait(LONGEST) == 0
     finally:
         if process.poll() is None:
             process.kill()

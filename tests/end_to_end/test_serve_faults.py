@@ -20,6 +20,9 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
+PATIENCE, SECONDS = 0.8, 8.0
+"""What the service gives a slow client, and a request: enough for good ones on a loaded machine."""
+
 
 @pytest.fixture(scope="module")
 def script() -> Iterator[dict[str, Any]]:
@@ -32,8 +35,8 @@ def script() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def faults(script: dict[str, Any], tiny_run: Path) -> Iterator[Any]:
-    with script["running"](str(tiny_run), *script["options"](0.3, 3.0)) as service:
-        yield script["Faults"](service, 0.02, patience=0.3, seconds=3.0)
+    with script["running"](str(tiny_run), *script["options"](PATIENCE, SECONDS)) as service:
+        yield script["Faults"](service, 0.02, patience=PATIENCE, seconds=SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ import pytest
 pytest.importorskip("fastapi")
 
 from commands import error_of
-from services import Answer, Command, Wire, ask, command, until, wires_to_each
+from services import Answer, Command, Wire, ask, command, wires_to_each
 from tiny import damaged_run
+from waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -35,12 +36,13 @@ def run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(run: Path) -> Iterator[Command]:
-    with command(run, "--workers", 2, "--set", "limits.per_minute=100000") as running:
+    settings = ("--set", "limits.per_minute=100000", "--set", "limits.hung_seconds=3")
+    with command(run, "--workers", 2, *settings) as running:
         yield running
 
 
 class Load(threading.Thread):
-    """A client that asks without a pause, on kept connections, until it is told to end."""
+    """A client that asks again and again, on kept connections, until it is told to end."""
 
     def __init__(self, port: int) -> None:
         super().__init__()
@@ -57,6 +59,7 @@ class Load(threading.Thread):
                     while not self.over and (not answer or answer.headers.get("connection") != "close"):
                         answer = wire.ask("POST", "/v1/translate", TEXT)
                         self.statuses.append(answer.status)
+                        time.sleep(0.01)  # enough for the service to be at work, and not all that there is
             except (OSError, IndexError):  # the connection was cut
                 self.n_failed += 1
 
@@ -106,33 +109,31 @@ def test_a_worker_that_is_killed_is_replaced_and_only_its_requests_fail(service:
     assert sum(client.n_failed for client in clients) <= len(clients)  # each had one request on its way
 
 
-def test_a_worker_that_hangs_is_replaced_and_the_other_answers_meanwhile(run: Path) -> None:
-    with command(run, "--workers", 2, "--set", "limits.hung_seconds=1") as service:
-        hung, other = service.workers()
-        with load(service.port) as clients:
-            os.kill(hung, signal.SIGSTOP)
-            said = service.said(r"a worker makes no progress; it is killed · worker (\d+)")
-            assert int(said.group(1)) == hung
-            service.said(r"a worker has died.* signal 9")
-            until(lambda: len(service.workers()) == 2 and hung not in service.workers())
-        assert other in service.workers()
-        assert {status for client in clients for status in client.statuses} == {200}
-        assert sum(client.n_failed for client in clients) <= len(clients)
+def test_a_worker_that_hangs_is_replaced_and_the_other_answers_meanwhile(service: Command) -> None:
+    seen = len(service.lines)
+    hung, other = service.workers()
+    with load(service.port) as clients:
+        os.kill(hung, signal.SIGSTOP)
+        said = service.said(r"a worker makes no progress; it is killed · worker (\d+)", after=seen)
+        assert int(said.group(1)) == hung
+        service.said(r"a worker has died.* signal 9", after=seen)
+        until(lambda: len(service.workers()) == 2 and hung not in service.workers())
+    assert other in service.workers()
+    assert {status for client in clients for status in client.statuses} == {200}
+    assert sum(client.n_failed for client in clients) <= len(clients)
 
 
-def test_a_service_that_was_stopped_as_a_whole_goes_on_with_its_workers(run: Path) -> None:
-    with command(run, "--workers", 2, "--set", "limits.hung_seconds=1") as service:
-        before = service.workers()
-        for pid in (service.process.pid, *before):
-            os.kill(pid, signal.SIGSTOP)
-        begun = time.monotonic()
-        until(lambda: time.monotonic() - begun > 1.5)
-        for pid in (service.process.pid, *before):
-            os.kill(pid, signal.SIGCONT)
-        assert ask(service.port, "POST", "/v1/translate", TEXT).status == 200
-        with load(service.port):
-            pass
-        assert service.workers() == before
+def test_a_service_that_was_stopped_as_a_whole_goes_on_with_its_workers(service: Command) -> None:
+    before = service.workers()
+    for pid in (service.process.pid, *before):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(3.5)
+    for pid in (service.process.pid, *before):
+        os.kill(pid, signal.SIGCONT)
+    assert ask(service.port, "POST", "/v1/translate", TEXT).status == 200
+    with load(service.port):
+        pass
+    assert service.workers() == before
 
 
 def test_a_reload_drops_no_request(service: Command) -> None:

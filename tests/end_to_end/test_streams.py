@@ -26,6 +26,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.processes import without_ctrl_c
 from dragoman.training.loop import train
 from tiny import TINY
+from waiting import LONGEST
 
 LINES = ["red cat", "blue dog"]
 
@@ -46,7 +47,7 @@ def pipe(path: Path, content: str) -> Iterator[Path]:
     writer = threading.Thread(target=path.write_text, args=[content], daemon=True)
     writer.start()
     yield path
-    writer.join(60)
+    writer.join(LONGEST)
     assert not writer.is_alive(), "the pipe was read"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from commands import succeed
 from faulty import phrases
-from pages import Watched, browsing, violations
+from pages import Watched, browsing, new_context, violations
 
 pytestmark = pytest.mark.browser
 
@@ -37,8 +37,7 @@ def opened(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         (tmp_path / f"a.{lang}").write_text("".join(f"{p[side]}\n" for p in pairs), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     succeed("data", "check", "a.en", "a.de", "--report", "clean.html", "--threshold", "length=6")
-    context = browser.new_context(offline=True)
-    context.set_default_timeout(8000)
+    context = new_context(browser, offline=True)
     page = context.new_page()
     watched = Watched()
     watched.watch(page)

@@ -90,7 +90,7 @@ def write(text: str, tokenizer: Tokenizer) -> None:
 def some(n: int) -> Any:
     def decorate(test: Any) -> Any:
         health = [HealthCheck.function_scoped_fixture]
-        test = settings(max_examples=n, deadline=None, derandomize=True, suppress_health_check=health)(test)
+        test = settings(max_examples=n, derandomize=True, suppress_health_check=health)(test)
         return example(evil=EVIL)(given(evil=TEXTS)(test))
 
     return decorate
@@ -256,7 +256,7 @@ TOKENIZERS = {
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_tokens_of_any_vocabulary_decode_to_controls(kind: str, data: st.DataObject) -> None:
     tokenizer = TOKENIZERS[kind]
     text = tokenizer.decode(data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=20)))
@@ -267,7 +267,7 @@ def test_no_tokens_of_any_vocabulary_decode_to_controls(kind: str, data: st.Data
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "characters"])
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_an_exported_tokenizer_reads_and_writes_the_same(
     kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -40,7 +40,7 @@ def watched(step: NextToken, n_watched: int, *, wrapped: bool) -> WatchedSearch:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 999),
     joining=st.lists(

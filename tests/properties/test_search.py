@@ -64,7 +64,7 @@ tables = st.builds(
     n_levels=st.sampled_from([0, 0, 2, 3]),
     forbidden=st.sampled_from([0.0, 0.3, 0.7]),
 )
-laws = settings(max_examples=60, deadline=None)
+laws = settings(max_examples=60)
 
 
 @laws

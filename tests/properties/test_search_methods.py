@@ -44,7 +44,7 @@ tables = st.builds(
     n_levels=st.sampled_from([0, 0, 2, 3]),
     forbidden=st.sampled_from([0.0, 0.3, 0.7]),
 )
-laws = settings(max_examples=25, deadline=None)
+laws = settings(max_examples=25)
 
 
 def search_all(step: NextToken, table: Table, *, max_length: int, alpha: float) -> list[Hypothesis]:
@@ -347,7 +347,7 @@ def holds_all(ids: Sequence[int], phrases: list[list[int]], continuing: set[int]
     return all(holds(ids, phrase, continuing) for phrase in phrases)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(phrase_lists, continuing_sets, st.lists(st.integers(2, 5), max_size=8))
 def test_the_automaton_is_satisfied_where_every_phrase_occurs(
     phrases: list[list[int]], continuing: set[int], ids: list[int]

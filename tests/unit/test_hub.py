@@ -184,7 +184,12 @@ def test_offline_nothing_is_asked(pushed: Hub, tmp_path: Path, monkeypatch: pyte
     variables = {"HF_ENDPOINT": pushed.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
     environment = {**os.environ, **variables}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.stdout == f"{fetched}\n", done.stderr
     assert pushed.requests == []

@@ -6,12 +6,14 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dragoman import native as module
 from dragoman.native import Native, native
+from dragoman.predict.translator import Translator
 
 TESTS = Path(__file__).parent
 SEARCHES = [
@@ -27,6 +29,8 @@ needs_compiled = pytest.mark.skipif(bool(native().reason), reason=native().reaso
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of compiled code, in which there is none; what is compiled is not optimised, to be quick."""
+    monkeypatch.setattr(module, "FLAGS", ("-O0", *module.FLAGS[1:]))
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "native"
 
@@ -48,7 +52,7 @@ def test_it_is_compiled_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPat
 @needs_compiled
 def test_other_flags_are_another_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fresh().library is not None
-    monkeypatch.setattr(module, "FLAGS", ("-O1", *module.FLAGS[1:]))
+    monkeypatch.setattr(module, "FLAGS", (*module.FLAGS, "-g"))
     assert fresh().library is not None
     assert len(list(cache.iterdir())) == 2
 
@@ -98,9 +102,7 @@ def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.Monk
 
 @needs_compiled
 def test_what_is_damaged_is_compiled_again(cache: Path) -> None:
-    library = native().library
-    assert library is not None
-    there = cache / Path(library._name).name
+    there = cache / module._name(module._flags(module._features()))
     cache.mkdir(parents=True, mode=0o700)
     there.write_bytes(b"half")
     assert fresh().library is not None
@@ -155,12 +157,38 @@ def test_it_says_what_computes_searches(monkeypatch: pytest.MonkeyPatch) -> None
     assert str(fresh()) == "by PyTorch (DRAGOMAN_NATIVE=0)"
 
 
-@needs_compiled
-@pytest.mark.slow
-def test_avx2_gives_what_avx512_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tests of compiled searches, with the narrower vectors."""
+@pytest.fixture
+def both_vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Skip a test where there is no AVX-512; the next one gets what it would without this one."""
     if not module._features().issuperset(module.AVX512):
         pytest.skip("the processor has no AVX-512, and all tests are of AVX2")
+    monkeypatch.delenv(module.SWITCH, raising=False)
+    yield
+    native.cache_clear()
+
+
+@needs_compiled
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_translations_with_avx2_are_those_with_avx512(
+    precision: str, both_vectors: None, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, found = ["red cat", "", "big old house", "small bird river tree"], {}
+    for vectors in ("AVX-512", "AVX2"):
+        native.cache_clear()
+        assert str(native()) == f"compiled, with {vectors}"
+        translator = Translator.load(tiny_run, device="cpu", precision=precision)
+        found[vectors] = translator.translate(texts, beam_size=4, n_best=4)
+        monkeypatch.setenv(module.SWITCH, "avx2")
+    for wide, narrow in zip(found["AVX-512"], found["AVX2"], strict=True):
+        assert [one.text for one in narrow.alternatives] == [one.text for one in wide.alternatives]
+        scores = [one.score for one in wide.alternatives]
+        assert [one.score for one in narrow.alternatives] == pytest.approx(scores, rel=1e-4)
+
+
+@needs_compiled
+@pytest.mark.nightly
+def test_avx2_gives_what_avx512_does(both_vectors: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests of compiled searches, with the narrower vectors."""
     monkeypatch.setenv(module.SWITCH, "avx2")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "compiled", *SEARCHES]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -184,12 +212,15 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 @pytest.mark.slow
-def test_the_source_compiles_without_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["-O1", pytest.param("-O3", marks=pytest.mark.nightly)])
+def test_the_source_compiles_without_a_warning(level: str, tmp_path: Path) -> None:
+    """Warnings about what may happen at run time need optimisation, of which a little finds nearly all."""
     for features in [each for needed, more in module.HELPFUL.items() for each in (needed, (*needed, *more))]:
         flags = module._flags(frozenset(features))
         command = [
             "gcc",
             *flags,
+            level,  # the last one counts
             "-Wall",
             "-Wextra",
             "-Werror",

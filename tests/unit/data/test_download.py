@@ -17,6 +17,7 @@ from dragoman.data.catalog import download as module
 from dragoman.data.catalog.download import Downloaded, download
 from dragoman.errors import DataError, RunError
 from dragoman.files import locked
+from waiting import LONGEST
 from web import Reply, Web, serving
 
 CONTENT = random.Random(0).randbytes(300_000)
@@ -43,7 +44,7 @@ def fetch(
     to: Path,
     checksum: str = "",
     pause: Callable[[float], None] = lambda seconds: None,
-    timeout: float = 10.0,
+    timeout: float = LONGEST,
     **options: int,
 ) -> Downloaded:
     return download(urls, to, checksum=checksum, pause=pause, timeout=timeout, **options)
@@ -231,14 +232,14 @@ def test_a_server_that_stops_sending_is_given_up_after_the_timeout_and_continued
 ) -> None:
     url = web.put("file.bin", CONTENT)
     web.replies = [Reply(hang_after=100_000)]
-    fetch(url, to=path, checksum=SHA256, timeout=0.2)
+    fetch(url, to=path, checksum=SHA256, timeout=0.6)
     assert web.requests[-1]["Range"] == "bytes=100000-"
 
 
 def test_a_server_that_never_sends_is_named(web: Web, path: Path) -> None:
     url = web.put("file.bin", CONTENT)
     web.replies = [Reply(hang_after=0)] * 2
-    message = complaint(url, to=path, timeout=0.2, n_attempts=2)
+    message = complaint(url, to=path, timeout=0.6, n_attempts=2)
     assert message == f"file.bin could not be downloaded: {url}: the server stopped sending (2 attempts)"
 
 

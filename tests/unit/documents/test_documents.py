@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents import Document, segments, translate_document
@@ -33,7 +33,6 @@ def shout(texts: Sequence[str]) -> list[Translation]:
     return [Translation(text, (Alternative(f"<{text}>", 0.0),)) for text in texts]
 
 
-@settings(deadline=None)
 @given(TEXTS, LANGUAGES)
 def test_a_document_of_its_own_sentences_is_the_text(text: str, language: str) -> None:
     document = Document.read(text, language)
@@ -42,13 +41,11 @@ def test_a_document_of_its_own_sentences_is_the_text(text: str, language: str) -
     assert not any(end in sentence for sentence in document.sentences for end in "\r\n")
 
 
-@settings(deadline=None)
 @given(TEXTS.filter(lambda text: "\n" not in text and "\r" not in text), LANGUAGES)
 def test_segments_tile_a_line(line: str, language: str) -> None:
     assert "".join(segments(line, language)) == line
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_translating_by_the_identity_changes_nothing(translator: Translator, text: str) -> None:
     assert translate_document(translator, text, translate=identity) == text

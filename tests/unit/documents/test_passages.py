@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents.passages import (
@@ -60,7 +60,6 @@ def is_nested(pieces: Pieces) -> bool:
     return not unclosed
 
 
-@settings(deadline=None)
 @given(pieces_of(), st.data())
 def test_parts_are_nested_and_joined_are_the_whole(pieces: Pieces, data: Any) -> None:
     places = sorted(data.draw(st.lists(st.integers(0, len(text_of(pieces))), max_size=4)))
@@ -98,7 +97,6 @@ def formatting_of(pieces: Pieces) -> list[tuple[str, tuple[int, ...]]]:
     return found
 
 
-@settings(deadline=None)
 @given(pieces_of())
 def test_a_passage_of_its_own_sentences_is_the_passage(pieces: Pieces) -> None:
     passage = CutPassage.of(Passage(pieces, 1, separators="\t"), "en")
@@ -109,7 +107,6 @@ def test_a_passage_of_its_own_sentences_is_the_passage(pieces: Pieces) -> None:
     assert not any("\n" in text_of(s.pieces) or "\t" in text_of(s.pieces) for s in passage.sentences)
 
 
-@settings(deadline=None)
 @given(pieces_of())
 def test_what_tags_say_is_what_they_were_written_for(pieces: Pieces) -> None:
     tags = Tags.apart_from([text_of(pieces)])
@@ -119,7 +116,6 @@ def test_what_tags_say_is_what_they_were_written_for(pieces: Pieces) -> None:
     assert len(re.findall(tags.pattern, marked)) == sum(isinstance(piece, Code) for piece in pieces)
 
 
-@settings(deadline=None)
 @given(pieces_of(), st.text(st.sampled_from('<g id="0123">/x '), max_size=30))
 def test_whatever_becomes_of_the_tags_no_point_is_lost(pieces: Pieces, text: str) -> None:
     read = Tags("g", "x", "gap0").read(text, pieces)

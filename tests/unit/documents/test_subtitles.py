@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents.files import DocumentFile
@@ -138,7 +138,6 @@ def cues_of(lines: st.SearchStrategy[str]) -> st.SearchStrategy[list[list[str]]]
     return st.lists(st.lists(lines, min_size=1, max_size=3), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(st.one_of(st.tuples(st.just("en"), cues_of(LINES)), st.tuples(st.just("zh"), cues_of(CHINESE))))
 def test_its_own_sentences_give_the_same_bytes_whatever_is_said(said: tuple[str, list[list[str]]]) -> None:
     language, cues = said

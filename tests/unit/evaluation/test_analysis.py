@@ -71,7 +71,7 @@ def test_words_are_matched_within_their_sentence_and_no_more_often_than_they_sta
     assert (found.words.recall, found.words.precision, found.words.f1) == (50, 50, 50)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=5), st.integers(0, 2000))
 def test_every_word_is_in_one_bucket(pairs: list[tuple[str, str]], frequency: int) -> None:
     hypotheses, references = [a for a, _ in pairs], [b for _, b in pairs]
@@ -149,7 +149,7 @@ def test_too_little_or_nothing_that_varies_has_no_correlation() -> None:
 # single sentences
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXT, TEXT)
 def test_a_diff_holds_both_texts_whole(reference: str, hypothesis: str) -> None:
     differences = word_diff(reference, hypothesis)

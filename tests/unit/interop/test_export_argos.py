@@ -173,7 +173,7 @@ def test_sentencepiece_cuts_any_text_as_the_tokenizer(
     plain = st.characters(codec="utf-8", exclude_categories=["M"], exclude_characters="\x00Σ")
 
     @given(st.lists(st.sampled_from(SENTENCES) | odd | plain, max_size=8))
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     def check(parts: list[str]) -> None:
         text = "".join(parts)
         expected = [pieces[i] for i in tokenizer.encode(text)]

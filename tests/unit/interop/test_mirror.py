@@ -448,7 +448,9 @@ main()
 
 
 def killed(where: str, *arguments: object) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, where, *map(str, arguments)], check=False)
+    environment = {**os.environ, "DRAGOMAN_NATIVE": "0"}  # there is nothing compiled in this cache
+    command = [sys.executable, "-c", KILLED, where, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, check=False)
     assert done.returncode == -9
 
 

@@ -60,7 +60,7 @@ def test_chunked_cross_entropy_equals_the_plain_one(n_rows: int, smoothing: floa
 
 
 @given(n_rows=N_ROWS, vocab_size=st.integers(2, 6), d=st.integers(1, 3), smoothing=SMOOTHING, seed=SEED)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_chunked_cross_entropy_has_the_gradient_of_its_value(
     n_rows: int, vocab_size: int, d: int, smoothing: float, seed: int
 ) -> None:
@@ -99,7 +99,7 @@ def test_chunked_consistency_equals_the_plain_one(n_rows: int) -> None:
     alpha=st.floats(0, 5),
     seed=SEED,
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_chunked_consistency_has_the_gradient_of_its_value(
     n_rows: int, vocab_size: int, d: int, smoothing: float, alpha: float, seed: int
 ) -> None:
@@ -165,7 +165,7 @@ def test_matmul_attention_equals_the_fused_one_and_has_its_gradient() -> None:
     dropout=st.sampled_from([0.0, 0.3]),
     seed=SEED,
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_matmul_attention_has_the_gradient_of_its_value(
     shape: tuple[int, int, int, int], n_src: int, dropout: float, seed: int
 ) -> None:
@@ -183,7 +183,7 @@ def test_matmul_attention_has_the_gradient_of_its_value(
 
 @pytest.mark.slow
 @given(shape=st.lists(st.integers(1, 5), min_size=1, max_size=3), p=st.floats(0, 0.9), seed=SEED)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_byte_dropout_has_the_gradient_of_its_value(shape: list[int], p: float, seed: int) -> None:
     def drop(x: Tensor) -> Tensor:
         torch.manual_seed(seed)

@@ -52,7 +52,6 @@ def tokenizers() -> list[Tokenizer]:
     ]
 
 
-@settings(deadline=None)
 @given(TEXTS, st.sampled_from([normalise, normalise_lowercase]))
 def test_every_character_comes_from_what_is_normalised_to_it(text: str, normal_form: type[str]) -> None:
     normal, origins = normal_form(text), character_origins(text, normal_form)
@@ -76,7 +75,7 @@ def test_words_are_runs_of_letters_and_single_signs() -> None:
     ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(TEXTS)
 def test_every_word_has_tokens_and_every_token_one_share(tokenizers: list[Tokenizer], text: str) -> None:
     for tokenizer in tokenizers:

@@ -62,7 +62,7 @@ def holds(ids: list[int], words: list[str]) -> bool:
 phrases = st.sampled_from([["Rad"], ["roter", "Rad"], ["rot"], ["Rad", "Rad"]])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(
     st.lists(phrases, min_size=1, max_size=2),
     st.sets(st.integers(2, 13), max_size=1),
@@ -90,7 +90,7 @@ def test_the_automaton_is_satisfied_by_any_form_however_it_is_cut_into_tokens(
         state = following[-1]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 3), phrases)
 def test_every_hypothesis_of_a_search_has_a_form(seed: int, beam_size: int, words: list[str]) -> None:
     automaton = Phrases([InflectedPhrase(words, TOKENS)], continuing=CONTINUING)

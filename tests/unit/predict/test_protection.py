@@ -68,7 +68,7 @@ def test_tags_may_be_nested_as_deep_as_they_like(translator: Translator, n: int)
         assert found.text == text
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(sorted(HOSTILE)))
 def test_every_span_survives_every_translator(translator: Translator, texts: list[str], name: str) -> None:
     protection = Protection()
@@ -88,14 +88,14 @@ def test_every_span_survives_every_translator(translator: Translator, texts: lis
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 def test_every_span_survives_the_model(translator: Translator, texts: list[str]) -> None:
     for text, translation in zip(texts, translate_protected(translator, texts, Protection()), strict=True):
         assert_protected(Protection(), text, translation.text)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.recursive(
     st.sampled_from(["red", "cat,", "two dogs"]),
     lambda inner: st.tuples(st.sampled_from("biu"), st.lists(inner, min_size=1, max_size=3)).map(

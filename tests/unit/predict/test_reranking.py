@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
@@ -22,7 +22,6 @@ def translation_of(*texts: str) -> Translation:
     return Translation("source", alternatives)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=6))
 def test_pairs_are_scored_as_by_sacrebleu(texts: list[str]) -> None:
     metric = CHRF()
@@ -30,7 +29,6 @@ def test_pairs_are_scored_as_by_sacrebleu(texts: list[str]) -> None:
     np.testing.assert_allclose(pairwise_chrf(texts), expected, rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=6))
 def test_the_first_has_the_highest_mean_score_and_none_is_lost(texts: list[str]) -> None:
     chosen = minimum_risk(translation_of(*texts))

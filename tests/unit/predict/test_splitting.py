@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import DataError
@@ -25,7 +25,6 @@ def n_characters(text: str) -> int:
     return len(text.strip())
 
 
-@settings(deadline=None)
 @given(TEXTS, st.integers(1, 20))
 def test_parts_fit_and_joined_are_the_text(text: str, limit: int) -> None:
     parts = split_to_fit(text, n_characters, limit)

@@ -14,6 +14,7 @@ from commands import error_of, succeed
 from dragoman.errors import RunError
 from dragoman.serving import access
 from dragoman.serving.access import Keys, make_key, read_keys, revoke_key
+from waiting import LONGEST
 
 
 @pytest.fixture
@@ -120,11 +121,11 @@ def test_a_file_of_keys_that_stays_locked_is_said_in_one_line(
 
     def show(_: str) -> None:
         begun.set()
-        over.wait(30)
+        over.wait(LONGEST)
 
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(make_key, file, "ann", show=show)
-        begun.wait(30)
+        assert begun.wait(LONGEST)
         with pytest.raises(RunError, match=r"keys\.toml: process \d+ is writing it"):
             make_key(file, "bob")
         over.set()

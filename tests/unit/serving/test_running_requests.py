@@ -20,13 +20,14 @@ from dragoman.serving.batching import Client, GoneError, LeftError
 from dragoman.serving.errors import HTTPError, response_to
 from dragoman.serving.service import BRIEF, Service
 from services import service_of
+from waiting import LONGEST
 
 Result = TypeVar("Result")
 
 
 @pytest.fixture
 def service(tiny_run: Path) -> Iterator[Service]:
-    made = service_of([tiny_run], "limits.seconds=0.5", n_threads=2)
+    made = service_of([tiny_run], n_threads=2)
     yield made
     made.close()
 
@@ -43,7 +44,7 @@ def request_of(n_bytes: int | None, *, left: asyncio.Event | None = None) -> Req
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(asyncio.wait_for(work, 30))
+    return asyncio.run(asyncio.wait_for(work, LONGEST))
 
 
 def add(client: Client) -> tuple[int, list[int]]:
@@ -74,7 +75,7 @@ def test_while_one_waits_others_are_answered(service: Service) -> None:
     others = threading.Event()
 
     def wait(_: object) -> list[str]:
-        assert others.wait(30)
+        assert others.wait(LONGEST)
         return ["first"]
 
     def then(client: Client) -> list[str]:
@@ -82,7 +83,7 @@ def test_while_one_waits_others_are_answered(service: Service) -> None:
         return client.results(lambda _: ["second"], [None], [1])
 
     async def both() -> list[list[str]]:
-        first = service.run(request_of(10), lambda client: client.results(wait, [None], [1]), seconds=30)
+        first = service.run(request_of(10), lambda client: client.results(wait, [None], [1]))
         return await asyncio.gather(first, service.run(request_of(10), then))
 
     assert run(both()) == [["first"], ["second"]]
@@ -107,6 +108,9 @@ def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
 
 @pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
 def test_short_work_is_ended_with_its_request(service: Service, why: str) -> None:
+    if why == "the time is up":
+        limits = service.config.limits.model_copy(update={"seconds": 0.5})
+        service.config = service.config.model_copy(update={"limits": limits})
     seen: list[str] = []
     statuses: list[int] = []
     over = threading.Event()

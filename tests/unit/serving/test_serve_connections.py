@@ -12,11 +12,13 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from dragoman.serving import connections
 from dragoman.serving.connections import MAX_HEAD, PIECE, Connection
 from dragoman.serving.running import Server
 from services import Wire, ask, request, service_in_thread
+from waiting import LONGEST, until
 
-PATIENCE = 0.4
+PATIENCE = 1.0
 """Seconds that clients of the service are given."""
 
 TEXT = {"text": "red cat"}
@@ -36,10 +38,7 @@ def port(served: tuple[int, Server]) -> int:
 
 
 def wait_until_empty(server: Server) -> None:
-    end = time.monotonic() + 8
-    while server.server_state.connections and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not server.server_state.connections
+    until(lambda: not server.server_state.connections)
 
 
 def test_a_head_that_does_not_come_to_its_end_is_answered_with_408(port: int) -> None:
@@ -62,10 +61,10 @@ def test_a_byte_now_and_then_does_not_prolong_a_head(port: int, first: bytes, dr
         begun = time.monotonic()
         wire.send(first)
         with suppress(ConnectionError):
-            while time.monotonic() - begun < 10 * PATIENCE and not wire.has_more(0.1):
+            while time.monotonic() - begun < LONGEST and not wire.has_more(0.1):
                 wire.send(drop)
         assert wire.answer().status == 408
-        assert PATIENCE * 0.9 <= time.monotonic() - begun < 10 * PATIENCE
+        assert PATIENCE * 0.9 <= time.monotonic() - begun < LONGEST
 
 
 def test_an_empty_line_now_and_then_does_not_keep_a_connection_that_was_used(port: int) -> None:
@@ -73,10 +72,10 @@ def test_an_empty_line_now_and_then_does_not_keep_a_connection_that_was_used(por
         assert wire.ask("GET", "/health").status == 200
         begun = time.monotonic()
         with suppress(ConnectionError):
-            while time.monotonic() - begun < 10 * PATIENCE and not wire.has_more(0.1):
+            while time.monotonic() - begun < LONGEST and not wire.has_more(0.1):
                 wire.send("\r\n")
         assert wire.answer().status == 408
-        assert PATIENCE * 0.9 <= time.monotonic() - begun < 10 * PATIENCE
+        assert PATIENCE * 0.9 <= time.monotonic() - begun < LONGEST
 
 
 def test_who_asks_for_nothing_is_left_without_a_word(port: int) -> None:
@@ -210,18 +209,17 @@ def test_an_upgrade_that_is_not_supported_is_answered_as_if_it_were_not_asked_fo
 
 
 def test_an_ending_service_answers_on_connections_that_it_has_and_says_it_is_not_ready(
-    tiny_run: Path,
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connections, "LAST_SECONDS", LONGEST)
     body = json.dumps(TEXT).encode()
     with service_in_thread([tiny_run]) as (port, server), Wire(port) as kept, Wire(port) as working:
         assert kept.ask("GET", "/ready").json == {"status": "ready"}
         whole = request("POST", "/v1/translate", TEXT)
         working.send(whole[: -len(body)])
-        while not any(isinstance(c, Connection) and c._running for c in server.server_state.connections):
-            time.sleep(0.01)
+        until(lambda: any(isinstance(c, Connection) and c._running for c in server.server_state.connections))
         server.should_exit = True
-        while not server.service.closing:
-            time.sleep(0.01)
+        until(lambda: server.service.closing)
         with pytest.raises(ConnectionRefusedError):
             Wire(port)
         answer = kept.ask("GET", "/ready")

@@ -14,6 +14,7 @@ import pytest
 from dragoman.predict.translator import WORTH_A_THREAD, Translator
 from dragoman.serving import batching
 from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError, Work
+from waiting import LONGEST
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
 
@@ -29,7 +30,7 @@ class Gate:
     def __call__(self, items: Sequence[object]) -> list[object]:
         self.batches.append(list(items))
         self.begun.set()
-        assert self.open.wait(30)
+        assert self.open.wait(LONGEST)
         return list(items)
 
 
@@ -50,14 +51,14 @@ def batches_of(submitted: list[tuple[str, list[int]]], **limits: int) -> list[li
     work = Gate()
     with batcher(**limits) as made:
         block = made.submit(work, ["block"], [1], Client(made))
-        assert work.begun.wait(30)
+        assert work.begun.wait(LONGEST)
         results = [
             made.submit(work, [f"{name}{cost}" for cost in costs], costs, Client(made))
             for name, costs in submitted
         ]
         work.open.set()
         for result in [*block, *(each for found in results for each in found)]:
-            result.result(30)
+            result.result(LONGEST)
     return [[str(item) for item in batch] for batch in work.batches[1:]]
 
 
@@ -111,9 +112,9 @@ def test_threads_share_what_is_worth_sharing() -> None:
     with batcher(n_threads=2) as made:
         results = made.submit(work, list(range(n_items)), [5] * n_items, Client(made))
         while len(work.batches) < 2:
-            assert work.begun.wait(30)
+            assert work.begun.wait(LONGEST)
         work.open.set()
-        assert [result.result(30) for result in results] == list(range(n_items))
+        assert [result.result(LONGEST) for result in results] == list(range(n_items))
     assert [len(batch) for batch in work.batches] == [WORTH_A_THREAD, WORTH_A_THREAD]
 
 
@@ -129,7 +130,7 @@ def test_clients_that_do_not_come_back_are_not_waited_for(monkeypatch: pytest.Mo
         monkeypatch.setattr(batching, "PAUSE", 60)
         monkeypatch.setattr(batching, "LONGEST_PAUSE", 60)
         (result,) = made.submit(work, [0], [1], Client(made))
-        result.result(30)
+        result.result(LONGEST)
 
 
 def test_different_works_are_not_put_together() -> None:
@@ -140,11 +141,11 @@ def test_different_works_are_not_put_together() -> None:
     work = Gate()
     with batcher() as made:
         made.submit(work, ["block"], [1], Client(made))
-        assert work.begun.wait(30)
+        assert work.begun.wait(LONGEST)
         results = [made.submit(works[name], [0], [5], Client(made)) for name in "abab"]
         work.open.set()
         for (result,) in results:
-            result.result(30)
+            result.result(LONGEST)
     assert sorted(set(done)) == [("a", 2), ("b", 2)]
 
 
@@ -168,10 +169,10 @@ def test_short_items_go_first_while_a_long_search_is_under_way(monkeypatch: pyte
         begun = threading.Event()
         search = long_search(made, lambda: begun.set() or (bool(short) and short[0].done()))
         found = made.submit(search, ["long"], [100], Client(made))
-        assert begun.wait(30)
+        assert begun.wait(LONGEST)
         short += made.submit(list, ["short"], [SIMILAR], Client(made))
-        assert short[0].result(30) == "short"
-        assert found[0].result(30) == "long"
+        assert short[0].result(LONGEST) == "short"
+        assert found[0].result(LONGEST) == "long"
 
 
 @pytest.mark.parametrize(("pause", "cost"), [(1e9, 1), (0.0, SIMILAR + 1)], ids=["at first", "long ones"])
@@ -184,18 +185,18 @@ def test_a_search_is_not_interrupted(monkeypatch: pytest.MonkeyPatch, pause: flo
 
         def search(items: Sequence[object]) -> list[object]:
             begun.set()
-            assert submitted.wait(30)
+            assert submitted.wait(LONGEST)
             for _ in range(100):
                 made.pause()
             order.extend(items)
             return list(items)
 
         first = made.submit(search, ["first"], [100], Client(made))
-        assert begun.wait(30)
+        assert begun.wait(LONGEST)
         second = made.submit(lambda items: [order.append(x) for x in items], ["second"], [cost], Client(made))
         submitted.set()
         for result in (*first, *second):
-            result.result(30)
+            result.result(LONGEST)
     assert order == ["first", "second"]
 
 
@@ -216,11 +217,11 @@ def test_what_interrupts_is_not_interrupted_itself(monkeypatch: pytest.MonkeyPat
 
         gate = Gate()
         block = made.submit(gate, ["block"], [1], Client(made))
-        assert gate.begun.wait(30)
+        assert gate.begun.wait(LONGEST)
         found = made.submit(nested, list(range(6)), [1] * 6, Client(made))
         gate.open.set()
         for result in (*block, *found):
-            result.result(30)
+            result.result(LONGEST)
     assert max(depths) == 2
 
 
@@ -229,12 +230,12 @@ def test_a_batch_that_makes_no_progress_is_noticed() -> None:
     with batcher() as made:
         assert made.stuck_seconds == 0
         found = made.submit(work, ["a"], [1], Client(made))
-        assert work.begun.wait(30)
+        assert work.begun.wait(LONGEST)
         (turn,) = made._turns.values()
         turn.progress -= 100
         assert 100 <= made.stuck_seconds < 200
         work.open.set()
-        found[0].result(30)
+        found[0].result(LONGEST)
         with batcher(max_items=1) as other:
             begun = threading.Event()
 
@@ -245,7 +246,7 @@ def test_a_batch_that_makes_no_progress_is_noticed() -> None:
                 begun.set()
                 return list(items) if other.stuck_seconds < 100 else []
 
-            assert other.submit(search, ["b"], [1], Client(other))[0].result(30) == "b"
+            assert other.submit(search, ["b"], [1], Client(other))[0].result(LONGEST) == "b"
 
 
 def test_work_for_a_client_that_has_left_does_not_go_on() -> None:
@@ -271,17 +272,17 @@ def test_what_a_client_that_left_waits_for_is_taken_out() -> None:
     work = Gate()
     with batcher() as made, ThreadPoolExecutor(1) as pool:
         block = made.submit(work, ["block"], [1], Client(made))
-        assert work.begun.wait(30)
+        assert work.begun.wait(LONGEST)
         leaving = Client(made)
         waiting = pool.submit(leaving.results, work, ["a", "b"], [1, 1])
         while made.n_waiting < 2:
             pass
         leaving.leave()
         with pytest.raises(GoneError):
-            waiting.result(30)
+            waiting.result(LONGEST)
         assert made.n_waiting == 0
         work.open.set()
-        block[0].result(30)
+        block[0].result(LONGEST)
         with pytest.raises(GoneError):
             leaving.results(work, ["c"], [1])
     assert work.batches == [["block"]]
@@ -415,7 +416,7 @@ def test_idle_threads_are_given_work_before_anything_joins() -> None:
 
     class Slow(Laps):
         def begin(self, items: Sequence[int]) -> Laps:
-            own = Laps(lambda step: here.add(threading.get_ident()) or gate.wait(30))
+            own = Laps(lambda step: here.add(threading.get_ident()) or gate.wait(LONGEST))
             return own.begin(items)
 
     work = Slow()
@@ -427,7 +428,7 @@ def test_idle_threads_are_given_work_before_anything_joins() -> None:
         while len(here) < 2:
             pass
         gate.set()
-        assert [result.result(30) for result in found] == [2, 2]
+        assert [result.result(LONGEST) for result in found] == [2, 2]
 
 
 def test_an_error_reaches_all_that_were_there_and_nobody_else() -> None:
@@ -443,10 +444,10 @@ def test_an_error_reaches_all_that_were_there_and_nobody_else() -> None:
         found += made.submit(work, [1, 9], [5, 5], Client(made))
         while len(found) < 3:
             pass
-        assert found[0].result(30) == 1
+        assert found[0].result(LONGEST) == 1
         for result in found[1:]:
             with pytest.raises(ValueError, match="broken"):
-                result.result(30)
+                result.result(LONGEST)
         assert Client(made).run(lambda: 7, 1) == 7
         assert made._n_running == 0
 

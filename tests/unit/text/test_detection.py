@@ -35,7 +35,7 @@ def test_the_language_of_a_sentence_is_found(language: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(text=st.text(), among=st.lists(st.sampled_from([*TEXTS, "xx"]), min_size=1))
 def test_confidences_of_any_text_fall_and_add_to_one(text: str, among: list[str]) -> None:
     for languages in (None, among):

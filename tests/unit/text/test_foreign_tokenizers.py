@@ -57,7 +57,7 @@ def test_sentencepiece_cuts_and_joins_as_the_package_does(text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from("theredcat bigDOG,.!½ﬁ猫\u0301é>"), max_size=30))
 def test_spans_follow_one_another_within_the_text(text: str) -> None:
     for tokenizer in (of_sentencepiece(), of_pieces()):
@@ -159,7 +159,7 @@ def codes(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     codes(),
     st.none() | st.sets(st.text("abc", min_size=1, max_size=4)),

@@ -213,7 +213,7 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
         },
         "training": {
             "max_steps": 200, "batch_tokens": 500, "learning_rate": 1e-2, "warmup_steps": 40,
-            "valid_every": 200, "average": "none", "n_threads": 1,
+            "valid_every": 200, "average": "none", "n_threads": 1, "precision": "fp32",
         },
     }  # fmt: skip
     heard = Heard()

@@ -21,10 +21,19 @@ from dragoman.errors import ConfigError, TrainingError
 from dragoman.training.parallel import heartbeats
 from dragoman.training.parallel.heartbeats import HUNG, Heartbeat, Member, longest_silence, start_time
 from dragoman.training.parallel.processes import meet
+from waiting import LONGEST
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 SILENCE = 0.4
+COMPUTES = """
+import time
+while True:  # a fifth of the time, so that other tests have the rest
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+    time.sleep(0.08)
+"""
 
 
 @pytest.fixture
@@ -67,14 +76,14 @@ def process(program: str) -> subprocess.Popen[bytes]:
 def test_a_silent_process_of_this_machine_is_killed_and_the_launcher_told_why(
     store: Any, end: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    other = process("import time; time.sleep(60)")
+    other = process("import time; time.sleep(600)")
     os.kill(other.pid, signal.SIGSTOP)
     here = socket.gethostname()
     join(store, Member(1, here, other.pid, start_time(other.pid), str(tmp_path / "error.json")))
     with Heartbeat(0, 2, "group", silence=SILENCE):
-        assert end.wait(30)
+        assert end.wait(LONGEST)
     assert end.code == HUNG
-    assert other.wait(10) == -signal.SIGKILL
+    assert other.wait(LONGEST) == -signal.SIGKILL
     reason = f"process 1 of 2 (pid {other.pid} on {here}) has not responded for 0 s"
     assert capfd.readouterr().err == f"{reason}; ending all processes\n"
     assert json.loads((tmp_path / "error.json").read_text())["message"]["message"] == reason
@@ -83,11 +92,11 @@ def test_a_silent_process_of_this_machine_is_killed_and_the_launcher_told_why(
 def test_a_silent_process_of_another_machine_is_named_and_nothing_here_is_killed(
     store: Any, end: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    other = process("import time; time.sleep(60)")
+    other = process("import time; time.sleep(600)")
     os.kill(other.pid, signal.SIGSTOP)
     join(store, Member(1, "elsewhere", other.pid, start_time(other.pid), ""))
     with Heartbeat(0, 2, "group", silence=SILENCE):
-        assert end.wait(30)
+        assert end.wait(LONGEST)
     assert f"process 1 of 2 (pid {other.pid} on elsewhere) has not" in capfd.readouterr().err
     assert other.poll() is None
     other.kill()
@@ -95,17 +104,17 @@ def test_a_silent_process_of_another_machine_is_named_and_nothing_here_is_killed
 
 
 def test_a_later_process_with_the_number_of_a_silent_one_is_not_killed(store: Any, end: Any) -> None:
-    other = process("import time; time.sleep(60)")
+    other = process("import time; time.sleep(600)")
     join(store, Member(1, socket.gethostname(), other.pid, "1", ""))
     with Heartbeat(0, 2, "group", silence=SILENCE):
-        assert end.wait(30)
+        assert end.wait(LONGEST)
     assert other.poll() is None
     other.kill()
     other.wait()
 
 
 def test_a_process_that_computes_without_a_turn_for_its_heartbeat_is_alive(store: Any, end: Any) -> None:
-    other = process("while True: pass")
+    other = process(COMPUTES)
     join(store, Member(1, socket.gethostname(), other.pid, start_time(other.pid), ""))
     with Heartbeat(0, 2, "group", silence=2.0):
         assert not end.wait(5)

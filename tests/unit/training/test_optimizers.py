@@ -20,20 +20,21 @@ import sys
 from dragoman.config import parse_config
 from dragoman.training.loop import train
 data = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"], "valid": ["valid.tsv"]}
-train(parse_config({"name": "x", "data": data}, overrides=sys.argv[1:]), "run")
-print("torch._dynamo" in sys.modules)
+for optimizer in ("adamw", "muon"):
+    overrides = [*sys.argv[1:], f"training.optimizer={optimizer}"]
+    train(parse_config({"name": "x", "data": data}, overrides=overrides), optimizer)
+    print("torch._dynamo" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_a_training_does_not_load_the_compiler(optimizer: str, tmp_path: Path) -> None:
+def test_a_training_does_not_load_the_compiler(tmp_path: Path) -> None:
     write_corpus(tmp_path, "train", 20, seed=1)
     write_corpus(tmp_path, "valid", 5, seed=2)
-    overrides = [*TINY, f"training.optimizer={optimizer}", "training.device=cpu"]
+    overrides = [*TINY, "training.device=cpu"]
     found = subprocess.run(
         [sys.executable, "-c", TRAINING, *overrides], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert found.stdout.splitlines()[-1] == "False"
+    assert found.stdout.splitlines()[-2:] == ["False", "False"]
 
 
 def test_updates_and_states_are_those_of_pytorch() -> None:

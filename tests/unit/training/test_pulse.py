@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from test_heartbeats import COMPUTES
 
 from dragoman.training.parallel import pulse
 from dragoman.training.parallel.pulse import INTERVAL, PulseWatch, started_processes, watch_pulses
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 SILENCE = 2.0
 WAITS = "import time; time.sleep(600)"
-COMPUTES = "while True: pass"
 BEATS = "from dragoman.training.parallel.pulse import start_pulse; start_pulse(); " + WAITS
 
 Start = Callable[..., subprocess.Popen[bytes]]
