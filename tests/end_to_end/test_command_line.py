@@ -476,10 +476,20 @@ def test_a_folder_that_is_no_run_is_named() -> None:
     assert "nowhere: there is no such folder" in error_of("translate", "nowhere", stdin="")
 
 
-def test_output_that_cannot_be_written_is_one_line(run: Path) -> None:
-    assert "nowhere/out.de: there is no folder nowhere; make it" in error_of(
-        "translate", run, "--out", "nowhere/out.de", stdin="red cat\n"
-    )
+def test_an_output_without_its_folder_is_refused_before_any_work(
+    run: Path, tiny_classifier_run: Path
+) -> None:
+    for name in ("a.en", "a.de"):
+        Path(name).write_text("red cat\n", encoding="utf-8")
+    for command in (
+        ("translate", run, "--out", "nowhere/out"),
+        ("classify", tiny_classifier_run, "--out", "nowhere/out"),
+        ("data", "check", "a.en", "a.de", "--report", "nowhere/out"),
+        ("data", "filter", "a.en", "a.de", "--by-score", "a.en", "--plot", "nowhere/out"),
+        ("forecast", "--src", "a.en", "--tgt", "a.de", "--plot", "nowhere/out"),
+    ):
+        said = error_of(*command, stdin="red cat\n")
+        assert said == "error: nowhere/out: there is no folder nowhere; make it, or name another place"
 
 
 def test_a_pipe_is_answered_line_by_line(run: Path) -> None:

@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
-from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable
-from dragoman.files import refuse_overwriting
+from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable, require
+from dragoman.files import has_folder, refuse_overwriting
 from dragoman.remote import RemotePath, remote_url
 
 USER_ERROR = 1
@@ -169,6 +169,7 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
     """Check that no output is an input or a file of one of the `runs`; see `refuse_overwriting`.
 
     Missing inputs are ignored here; the code that reads an input reports them.
+    MissingExtraError: a package that compresses an output is not installed.
     """
     from dragoman.data.readers.files import find_file
     from dragoman.runs import Run
@@ -178,6 +179,16 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
         with suppress(DataError):
             inputs.append(name if name == "-" else find_file(name, copied=False))
     refuse_overwriting(*outputs, inputs=inputs)
+    for path in filter(None, outputs):
+        if path.suffix == ".zst":
+            require("zstandard", extra="zst", purpose=f"writing {path.name}")
+
+
+def check_folders(*outputs: Path | None) -> None:
+    """Check, before any work, that the folders of outputs exist. ConfigError: one is missing."""
+    for path in filter(None, outputs):
+        if not has_folder(path):
+            raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or name another place")
 
 
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.app import check_outputs, say
+from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.cli.corpus_options import (
     Columns,
     LabelColumn,
@@ -143,6 +143,7 @@ def check(
         raise ConfigError("--report and --threshold are for parallel text")
     if report is not None:
         check_outputs(report, files=_read(files, held_out), runs=())
+        check_folders(report)
     reports = [
         _check(
             job,

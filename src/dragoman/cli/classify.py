@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import FILE_OR_STDOUT, check_outputs, say
+from dragoman.cli.app import FILE_OR_STDOUT, check_folders, check_outputs, say
 from dragoman.cli.file_translation import Work
 from dragoman.cli.options import Device, Precision, RunPath
 from dragoman.cli.reading import file_chunks, stream_chunks, write_output
@@ -55,6 +55,7 @@ def classify(
     work = Work(file, out, None)
     chunks = stream_chunks(file) if work.comes_once else file_chunks(file)
     check_outputs(out, files=[file], runs=[run])
+    check_folders(out)
     from dragoman.tasks.classification.task import load_classifier
 
     classifier = load_classifier(run, device=device, precision=precision)

@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dragoman.cli.app import check_outputs, say
+from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.cli.content import Content
 from dragoman.cli.reading import file_chunks, read_bytes, stream_chunks, write_output
-from dragoman.errors import ConfigError, DataError, require
-from dragoman.files import has_folder
+from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.predict.alignment import Link
@@ -84,16 +83,11 @@ def plan(
         for file, to in zip(files, outs, strict=True)
     ]
     written = [*outs, *([links] if links else [])]
-    for path in written:
-        if path is not None and path.suffix == ".zst":
-            require("zstandard", extra="zst", purpose=f"writing {path.name}")
     for file in files:
         if file != "-":
             find_file(file, copied=False)  # complains
     check_outputs(*written, files=[*files, *others], runs=runs)
-    for path in (out, links):  # before anything is translated
-        if path is not None and not has_folder(path):
-            raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or name another place")
+    check_folders(out, links)
     return works
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import check_outputs, finite, say
+from dragoman.cli.app import check_folders, check_outputs, finite, say
 from dragoman.cli.check import progress_line, say_written
 from dragoman.cli.corpus_options import Columns, SrcLang, TgtLang, two_columns
 from dragoman.errors import ConfigError, DataError, require
@@ -101,6 +101,7 @@ def filter_(
     if plot is not None:
         require("matplotlib", extra="plots", purpose="--plot")
         check_outputs(plot, files=[*files, *by_score], runs=())
+        check_folders(plot)
     if out is not None:
         check_new(out)
     reading = Reading((src_lang, tgt_lang), two_columns(columns))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import check_outputs, finite, say
+from dragoman.cli.app import check_folders, check_outputs, finite, say
 from dragoman.cli.corpus_options import (
     Columns,
     Src,
@@ -97,6 +97,7 @@ def forecast(
     )
     named = [str(recipe) if recipe else None, *(file for _, files in config.data.files() for file in files)]
     check_outputs(plot, files=named, runs=())
+    check_folders(plot)
     found = forecast_text(
         config,
         out or Path("runs") / f"{config.name}-forecast",
