@@ -36,6 +36,8 @@ class Reader:
         self._name, self._content, self._budget = name, content, budget
         self._namespaces = [0]
         """How many are declared for the children of each element that is open, and above."""
+        self._has_begun = False
+        """An element was read, and so the declaration of the encoding before it."""
         self._start: Callable[[str, dict[str, str]], None] | None = None
         self._end: Callable[[str], None] | None = None
         self.parser = expat.ParserCreate(encoding)
@@ -56,13 +58,16 @@ class Reader:
         self._start, self._end = start, end
         self.parser.CharacterDataHandler = text
         content = memoryview(self._content)
+        for end_of_block in range(BLOCK, len(content) + BLOCK, BLOCK):
+            self._parse(content[end_of_block - BLOCK : end_of_block], is_last=False)
+            if end_of_block - self.parser.CurrentByteIndex > LONGEST_TAG:
+                self.refuse(f"a tag or comment of more than {LONGEST_TAG >> 20} MiB; refused")
+            self._budget.check()
+        self._parse(b"", is_last=True)
+
+    def _parse(self, block: bytes | memoryview, *, is_last: bool) -> None:
         try:
-            for end_of_block in range(BLOCK, len(content) + BLOCK, BLOCK):
-                self.parser.Parse(content[end_of_block - BLOCK : end_of_block], False)
-                if end_of_block - self.parser.CurrentByteIndex > LONGEST_TAG:
-                    self.refuse(f"a tag or comment of more than {LONGEST_TAG >> 20} MiB; refused")
-                self._budget.check()
-            self.parser.Parse(b"", True)
+            self.parser.Parse(block, is_last)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise DataError(
@@ -70,7 +75,7 @@ class Reader:
                 f"{error.offset}); write it again with the program it is from"
             ) from None
         except (LookupError, ValueError) as error:
-            if len(self._namespaces) > 1:
+            if self._has_begun:  # a callback raised it
                 raise
             raise DataError(
                 f"{self._name}: declares an encoding that is not read in XML ({error}); "
@@ -86,6 +91,7 @@ class Reader:
         return f"line {self.parser.CurrentLineNumber}"
 
     def _started(self, tag: str, attributes: dict[str, str]) -> None:
+        self._has_begun = True
         self._budget.step(1 + len(attributes))
         declared = self._namespaces[-1]
         if attributes:
