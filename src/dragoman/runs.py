@@ -288,6 +288,8 @@ class Run:
                 record = None
             if not isinstance(record, dict):
                 raise RunError(f"{self.history_path}, line {number}: is not a JSON object; remove the line")
+            if not isinstance(record.get("step", 0), int):
+                raise RunError(f"{self.history_path}, line {number}: its step is no number; remove the line")
             records.append(record)
         return records
 

@@ -213,13 +213,19 @@ def test_truncating_history_removes_what_came_after_the_checkpoint_of_the_same_s
     assert [record["kind"] for record in run.history()] == ["back", "train", "valid"]
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "\x00"])
-def test_a_damaged_line_of_history_is_named(run: Run, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        *((line, "is not a JSON object") for line in ("{", "[1]", '"text"', "\x00")),
+        ('{"step": "3"}', "its step is no number"),
+    ],
+)
+def test_a_damaged_line_of_history_is_named(run: Run, line: str, problem: str) -> None:
     run.append_history({"step": 1})
     with run.history_path.open("a") as file:
         file.write(line + "\n")
     run.append_history({"step": 2})
-    with pytest.raises(RunError, match=r"history\.jsonl, line 2: is not a JSON object; remove the line"):
+    with pytest.raises(RunError, match=rf"history\.jsonl, line 2: {problem}; remove the line"):
         run.history()
 
 
