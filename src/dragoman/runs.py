@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, write_atomically
-from dragoman.hub import HubName, fetch, is_on_hub
+from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
 from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
 from dragoman.remote import refuse_remote, remote_url
 
@@ -360,7 +360,7 @@ def is_private(file: str) -> bool:
     """
     if url := remote_url(file):
         return not url.startswith(("http://", "https://"))
-    path = Path(file.removeprefix("hf:"))
+    path = Path(file.removeprefix(PREFIX))
     return path.is_absolute() or ".." in path.parts
 
 

@@ -70,13 +70,13 @@ def column(value: str | None) -> int | str | None:
     return None if value is None else _number_or_name(value)
 
 
-def two_columns(said: str | None) -> tuple[int | str, int | str] | None:
-    """Parse the columns of source and target. ConfigError: not two columns."""
-    if said is None:
+def two_columns(value: str | None) -> tuple[int | str, int | str] | None:
+    """Parse the columns of source and target; None stays None. ConfigError: not two columns."""
+    if value is None:
         return None
-    named = [name.strip() for name in said.split(",")]
+    named = [name.strip() for name in value.split(",")]
     if len(named) != 2 or not all(named):
-        raise ConfigError(f"--columns {said}: name two, as in --columns 0,1")
+        raise ConfigError(f"--columns {value}: name two, as in --columns 0,1")
     return _number_or_name(named[0]), _number_or_name(named[1])
 
 

@@ -149,8 +149,10 @@ class Translations:
         fingerprint = self._fingerprint(pairs)
         place = kept_name(split, self.config.labelled(name))
         kept = _KeptSet.read(self.run, place, fingerprint)
-        self._translated_now = kept is None or not len(kept.hypotheses) == len(kept.confidences) == len(pairs)
-        if kept is None or self._translated_now:
+        if kept is not None and not len(kept.hypotheses) == len(kept.confidences) == len(pairs):
+            kept = None  # damaged
+        self._translated_now = kept is None
+        if kept is None:
             self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
             kept = self._translate(name, pairs, fingerprint)
             with self._keeping():

@@ -272,7 +272,10 @@ def _write_tokenizers(
 def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: Sequence[str]) -> bool:
     """Write source.spm and target.spm, and return whether a script can read and write text by them alone."""
     tokenizers = translator.tokenizers
-    src, tgt = (imported_model(run.tokenizer_folder / name) for name in tokenizers.file_names)
+    src, tgt = (
+        imported_model(json.loads((run.tokenizer_folder / name).read_bytes()))
+        for name in tokenizers.file_names
+    )
     if src is None or tgt is None or not translator.model.config.source_end:
         return False
     models = src, tgt

@@ -7,7 +7,7 @@ A model and a training take one of the two whole, so that the choice is visible 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -181,11 +181,9 @@ class _LossWithGradient(torch.autograd.Function):
     """A loss whose `forward` saves the gradients of its first two arguments, hidden and weight."""
 
     @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, grad_loss: Tensor, _: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        others = [None] * (len(ctx.needs_input_grad) - 2)  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        others = [None] * (len(ctx.needs_input_grad) - 2)  # arguments without a gradient
         return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, *others
 
 
@@ -232,7 +230,7 @@ def chunked_linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]
+    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]  # of PyTorch
 
 
 class _ChunkedConsistency(_LossWithGradient):
@@ -273,7 +271,7 @@ def chunked_consistent_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    return _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
+    return _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]  # of PyTorch
         hidden, weight, targets, smoothing, alpha
     )
 

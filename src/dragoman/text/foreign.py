@@ -51,10 +51,11 @@ class ForeignTokenizer(ListedTokenizer):
 
     def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
         """ConfigError, always."""
-        named = f" such as {pieces[0]}; train it in the directions that it has"
+        is_slot = pieces[0] in SLOTS
+        remedy = "set modifiers.slots = 0" if is_slot else "train it in the directions that it has"
         raise ConfigError(
             f'a tokenizer of the kind "{self._settings["kind"]}" came with an imported model and takes no '
-            f"new reserved tokens{'; set modifiers.slots = 0' if pieces[0] in SLOTS else named}"
+            f"new reserved tokens{'' if is_slot else f' such as {pieces[0]}'}; {remedy}"
         )
 
     def tokens(self, text: str) -> list[Token]:

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,8 +215,8 @@ def test_lessons_continue_after_a_kill_in_any_stage(
     teach(tiny_run, config, whole, lessons=lessons, translate=translate)
     run_chunks = running.run_chunks
 
-    def until_killed(job: Job, **options: object) -> object:
-        for n, done in enumerate(run_chunks(job, **options)):  # type: ignore[arg-type]
+    def until_killed(job: Job, **options: Any) -> object:
+        for n, done in enumerate(run_chunks(job, **options)):
             if job.out.name == stage and n == 1:
                 raise KilledError
             yield done

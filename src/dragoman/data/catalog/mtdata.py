@@ -229,7 +229,7 @@ def _read(entry: dict[str, Any], paths: Sequence[Path], text: Path) -> dict[str,
 
 
 def _last_json(text: bytes) -> Any:
-    """Return the JSON value in the last line of `text`. ValueError: there is none."""
+    """Return the JSON value in the last line of `text`. ValueError: that line is not JSON."""
     return parse_json(text.strip().rpartition(b"\n")[2])
 
 

@@ -214,10 +214,11 @@ class _Window:
             self.faults.by_kind["overlap"].update(found.exact)
             self.faults.by_kind["overlap-near"].update(found.near)
             self._similar.update(found.similarity)
-        own = pair_hashes(one.texts for one in chunk if known)
-        for name, hashes in known.items():
-            for i in np.flatnonzero(np.isin(own, hashes)).tolist():
-                self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
+        if known:
+            own = pair_hashes(one.texts for one in chunk)
+            for name, hashes in known.items():
+                for i in np.flatnonzero(np.isin(own, hashes)).tolist():
+                    self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
         self.numbers.extend(one.number for one in chunk)
 
     def sides(self) -> tuple[Side, Side]:
