@@ -17,6 +17,7 @@ from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_name
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.readers.arrow import HUB
+from dragoman.metrics.score import interval_text
 from dragoman.runs import Run, is_private, saved_scores
 
 UNKNOWN = "unknown"
@@ -194,8 +195,7 @@ def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
         searched = f", beam {record['beam_size']}" if "beam_size" in record else ""
         searched += f", length penalty {record['length_penalty']}" if "length_penalty" in record else ""
         for score in _values(record):
-            low_high = score.get("interval")
-            interval = f"{low_high[0]:.1f} – {low_high[1]:.1f}" if low_high else UNKNOWN
+            interval = interval_text(score.get("interval"), missing=UNKNOWN)
             test = f"{record['name']} ({n}{searched})"
             rows.append((test, score["name"], f"{score['value']:.1f}", interval, score["signature"]))
     if not rows:

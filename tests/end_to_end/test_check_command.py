@@ -53,6 +53,17 @@ def test_findings_stand_in_a_table_with_examples_below_and_the_sum_last() -> Non
     assert lines[-1].startswith("checked 300 lines: 3 errors, 2 warnings, ")
 
 
+def test_what_the_reader_noticed_is_said_whole() -> None:
+    pairs = [("English", "German"), *phrases(20)]
+    Path("a.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    out = succeed(*CHECK, "a.tsv", "--src-lang", "en", "--tgt-lang", "de").stdout
+    note = (
+        "note: a.tsv: line 1 (English, German) looks like the names of columns and is read as a pair; "
+        "to leave it out, ask for columns by name (data.columns)"
+    )
+    assert note in " ".join(out.split())
+
+
 def test_json_holds_the_same_facts() -> None:
     (report,) = json.loads(succeed(*CHECK, "a.en", "a.de", "--valid", "v.en,v.de", "--json").stdout)[
         "reports"

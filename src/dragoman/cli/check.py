@@ -343,7 +343,7 @@ def _print_report(report: Report, *, name: str) -> None:
         Text(f"{title}{report.name} · {report.n_lines:,} {report.unit}{'s' * (report.n_lines != 1)}")
     )
     for note in report.notes:
-        console.print(Text(f"note: {printable(note)}"))
+        console.print(Text(f"note: {escaped(note)}"))
     if not report.findings:
         console.print(Text("nothing found"))
         return

@@ -85,13 +85,12 @@ def _print_table(found: Sequence[PublishedModel]) -> None:
 
 def _score(scores: Sequence[PublishedScore]) -> str:
     """Return the score of one test set with its interval, or the range over several with the same metric."""
+    from dragoman.metrics.score import value_text
+
     alike = [score for score in scores if score.metric == scores[0].metric]
     if not alike:
         return "–"
     values = [score.value for score in alike]
     if len(alike) > 1:
         return f"{alike[0].metric} {min(values):.1f} – {max(values):.1f} ({len(alike)} test sets)"
-    interval = alike[0].interval
-    return f"{alike[0].metric} {values[0]:.1f}" + (
-        f" ({interval[0]:.1f} – {interval[1]:.1f})" if interval else ""
-    )
+    return f"{alike[0].metric} {value_text(values[0], alike[0].interval)}"

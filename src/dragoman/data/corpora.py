@@ -239,11 +239,15 @@ class TableCorpus(Corpus):
         self._notes = Notes("lines")
 
     def _read(self) -> Iterator[Pair]:
+        return (pair for _, pair in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, Pair]]:
+        """Yield every pair with the number of its record. DataError: a cell cannot be read."""
         self._notes = Notes("lines")
         self._notes.remarks += unnoticed_header(self.table, self.columns, self._match)
         table, (src, tgt) = self.table, self.columns
         for n, cells in table.rows(self.columns, self._notes):
-            yield Pair(table.text(cells[0], n, src), table.text(cells[1], n, tgt))
+            yield n, Pair(table.text(cells[0], n, src), table.text(cells[1], n, tgt))
 
     def notes(self) -> list[str]:
         return self._notes.lines(self.name)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import locked
-from dragoman.metrics.score import Score
+from dragoman.metrics.score import Score, interval_text
 from dragoman.runs import SCORES, Run, saved_scores
 
 FOLDER = "report"
@@ -84,8 +84,7 @@ def scores_table(scores: Sequence[Score]) -> str:
     """Return a line for each score: name, value, 95 % interval, signature."""
     rows = [("", "score", "95 % interval", "signature")]
     for score in scores:
-        interval = "" if score.interval is None else f"{score.interval[0]:.1f} – {score.interval[1]:.1f}"
-        rows.append((score.name, f"{score.value:.1f}", interval, score.signature))
+        rows.append((score.name, f"{score.value:.1f}", interval_text(score.interval), score.signature))
     return "\n".join(f"  {line}" for line in aligned(rows, left=(0, 3)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dragoman.notebook import Cell, table_of
@@ -29,16 +30,25 @@ class Score:
 
     def notebook_row(self) -> dict[str, Cell]:
         """Return the row of a notebook's table."""
-        interval = "" if self.interval is None else f"{self.interval[0]:.1f} – {self.interval[1]:.1f}"
         return {
             "score": self.name,
             "value": self.value,
-            "95 % interval": interval,
+            "95 % interval": interval_text(self.interval),
             "signature": self.signature,
         }
 
     def _repr_html_(self) -> str:
         return table_of([self])
+
+
+def interval_text(interval: Sequence[float] | None, *, missing: str = "") -> str:
+    """Return "38.3 – 41.6" of (38.3, 41.6)."""
+    return missing if interval is None else f"{interval[0]:.1f} – {interval[1]:.1f}"
+
+
+def value_text(value: float, interval: Sequence[float] | None) -> str:
+    """Return "40.0 (38.3 – 41.6)", or the value alone where there is no interval."""
+    return f"{value:.1f}" + (f" ({interval_text(interval)})" if interval else "")
 
 
 def signature_differences(first: str, second: str) -> list[str]:

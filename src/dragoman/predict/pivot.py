@@ -36,7 +36,10 @@ class PivotTranslator(Translator):
         """Return one translation per text, with its text in the pivot language as `through`.
 
         The first model searches as its run says; all settings are for the second.
+
+        ConfigError: `to` is another direction, or a setting is wrong. DataError: as `Translator.translate`.
         """
+        self.config.direction(to)
         between = [found.text for found in self.first.translate(texts, first_number=first_number)]
         found = self.second.translate(
             between, prefixes=prefixes, required=required, first_number=first_number, progress=progress,

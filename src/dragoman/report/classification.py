@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman.evaluation.baseline import NAME
 from dragoman.evaluation.classification import NONE, Evaluation
-from dragoman.metrics.score import Score
+from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.report.classes import (
@@ -175,9 +175,8 @@ def _scores(sets: Sequence[ClassifiedSet]) -> Section:
 
 
 def _score_row(score: Score, prefix: str, signature: str = "") -> tuple[str, ...]:
-    interval = f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–"
     how = f"{score.signature}|{signature}" if signature else score.signature
-    return f"{prefix}{score.name}", how, f"{score.value:.1f}", interval
+    return f"{prefix}{score.name}", how, f"{score.value:.1f}", interval_text(score.interval, missing="–")
 
 
 def _classes(main: ClassifiedSet, figures: Path) -> Section:
@@ -188,10 +187,7 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
     rows = [
         (
             row.label,
-            *(
-                f"{value:.1f}" + (f" ({interval[0]:.1f} – {interval[1]:.1f})" if interval else "")
-                for value, interval in zip(row.score[:3], row.intervals, strict=True)
-            ),
+            *map(value_text, row.score[:3], row.intervals),
             f"{row.score.support:,}",
         )
         for row in class_rows(evaluation)
@@ -235,7 +231,7 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
             f"{100 * b.low:.0f} – {100 * b.high:.0f}",
             f"{b.n:,}",
             f"{100 * b.confidence:.1f}",
-            f"{100 * b.accuracy:.1f} ({100 * b.interval[0]:.1f} – {100 * b.interval[1]:.1f})",
+            value_text(100 * b.accuracy, [100 * end for end in b.interval]),
         )
         for b in bins
     ]

@@ -22,6 +22,7 @@ from dragoman.evaluation.sentences import (
     faults,
     word_diff,
 )
+from dragoman.metrics.score import interval_text, value_text
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.report.analysis import (
@@ -171,7 +172,7 @@ def _scores(found: ReportData) -> list[Section]:
             (
                 score.name,
                 f"{score.value:.1f}",
-                f"{score.interval[0]:.1f} – {score.interval[1]:.1f}" if score.interval else "–",
+                interval_text(score.interval, missing="–"),
                 score.signature,
             )
             for score in evaluation.scores
@@ -216,12 +217,7 @@ def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) ->
         (
             interval_name(bucket.shortest, bucket.longest),
             str(len(bucket.indices)),
-            *(
-                f"{s.value:.1f} ({s.interval[0]:.1f} – {s.interval[1]:.1f})"
-                if s.interval
-                else f"{s.value:.1f}"
-                for s in (bucket.bleu, bucket.chrf)
-            ),
+            *(value_text(score.value, score.interval) for score in (bucket.bleu, bucket.chrf)),
         )
         for bucket in buckets
     ]

@@ -12,6 +12,7 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
+from dragoman.errors import ConfigError
 from dragoman.predict.alignment import Link
 from dragoman.predict.pivot import PivotTranslator, joined
 from dragoman.predict.scoring import score_translations
@@ -82,6 +83,9 @@ def test_a_pair_without_a_model_goes_through_two(client: TestClient, translator:
     (found,) = pivot.translate(["rot Katze"])
     assert (found.source, found.through, found.text) == ("rot Katze", between, expected.text)
     assert pivot.config.languages == ("de", "fr")
+    assert pivot.translate(["rot Katze"], to="fr") == [found]
+    with pytest.raises(ConfigError, match="--to en: is no direction"):
+        pivot.translate(["rot Katze"], to="en")
 
 
 def test_terms_of_the_source_are_required_of_the_last_translation_behind_a_pivot(

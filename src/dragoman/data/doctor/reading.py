@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import NamedTuple
 
-from dragoman.data.corpora import AlignedFiles, Corpus, Pair, TableCorpus, Talks, has_text
+from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks, has_text
 from dragoman.data.labelled import Labelled, LabelledCorpus, LabelledTable
 from dragoman.data.readers.tables import Notes
 from dragoman.errors import DataError
@@ -38,10 +38,8 @@ def numbered_pairs(corpus: Corpus) -> Iterator[Numbered]:
         for number, pair in enumerate(corpus.pairs(), start=1):
             yield Numbered(number, pair)
         return
-    table, (src, tgt) = corpus.table, corpus.columns
     has_pairs = False
-    for number, cells in table.rows(corpus.columns, Notes("lines")):
-        pair = Pair(table.text(cells[0], number, src), table.text(cells[1], number, tgt))
+    for number, pair in corpus.numbered():
         has_pairs = has_pairs or has_text(pair)
         yield Numbered(number, pair)
     if not has_pairs:

@@ -10,6 +10,7 @@ from dragoman.data.phrasebook import unseen_reviews
 from dragoman.evaluation.baseline import NAME
 from dragoman.evaluation.classification import BaselineScorer, evaluate
 from dragoman.evaluation.scores import keep_scores
+from dragoman.metrics.score import interval_text
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run, saved_scores
 from dragoman.tasks.task import DemoTable, Say
@@ -83,10 +84,9 @@ def demo_results(run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str
     rows = []
     for evaluation in evaluations:
         accuracy = evaluation.scores[0]
-        low, high = accuracy.interval or (accuracy.value, accuracy.value)
         baseline = f"{evaluation.baseline.scores[0].value:.1f}" if evaluation.baseline else "–"
         name, n = "all" if evaluation is whole else evaluation.name, f"{len(evaluation.expected):,}"
-        rows.append((name, n, f"{accuracy.value:.1f}", f"{low:.1f} – {high:.1f}", baseline))
+        rows.append((name, n, f"{accuracy.value:.1f}", interval_text(accuracy.interval), baseline))
     heading = ("test reviews", ">number", ">accuracy", ">95 % interval", ">baseline")
     tables = [
         DemoTable("Held-out reviews", ("review", "label", "given", "probability"), examples),
