@@ -42,8 +42,8 @@ class Score:
 
 
 def interval_text(interval: Sequence[float] | None, *, missing: str = "") -> str:
-    """Return "38.3 – 41.6" of (38.3, 41.6)."""
-    return missing if interval is None else f"{interval[0]:.1f} – {interval[1]:.1f}"
+    """Return "38.3 – 41.6" for (38.3, 41.6), and `missing` where there is no interval."""
+    return f"{interval[0]:.1f} – {interval[1]:.1f}" if interval else missing
 
 
 def value_text(value: float, interval: Sequence[float] | None) -> str:

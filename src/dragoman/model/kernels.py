@@ -230,7 +230,8 @@ def chunked_linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]  # of PyTorch
+    # PyTorch declares no types for `apply`.
+    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]
 
 
 class _ChunkedConsistency(_LossWithGradient):
@@ -271,7 +272,8 @@ def chunked_consistent_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    return _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]  # of PyTorch
+    # PyTorch declares no types for `apply`.
+    return _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
         hidden, weight, targets, smoothing, alpha
     )
 

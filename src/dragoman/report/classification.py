@@ -187,7 +187,10 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
     rows = [
         (
             row.label,
-            *map(value_text, row.score[:3], row.intervals),
+            *(
+                value_text(value, interval)
+                for value, interval in zip(row.score[:3], row.intervals, strict=True)
+            ),
             f"{row.score.support:,}",
         )
         for row in class_rows(evaluation)
