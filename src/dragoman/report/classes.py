@@ -93,7 +93,7 @@ def plot_classes(evaluation: Evaluation, path: Path) -> None:
         axes.set_xlim(right=100.5)
         axes.set_xlabel("%, with 95 % intervals")
         pale_grid(axes, "x")
-        figure.legend(loc="outside lower left", ncols=3, frameon=False)
+        figure.legend(loc="outside lower left", ncols=3)
         figure.suptitle(_title("Scores by class", evaluation, len(rows)), x=0.01, ha="left", size=10)
 
 
@@ -112,7 +112,7 @@ def plot_reliability(evaluation: Evaluation, path: Path) -> None:
         _draw_bins(above, after, "o-", BLUE, temperature, intervals=True)
         above.set_ylabel("accuracy, with 95 % intervals")
         above.set_ylim(0, 1.02)
-        above.legend(frameon=False, loc="lower right")
+        above.legend(loc="lower right")
         highest = max(each.n for each in after)
         for each in after:
             middle = (each.low + each.high) / 2

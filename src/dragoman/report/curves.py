@@ -76,7 +76,7 @@ def plot_runs(runs: Sequence[Curves], path: Path, *, key: str, title: str) -> No
             score.plot(*_series(run.history, "valid", key), **look)
         loss.set_title("Validation loss, nats")
         score.set_title(title)
-        score.legend(frameon=False, loc="lower right")
+        score.legend(loc="lower right")
         for axes in (loss, score):
             finish_axes(axes, label="step")
 
@@ -94,7 +94,7 @@ def _draw_reference(axes: Any, run: Run, reference: Curves, *, key: str) -> None
     axes.plot(scaled, values, label=label, gid="reference", **line)
     if key != "valid_loss":
         axes.set_ylim(0, min(100.0, max(axes.get_ylim()[1], 1.15 * max(values))))
-    axes.legend(frameon=False)
+    axes.legend()
 
 
 def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> None:
@@ -112,7 +112,7 @@ def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> No
     )
     _draw_each_text(axes, history, key="valid_loss")
     axes.set_title(f"Loss, nats/{item}")
-    axes.legend(frameon=False)
+    axes.legend()
 
 
 def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title: str) -> None:
@@ -157,7 +157,7 @@ def _draw_each_text(axes: Any, history: Sequence[dict[str, Any]], *, key: str) -
         axes.plot(steps, values, **look, markersize=3, linewidth=1.0, label=name, gid=f"{key} {name}")
         drawn += [value for value in values if not math.isnan(value)]
     if names:
-        axes.legend(frameon=False, fontsize="small")
+        axes.legend(fontsize="small")
     return drawn
 
 

@@ -22,7 +22,7 @@ def plot_forecast(found: Forecast, path: Path) -> None:
         score, loss = figure.subplots(1, 2, sharex=True)
         _draw(score, found, lambda row: row.score, "BLEU on the validation pairs", digits=1)
         _draw(loss, found, lambda row: row.loss, "Loss, nats per character", digits=3)
-        score.legend(frameon=False, loc="upper left")
+        score.legend(loc="upper left")
 
 
 def _draw(axes: Any, found: Forecast, value: Callable[[Row], Prediction], title: str, *, digits: int) -> None:

@@ -20,6 +20,8 @@ STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.6,
     "axes.edgecolor": GREY,
     "axes.titlelocation": "left",
     "axes.titlesize": 10,

@@ -62,14 +62,14 @@ def plot_positions(path: Path, *, d_model: int) -> None:
         waves.set_title("Single dimensions")
         waves.set_xlabel("position")
         waves.set_ylim(-1.1, 1.4)
-        waves.legend(frameon=False, ncols=3, loc="upper left", fontsize=8)
+        waves.legend(ncols=3, loc="upper left", fontsize=8)
         alike = likeness(N_DRAWN, d_model)
         for start, dash, colour in ((0, "-", BLUE), (N_DRAWN // 2, "--", ORANGE)):
             products.plot(alike[start], dash, color=colour, linewidth=1.5, label=f"with position {start}")
         products.set_title("How alike: scalar product over D/2")
         products.set_xlabel("position")
         products.set_ylim(min(0.0, float(alike.min()) - 0.05), 1.25)
-        products.legend(frameon=False, loc="upper center", ncols=2, fontsize=8)
+        products.legend(loc="upper center", ncols=2, fontsize=8)
         for axes in (waves, products):
             pale_grid(axes)
         figure.suptitle(f"Sinusoidal positions · d_model {d_model}", x=0.01, ha="left", size=11, color=GREY)
