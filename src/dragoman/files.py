@@ -390,6 +390,8 @@ def cannot_write(path: Path, error: OSError) -> RunError:
         return RunError(
             f"{path}: cannot be written (a file is where a folder is needed); choose another path"
         )
+    if isinstance(error, IsADirectoryError):
+        return RunError(f"{path}: cannot be written (it is a folder); name a file")
     return RunError(
         f"{path}: cannot be written ({error.strerror or error}); free some space, or choose a folder that "
         "is yours"

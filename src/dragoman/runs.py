@@ -244,6 +244,13 @@ class Run:
             self.load_weights()  # complains
         return tensor_shapes(self.weights_path)
 
+    def text_hashes(self) -> dict[str, Any]:
+        """Return the hashes of the text that it is trained on, as `hashes_of` has them; {} if none are kept.
+
+        RunError: the file is damaged.
+        """
+        return self.read_json(CORPORA) if (self.path / CORPORA).exists() else {}
+
     def check_corpora(self) -> None:
         """RunError: it is a run of the hub, and names corpora that are files of this machine."""
         if self.origin and (named := self.outside_corpus()):

@@ -558,6 +558,33 @@ def test_evaluate_searches_as_translate_does_and_writes_down_how(run: Path) -> N
     assert "beam 2 · coverage penalty 0.5" in succeed("show", run).stdout
 
 
+def test_scores_of_texts_of_the_same_name_are_kept_apart(run: Path) -> None:
+    for folder in ("one", "two"):
+        write_corpus(Path(folder), "tiny-test", 5, seed=len(folder))
+        Path(folder, "tiny-test.en").rename(Path(folder, "tiny-test"))
+    for folder in ("one", "two", "one"):
+        succeed("evaluate", run, "--src", f"{folder}/tiny-test", "--ref", f"{folder}/tiny-test.de")
+    succeed("evaluate", run)
+    results = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    assert [result["n_sentences"] for result in results] == [5, 5, 15]
+
+
+def test_an_output_of_evaluate_is_compressed_by_its_name(run: Path) -> None:
+    succeed("evaluate", run, "--out", "h.de.gz")
+    reference = load_recipe(run / "config.toml").data.test["tiny-test"][1]
+    assert "BLEU" in succeed("score", "h.de.gz", reference, "--tgt-lang", "de").stdout
+
+
+@pytest.mark.parametrize("command", [("evaluate",), ("translate", "words.en", "--glossary", "terms.tsv")])
+def test_a_folder_as_output_is_refused_before_the_work(run: Path, command: tuple[str, ...]) -> None:
+    Path("words.en").write_text("red cat\n", encoding="utf-8")
+    Path("terms.tsv").write_text("red\trot\n", encoding="utf-8")
+    Path("folder").mkdir()
+    (run / "model.safetensors").unlink()  # what needs it would complain of that
+    line = error_of(command[0], run, *command[1:], "--out", "folder")
+    assert line == "error: folder: cannot be written (it is a folder); name a file"
+
+
 def test_evaluate_json_and_score_agree(run: Path) -> None:
     test = load_recipe(run / "config.toml").data.test["tiny-test"]
     out = succeed("evaluate", run, "--json", "--src", test[0], "--ref", test[1], "--out", "h.de").stdout

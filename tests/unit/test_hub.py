@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from huggingface_hub import constants
 
 from commands import dragoman, error_of, succeed
 from dragoman import Classifier, Translator, push_to_hub
+from dragoman.bulk.job import Job
+from dragoman.bulk.output import Lines, as_line
 from dragoman.config import load_recipe
 from dragoman.errors import RunError
-from dragoman.hub import HubName, is_on_hub
+from dragoman.hub import FILES, HubName, is_on_hub
 from dragoman.runs import Run
 from hub import TOKEN, Hub, hub_on_this_machine
 
@@ -74,6 +77,34 @@ def test_get_puts_a_run_of_the_hub_into_a_folder_of_its_own(
         SOURCES
     )
     assert "is there already and stays as it is" in error_of("get", f"hf:{NAME}")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"model.safetensors": None}, "holds no model.safetensors; do not use it"),
+        ({"config.toml": b"/etc/passwd"}, "names /etc/passwd as data.test.tiny-test; a model from elsewhere"),
+    ],
+)
+def test_get_refuses_a_run_of_the_hub_that_cannot_be_used(
+    pushed: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, bytes | None], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = dict(pushed.models[NAME].versions[-1][1])
+    for name, file in change.items():
+        content = files.pop(name)
+        if file is not None:
+            files[name] = content.replace(b'test.en"', file + b'"')
+    pushed.put(NAME, files)
+    assert f"hf:{NAME}: {reason}" in error_of("get", f"hf:{NAME}")
+    assert not Path("runs").exists()
+
+
+def test_the_page_lists_every_file_that_is_pushed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "hub.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| sent \| not sent \|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    sent = [name for row in table.splitlines() for name in re.findall("`([^`]*)`", row.split("|")[1])]
+    assert sorted(sent) == sorted(FILES)
 
 
 def test_a_classifier_travels_with_its_labels_and_its_temperature(
@@ -303,3 +334,10 @@ def test_a_folder_of_such_a_name_is_given_with_its_place(tmp_path: Path) -> None
 def test_the_recipe_that_is_fetched_is_the_one_that_was_pushed(pushed: Hub, tiny_run: Path) -> None:
     there, here = Run.open(f"hf:{NAME}").config, load_recipe(tiny_run / "config.toml")
     assert there.model_dump(exclude={"data"}) == here.model_dump(exclude={"data"})
+
+
+def test_a_run_of_the_hub_has_a_place_that_other_machines_can_open(pushed: Hub, tmp_path: Path) -> None:
+    name = Path(f"hf:{NAME}")
+    job = Job(name, tmp_path / "in.txt", tmp_path / "out.txt", Lines(as_line), {}, ensemble=(name,))
+    there = job.resolved()
+    assert [Run.open(path).weights_path.exists() for path in there.runs] == [True, True]

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from dragoman.bulk.output import Dropped, Output
 from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, read_chunks
 from dragoman.config import TranslationConfig
-from dragoman.data.readers.files import compressed, hash_file, hash_strings
+from dragoman.data.readers.files import compressed
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
+from dragoman.predict.loading import model_hash
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.processes import Tick
 from dragoman.runs import Run
@@ -68,8 +69,8 @@ class Job:
 
     def resolved(self) -> Job:
         """Return the same job with absolute paths of what is read."""
-        ensemble = tuple(path.resolve() for path in self.ensemble)
-        return replace(self, run=self.run.resolve(), ensemble=ensemble, source=self.source.resolve())
+        run, *ensemble = (Run.open(path).path.resolve() for path in self.runs)
+        return replace(self, run=run, ensemble=tuple(ensemble), source=self.source.resolve())
 
     def remarks(self, counts: Mapping[str, int], *, n_lines: int) -> list[str]:
         """Describe skipped and exceptional lines, by the `counts` of all chunks."""
@@ -111,14 +112,8 @@ class Job:
             ConfigError: a search setting is unknown or wrong.
             RunError: a run is missing, a classifier, or has no weights yet.
         """
-        files: list[Path] = []
-        for run in map(Run.open, self.runs):
-            if not run.weights_path.exists():
-                run.load_weights()  # complains
-            tokenizer = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
-            files += [run.weights_path, *tokenizer]
         return {
-            "model": hash_strings(*map(hash_file, files)),
+            "model": model_hash(*map(Run.open, self.runs)),
             "search": self.config().search.model_dump(),
             "device": self.device,
             "precision": self.precision,

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
 from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable, require
-from dragoman.files import has_folder, refuse_overwriting
+from dragoman.files import cannot_write, destination, has_folder, refuse_overwriting
 from dragoman.remote import RemotePath, remote_url
 
 USER_ERROR = 1
@@ -168,8 +168,8 @@ def _check_value(parameter: Any, written: Any, value: Any) -> None:
 def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iterable[Path]) -> None:
     """Check that no output is an input or a file of one of the `runs`; see `refuse_overwriting`.
 
-    Missing inputs are ignored here; the code that reads an input reports them.
-    MissingExtraError: a package that compresses an output is not installed.
+    Missing inputs are ignored here; the code that reads an input reports them. RunError: an output is a
+    folder. MissingExtraError: a package that compresses one is not installed.
     """
     from dragoman.data.readers.files import find_file
     from dragoman.runs import Run
@@ -180,6 +180,10 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
             inputs.append(name if name == "-" else find_file(name, copied=False))
     refuse_overwriting(*outputs, inputs=inputs)
     for path in filter(None, outputs):
+        try:
+            destination(path)
+        except OSError as error:
+            raise cannot_write(path, error) from None
         if path.suffix == ".zst":
             require("zstandard", extra="zst", purpose=f"writing {path.name}")
 
@@ -244,13 +248,6 @@ def _pip() -> str:
 
 def _word(path: str) -> str:
     return shlex.quote(path) if os.name == "posix" else f'"{path}"'
-
-
-def finite(value: float | None) -> float | None:
-    """Return the value of an option. BadParameter: NaN, which passes the range check."""
-    if value is not None and math.isnan(value):
-        raise typer.BadParameter("nan is not a number in the range.")
-    return value
 
 
 FILE_OR_STDOUT = "FILE|-"

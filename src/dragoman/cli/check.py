@@ -127,6 +127,7 @@ def check(
     """
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import kinds_to_drop, thresholds_of
+    from dragoman.data.doctor.clean import check_new
     from dragoman.processes import usable_cores
     from dragoman.tasks.task import Reading
 
@@ -144,6 +145,8 @@ def check(
     if report is not None:
         check_outputs(report, files=_read(files, held_out), runs=())
         check_folders(report)
+    if write_clean is not None:
+        check_new(write_clean)
     reports = [
         _check(
             job,

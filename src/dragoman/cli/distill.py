@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.app import command_line, finite, say
+from dragoman.cli.app import command_line, say
 from dragoman.cli.bulk import run_job
 from dragoman.cli.options import Ensemble, MaxRatio, Overrides, RayAddress, RunPath, To, Workers
 from dragoman.cli.train import run_training
@@ -67,7 +67,6 @@ def distill(
         typer.Option(
             min=0.0,
             max=100.0,
-            callback=finite,
             help="Skip translations with a lower chrF against the reference; 0 = keep all.",
             show_default="20, where there are references",
         ),
@@ -87,7 +86,6 @@ def distill(
             metavar="SHARE",
             min=0.001,
             max=1.0,
-            callback=finite,
             help="Keep this share of the translations: those with the best scores by RUN's model.",
         ),
     ] = 1.0,
@@ -118,11 +116,13 @@ def distill(
     It shares RUN's vocabulary and starts from RUN's weights. A table compares both models, with their own
     beam sizes and with equal ones. The same command continues an interrupted run.
     """
+    from dragoman.bulk.output import check_max_ratio
     from dragoman.distillation.distilling import distill as make_student
     from dragoman.distillation.material import Lessons
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
 
+    check_max_ratio(max_ratio)
     name = translation_config(Run.open(run)).name
     path = out or Path("runs") / f"{name}-{preset}"
     record = make_student(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,8 +80,8 @@ def evaluate(
     Each score has a 95 % confidence interval and a signature. Scores are stored in the run's scores.json,
     except for runs on the hub. A classifier is compared with a baseline trained on the same texts.
     """
+    from dragoman.cli.reading import write_output
     from dragoman.evaluation.scores import keep_scores
-    from dragoman.files import write_atomically
     from dragoman.runs import Run
     from dragoman.tasks import task_of
     from dragoman.tasks.task import EvaluationRequest
@@ -117,15 +118,27 @@ def evaluate(
     for evaluation in task.evaluate(opened, tests, request, say):
         if (place := places.get(evaluation.name)) is not None:
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(place, "".join(f"{line}\n" for line in evaluation.lines()).encode())
+            write_output(place, "".join(f"{line}\n" for line in evaluation.lines()))
             say(f"written: {place}")
         if not as_json:
             typer.echo(evaluation.describe())
         records.append(evaluation.record())
     if as_json:
         typer.echo(json.dumps({"run": str(run), "results": records}, ensure_ascii=False, indent=2))
-    if opened.origin is None:  # last: a command that fails changes no run
-        keep_scores(opened, records)
+    other = text_mark(src, ref, file)
+    keep_scores(opened, [record | other for record in records])  # last: a command that fails changes no run
+
+
+def text_mark(*files: str | None) -> dict[str, str]:
+    """Return what tells scores of these files from those of others of the same names; {} without files."""
+    from dragoman.data.readers.files import find_file, hash_strings
+    from dragoman.remote import remote_url
+
+    places = list(filter(None, files))
+    for i, name in enumerate(places):
+        with suppress(DataError):  # it is the name of a data set
+            places[i] = name if remote_url(name) else str(find_file(name, copied=False).resolve())
+    return {"text": hash_strings(*places)[:16]} if places else {}
 
 
 def places_of(

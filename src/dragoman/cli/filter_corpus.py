@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import check_folders, check_outputs, finite, say
+from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.cli.check import progress_line, say_written
 from dragoman.cli.corpus_options import Columns, SrcLang, TgtLang, two_columns
 from dragoman.errors import ConfigError, DataError, require
@@ -41,7 +41,6 @@ def filter_(
         typer.Option(
             min=-1e9,
             max=1e9,
-            callback=finite,
             help="Keep pairs with at least this score.",
             show_default=False,
         ),
@@ -52,7 +51,6 @@ def filter_(
             metavar="SHARE",
             min=0.0,
             max=1.0,
-            callback=finite,
             help="Keep this share of the pairs, those with the best scores, as 0.8.",
             show_default=False,
         ),

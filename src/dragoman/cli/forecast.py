@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import check_folders, check_outputs, finite, say
+from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.cli.corpus_options import (
     Columns,
     Src,
@@ -52,7 +52,6 @@ def forecast(
             help="Minutes of the half's training, without validations; smaller parts take less.",
             min=0.01,
             max=1e6,
-            callback=finite,
         ),
     ] = 5.0,
     out: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.app import command_line, finite, say
+from dragoman.cli.app import command_line, say
 
 
 def merge(
@@ -22,7 +22,6 @@ def merge(
         typer.Option(
             min=0.0,
             max=1.0,
-            callback=finite,
             help="Share of the second run, from 0 to 1.",
             show_default="the best on the validation text of both",
         ),

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.app import finite
 from dragoman.errors import require
 
 BEAM = "Beam search"
@@ -22,8 +21,7 @@ MaxRatio = Annotated[
     typer.Option(
         min=0.0,
         max=1e6,
-        callback=finite,
-        help="Skip pairs whose lengths in tokens differ by more than this ratio; 0 = keep all.",
+        help="Skip pairs whose lengths in tokens differ by more than this ratio, 1 or more; 0 = keep all.",
     ),
 ]
 BeamSize = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, finite, say
+from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
 from dragoman.cli.corpus_options import (
     Columns,
     LabelColumn,
@@ -110,7 +110,6 @@ def train(
             help="With --from: share of the training pairs taken from the text of that run; 0 = none.",
             min=0.0,
             max=0.99,
-            callback=finite,
         ),
     ] = 0.0,
     max_hours: Annotated[
@@ -119,7 +118,6 @@ def train(
             help="Save and exit with code 75 after this number of hours; 0 = no limit.",
             min=0.0,
             max=1e6,
-            callback=finite,
         ),
     ] = 0.0,
     processes: Annotated[

@@ -185,17 +185,14 @@ def _open_several(
     held: dict[str, Corpus] = {}
     for one, n_held_out in _holding_out(data, listed):
         # Split as its files stand, so that both directions hold out the same pairs.
-        rest, held_out = split_held_out(
+        _, held_out = split_held_out(
             open_listed(one, one.files, one.langs),
             n_held_out=n_held_out,
             seed=seed if one.split_seed < 0 else one.split_seed,
         )
         held[one.name] = held_out if direction == one.langs else Reversed(held_out)
-        if not data.choose_by:
-            opened[one.name] = rest if direction == one.langs else Reversed(rest)
-        for name, text in opened.items():
-            if data.choose_by or read[name] != direction:  # with choose_by it is trained on in no corpus
-                opened[name] = _without(text, held_out, as_listed=read[name] == one.langs)
+        for name, text in opened.items():  # another corpus may have the same sources
+            opened[name] = _without(text, held_out, as_listed=read[name] == one.langs)
     parts = [TrainingPart(opened[one.name], one, read[one.name]) for one in listed]
     if data.choose_by:
         texts = held | {

@@ -61,6 +61,11 @@ class Lessons(NamedTuple):
         """Whether the teacher's training text is translated."""
         return not (self.text or self.teacher_output)
 
+    def runs(self, teacher: Path) -> list[Path]:
+        """Return the runs that translate or score, the teacher first."""
+        others = (*self.ensemble, *self.forward, *self.backward, *filter(None, [self.reverse]))
+        return [teacher, *map(Path, others)]
+
     def described(self) -> dict[str, Any]:
         """Return the settings as a JSON value, without the names of files, whose hashes tell them apart.
 

@@ -47,6 +47,7 @@ from dragoman.errors import DataError, RunError
 from dragoman.evaluation.translation import split_of
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
+from dragoman.predict.loading import model_hash
 from dragoman.predict.translator import Translation, translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
@@ -82,12 +83,17 @@ def teach(
     """
     check_lessons(config, lessons)
     material = Material(config, lessons)
-    asked = {"teacher": str(teacher), "text": material.fingerprint(), **lessons.described()}
+    asked = {
+        "teacher": str(teacher),
+        "models": model_hash(*map(Run.open, lessons.runs(teacher))),
+        "text": material.fingerprint(),
+        **lessons.described(),
+    }
     folder.mkdir(parents=True, exist_ok=True)
     begun = _read(folder / LESSONS)
     if begun is None:
         _write_record(folder, {"asked": asked})
-    elif begun["asked"] != asked:
+    elif {"models": asked["models"]} | begun["asked"] != asked:  # earlier versions kept none
         raise RunError(
             f"{folder}: holds the lessons of another teacher, text or filter; choose another folder, or "
             "remove it"
@@ -294,7 +300,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     """Read lessons.json, if it exists. RunError: it is damaged."""
     try:
         content = parse_json(path.read_bytes())
-        return dict(content, asked=content["asked"])
+        return dict(content, asked=dict(content["asked"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):

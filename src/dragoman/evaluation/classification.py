@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dragoman.config import ClassificationConfig
 from dragoman.data.labelled import Labelled, LabelledCorpus
 from dragoman.data.labelled_store import class_numbers, numbers_of
-from dragoman.data.named import open_labelled_split, open_text
+from dragoman.data.named import changed_files, hashes_of, open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
@@ -34,7 +34,8 @@ from dragoman.metrics.classification import (
 from dragoman.metrics.labelling import Exclusive, Labelling, Labels
 from dragoman.metrics.score import Score
 from dragoman.notebook import Cell, table, table_of
-from dragoman.predict.classifier import Classifier
+from dragoman.predict.classifier import Classifier, classification_config
+from dragoman.runs import Run
 
 Ids = npt.NDArray[np.int64]
 
@@ -349,9 +350,9 @@ def evaluate(
 class BaselineScorer:
     """Scores the baseline on test sets, training it once and only where its score is not known yet."""
 
-    def __init__(self, config: ClassificationConfig, saved: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, run: Run, saved: Sequence[dict[str, Any]]) -> None:
         """Take the records of the run's scores.json as `saved`."""
-        self._config = config
+        self._run, self._config = run, classification_config(run)
         self._known = [record["baseline"] for record in saved if record.get("baseline")]
         self._baseline: Baseline | None = None
         self._train = ""
@@ -392,6 +393,8 @@ class BaselineScorer:
         self, examples: Sequence[Labelled], evaluation: Evaluation, test: str, listen: Callable[[str], None]
     ) -> BaselineResult:
         if self._baseline is None:
+            if changed := changed_files(self._run.text_hashes(), hashes_of(self._config, ["train"])):
+                raise DataError(f"{', '.join(changed[:3])} changed since the run was trained")
             train = list(open_labelled_split(self._config)[0].examples())
             listen(f"training the baseline ({NAME}) on {len(train):,} texts")
             separator = self._config.data.label_separator

@@ -14,7 +14,7 @@ from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
-from dragoman.evaluation.translation import read_pairs
+from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.learned import SentenceScores
 from dragoman.metrics.score import Score, signature_differences
 from dragoman.metrics.significance import (
@@ -161,7 +161,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     paths = [run.path.resolve() for run in runs]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
-        raise ConfigError(f"{twice}: is named twice; a comparison needs runs that differ")
+        raise ConfigError(f"{twice}: is named twice; name runs that differ")
     depth = 1
     while len({path.parts[-depth:] for path in paths}) < len(paths):
         depth += 1
@@ -196,16 +196,16 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     configs = {name: translations.config for name, translations in systems.items()}
     has_tests = all(config.data.test for config in configs.values())
     chosen = split or ("test" if has_tests else "valid")
-    common = [
-        name
-        for name in (next(iter(configs.values())).data.test if chosen == "test" else ["valid"])
-        if chosen == "valid" or all(name in config.data.test for config in configs.values())
-    ]
+    named = {
+        system: list(config.data.test) if chosen == "test" else [name for name, _ in split_of(config, chosen)]
+        for system, config in configs.items()
+    }
+    common = [name for name in next(iter(named.values())) if all(name in names for names in named.values())]
     if not common:
         raise ConfigError(
-            "the runs have no test set of the same name: "
-            + "; ".join(f"{name} has {', '.join(c.data.test) or 'none'}" for name, c in configs.items())
-            + "; say --split valid, or give each its [data.test]"
+            f"the runs have no {'test set' if chosen == 'test' else 'validation text'} of the same name: "
+            + "; ".join(f"{system} has {', '.join(names) or 'none'}" for system, names in named.items())
+            + f"; {'say --split valid, or ' * (chosen == 'test')}give a text with --src and --ref"
         )
     found = {
         name: {s.name: s for s in translations.sets(chosen, only=common)}

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from dragoman.config import CorpusFiles, TranslationConfig, file_names
 from dragoman.data.corpora import Pair
-from dragoman.data.readers.files import hash_file, hash_strings
+from dragoman.data.readers.files import hash_strings
 from dragoman.errors import RunError
 from dragoman.evaluation.model_scores import model_scores
 from dragoman.evaluation.robustness import Altered, robustness
@@ -27,6 +27,7 @@ from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, sp
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.learned import LearnedMetric
 from dragoman.metrics.score import Score
+from dragoman.predict.loading import model_hash
 from dragoman.predict.scoring import confidences
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -224,20 +225,13 @@ class Translations:
         RunError: the run has no weights yet.
         """
         if not self._model_hash:
-            if not self.run.weights_path.exists():
-                raise RunError(
-                    f"{self.run.path}: holds no model.safetensors yet; train it until a validation"
-                )
             device = find_device(self._device)
             in_int8 = self._precision == "int8"
             dtype = "int8" if in_int8 else choose_dtype(self._precision, device)
             settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
-            tokenizers = [hash_file(path) for path in sorted(self.run.tokenizer_folder.glob("*.json"))]
             versions = [environment()[name] for name in ("dragoman", "sacrebleu", "torch")]
             facts = (*versions, device.type, dtype)
-            self._model_hash = hash_strings(
-                hash_file(self.run.weights_path), *tokenizers, settings, *map(str, facts)
-            )
+            self._model_hash = hash_strings(model_hash(self.run), settings, *map(str, facts))
         return hash_strings(self._model_hash, *(text for pair in pairs for text in pair))
 
 

@@ -19,8 +19,10 @@ from dragoman.config import TranslationConfig, to_toml
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_direction
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.evaluation.comparison import names_of
 from dragoman.evaluation.translation import evaluate
 from dragoman.files import replacing_folder, write_atomically
+from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import load_weights
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -120,6 +122,7 @@ def choose_weight(
     if not texts:
         raise ConfigError("the validation text of neither run is here; say --weight, from 0 to 1")
     translator = Translator.load(runs[0].path, device="cpu", precision="fp32")
+    translator.engine = NativeEngine(*translator.models)  # without its shortlist, which no merged run has
     tried = []
     for weight in WEIGHTS:
         load_weights(translator.model, between(old, new, weight), where=str(runs[0].path))
@@ -136,7 +139,7 @@ def choose_weight(
 def validation_texts(runs: Sequence[Run], say: Callable[[str], Any]) -> dict[str, tuple[str, list[Pair]]]:
     """Return the direction and the pairs of each validation text that is here, by run and direction."""
     texts: dict[str, tuple[str, list[Pair]]] = {}
-    for run in runs:
+    for name, run in zip(names_of(runs), runs, strict=True):
         config = translation_config(run)
         for direction in config.data.trained_directions:
             to = "-".join(direction)
@@ -146,7 +149,7 @@ def validation_texts(runs: Sequence[Run], say: Callable[[str], Any]) -> dict[str
                 say(f"{run.path}, {to}: its validation text is not here ({error})")
                 continue
             if all(pairs != known for _, known in texts.values()):
-                texts[f"{run.path.name} {to}"] = to, pairs
+                texts[f"{name} {to}"] = to, pairs
     return texts
 
 

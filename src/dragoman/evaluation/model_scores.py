@@ -38,7 +38,7 @@ def model_scores(
             kept[name] = metric.score(
                 sources, evaluation.hypotheses, evaluation.references, language=tgt_lang
             )
-    if kept != before and run.origin is None:
+    if kept != before:
         try:
             _KeptScores(fingerprint=fingerprint, scores=tuple(kept.values())).write(run, place)
         except RunError as error:

@@ -42,7 +42,13 @@ def read_score(record: dict[str, Any]) -> Score:
 
 
 def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
-    """Add the scores to the run's scores.json, in place of older ones of the same test and search."""
+    """Add the scores to the run's scores.json, in place of older ones of the same test and search.
+
+    Texts of other files, which may have the same name, are told apart by the field "text". Nothing is kept of
+    a run of the hub.
+    """
+    if run.origin is not None:
+        return
     with locked(run.path / ".scores.lock", what=run.path / SCORES, wait=60):
         kept = [old for old in saved_scores(run) if all(_key(old) != _key(record) for record in records)]
         run.write_json(SCORES, {"results": [*kept, *records]})
@@ -67,7 +73,9 @@ class KeptRecord(BaseModel):
         return kept if kept and kept.fingerprint == fingerprint else None
 
     def write(self, run: Run, place: str) -> None:
-        """Write it into a file. RunError: it cannot be written."""
+        """Write it into a file, unless the run is one of the hub. RunError: it cannot be written."""
+        if run.origin is not None:
+            return
         folder = run.path / FOLDER
         try:
             folder.mkdir(exist_ok=True)
@@ -77,7 +85,7 @@ class KeptRecord(BaseModel):
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record.get(name) for name in ("name", "beam_size", "length_penalty", "search"))
+    return tuple(record.get(name) for name in ("name", "text", "beam_size", "length_penalty", "search"))
 
 
 def scores_table(scores: Sequence[Score]) -> str:

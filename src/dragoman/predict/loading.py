@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from dragoman.config import ClassificationConfig, EncoderConfig, TranslationConfig
+from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import RunError
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.ngrams import of_older_run
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
+from dragoman.predict.shortlist import SHORTLIST
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -51,6 +55,22 @@ def build_classifier(
         n_classes=n_classes,
         kernels=choose_kernels(config.training.kernels, device),
     ).to(device)
+
+
+def model_hash(*runs: Run) -> str:
+    """Return a hash of the files that translations by `runs` depend on: weights, tokenizers and shortlists.
+
+    RunError: one has no weights yet.
+    """
+    return hash_strings(*map(hash_file, chain.from_iterable(map(_model_files, runs))))
+
+
+def _model_files(run: Run) -> list[Path]:
+    if not run.weights_path.exists():
+        raise RunError(f"{run.path}: holds no model.safetensors yet; train it until a validation")
+    tokenizers = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
+    shortlist = run.path / SHORTLIST
+    return [run.weights_path, *tokenizers, *([shortlist] if shortlist.exists() else [])]
 
 
 def load_translator_model(

@@ -39,9 +39,10 @@ class InputEncoder:
         """The tokens of the target that continue a word."""
         return continuing_tokens(self._written.texts)
 
-    def n_tokens(self, text: str) -> int:
-        """Those of `text` as a source, the end token included."""
-        return len(self.tokenizers.src.encode(text)) + 1
+    def n_tokens(self, text: str, *, recase: bool = False) -> int:
+        """Those of `text` as a source, slots and the end token included; with `recase` in either case."""
+        read = (self.sentences([text], None, None, first_number=0, recase=r) for r in {False, recase})
+        return max(len(sentence.source) for (sentence,) in read)
 
     def sentences(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
@@ -256,7 +257,7 @@ class Translator:
         sentences = self._encoder.sentences(
             texts, prefixes, required, first_number=first_number, recase=search.recase
         )
-        split = self._split(texts, sentences)
+        split = self._split(texts, sentences, recase=search.recase)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
         translations = Shown(Translation(text, (Alternative("", 0.0),), (), ((),)) for text in texts)
@@ -306,13 +307,16 @@ class Translator:
                 raise ConfigError("required phrases need one beam; set diversity_groups = 1")
         return search
 
-    def _split(self, texts: Sequence[str], sentences: Sequence[Sentence]) -> dict[int, list[str]]:
+    def _split(
+        self, texts: Sequence[str], sentences: Sequence[Sentence], *, recase: bool
+    ) -> dict[int, list[str]]:
         """Return the parts of each text that is too long for the model.
 
         DataError: a character alone is, or phrases are required of a text in parts.
         """
         fit = min(self.max_positions, self.config.data.max_length)  # longer ones were never seen in training
         split = {}
+        n_tokens = partial(self._encoder.n_tokens, recase=recase)
         for i, sentence in enumerate(sentences):
             if len(sentence.source) > self.max_positions:
                 if sentence.required:
@@ -322,7 +326,7 @@ class Translator:
                         "required; split it into sentences"
                     )
                 try:
-                    split[i] = split_to_fit(texts[i], self._encoder.n_tokens, fit)
+                    split[i] = split_to_fit(texts[i], n_tokens, fit)
                 except DataError as error:
                     raise DataError(f"sentence {sentence.number}: {error}") from None
         return split

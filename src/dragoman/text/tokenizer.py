@@ -13,7 +13,7 @@ import numpy as np
 import tokenizers
 
 from dragoman.config import FOREIGN_KINDS, TokenizerConfig
-from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.errors import ConfigError, DataError, DragomanError, RunError
 from dragoman.text import subwords
 from dragoman.text.base import ListedTokenizer, Token, Tokenizer
 from dragoman.text.bpe_dropout import DroppingBpe
@@ -238,6 +238,11 @@ def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> st
         counts.update(segmenter.split(text))
     n_pieces = config.vocab_size - len(SPECIAL_TOKENS)
     pieces = most_frequent(counts, n_pieces, min_frequency=config.min_frequency)
+    if not pieces:
+        raise DataError(
+            f"no vocabulary: nothing occurs tokenizer.min_frequency = {config.min_frequency} times; lower "
+            "it, or check the corpus"
+        )
     spec = {
         **segmenter.settings(),
         "lowercase": config.lowercase,

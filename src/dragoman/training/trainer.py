@@ -19,7 +19,7 @@ from dragoman.config import Config, TrainingConfig
 from dragoman.data.named import changed_files, hashes_of
 from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.hardware import environment, peak_memory
-from dragoman.runs import CORPORA, Run
+from dragoman.runs import Run
 from dragoman.training.checkpoints import CheckpointWriter, averaged_files, newest_checkpoint
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
@@ -340,8 +340,7 @@ def recognise_text(
     Raises:
         RunError: some have, and `allow_changes` is not set.
     """
-    there = run.read_json(CORPORA) if (run.path / CORPORA).exists() else {}
-    changed = changed_files(there, hashes)
+    changed = changed_files(run.text_hashes(), hashes)
     if changed and not allow_changes:
         more = f" and {len(changed) - 3} more files" if len(changed) > 3 else ""
         raise RunError(

@@ -27,6 +27,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Alternative, Translation, Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tiny import WORDS, damaged_run
@@ -215,6 +216,16 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"\(the run has other weights or tokens\)"):
         Journal(out, {"search": {"beam_size": 5}, "model": "n"})
     assert journal.partial.read_text() == "one\n"
+
+
+def test_another_shortlist_makes_another_output(tmp_path: Path, tiny_run: Path) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    job = job_of(run, tmp_path / "in.txt", tmp_path / "out.txt")
+    (run / SHORTLIST).write_bytes(b"one")
+    first = job.described()
+    assert job.described() == first
+    (run / SHORTLIST).write_bytes(b"another")
+    assert job.described()["model"] != first["model"]
 
 
 def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
@@ -475,6 +486,29 @@ def test_a_fault_is_named(tokenizers: TokenizerPair, source: str, made: str, rea
 
 def test_a_ratio_of_zero_drops_nothing_for_its_length(tokenizers: TokenizerPair) -> None:
     assert fault_of("red", "rot groß klein alt Katze Hund Vogel Haus Baum", tokenizers, max_ratio=0) == ""
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.999, -1.0, float("nan")])
+def test_a_ratio_that_would_drop_every_pair_is_refused(ratio: float) -> None:
+    with pytest.raises(
+        ConfigError, match=f"^--max-ratio {ratio:g}: would skip every pair; give 1 or more, or 0"
+    ):
+        SyntheticPairs("", ratio)
+    assert [SyntheticPairs("", each).max_ratio for each in (0.0, 1.0)] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "command", [["backtranslate", "RUN", "mono.txt", "--out", "x.tsv"], ["distill", "RUN"]]
+)
+def test_commands_refuse_such_a_ratio_before_any_work(
+    command: list[str], tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "mono.txt", ["red cat"])
+    given = [str(tiny_run) if word == "RUN" else word for word in command]
+    message = error_of(*given, "--max-ratio", 0.5)
+    assert message == "error: --max-ratio 0.5: would skip every pair; give 1 or more, or 0 to keep all"
+    assert [path.name for path in tmp_path.iterdir()] == ["mono.txt"]
 
 
 def test_a_pair_is_one_line_of_two_columns(tokenizers: TokenizerPair) -> None:

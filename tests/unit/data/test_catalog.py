@@ -216,11 +216,14 @@ def test_what_is_here_is_checked_and_not_fetched_again(web: Web) -> None:
 def test_force_fetches_what_is_here_already(web: Web) -> None:
     folder, _ = fetch("multi30k")
     (folder / "train.en.gz").write_bytes(b"broken")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "clean.en").write_text("a user's own", encoding="utf-8")
     n_requests = len(web.requests)
     fetch("multi30k", force=True)
     assert len(web.requests) == n_requests + 6
     assert [p.name for p in folder.parent.iterdir()] == ["multi30k"]
     catalog.verify(catalog.get("multi30k"), folder)
+    assert (folder / "mine" / "clean.en").read_text(encoding="utf-8") == "a user's own"
 
 
 def test_a_set_can_be_fetched_into_a_folder_of_choice(

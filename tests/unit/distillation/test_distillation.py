@@ -170,6 +170,22 @@ def test_lessons_of_nothing_and_of_another_sieve_are_refused(
         teach(tiny_run, teacher_config, tmp_path, lessons=EVERYTHING, translate=translate)
 
 
+def test_lessons_of_a_teacher_with_other_weights_are_refused(
+    tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
+) -> None:
+    teacher = Path(shutil.copytree(tiny_run, tmp_path / "teacher"))
+    run, lessons, folder = Run.open(teacher), Lessons(max_pairs=5), tmp_path / "lessons"
+    five = dictate(list(open_lines(Path(teacher_config.data.train[1])))[:5])
+    first = teach(teacher, teacher_config, folder, lessons=lessons, translate=five)
+    assert teach(teacher, teacher_config, folder, lessons=lessons, translate=translate) == first
+    run.save_weights({name: tensor * 0.5 for name, tensor in run.load_weights().items()})
+    with pytest.raises(RunError, match=r"holds the lessons of another teacher"):
+        teach(teacher, teacher_config, folder, lessons=lessons, translate=translate)
+    del first["asked"]["models"]  # as earlier versions wrote them
+    (folder / LESSONS).write_text(json.dumps(first))
+    assert teach(teacher, teacher_config, folder, lessons=lessons, translate=translate) == first
+
+
 def distil_tiny(
     teacher: Path, out: Path, *overrides: str, calls: list[str], said: list[str] | None = None
 ) -> dict[str, Any]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from dragoman.errors import ConfigError, RunError
 from dragoman.evaluation.kept import TranslatedSet, Translations, kept_name
 from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.evaluation.translation import scores_of
+from dragoman.hub import HubName
 from dragoman.predict.scoring import confidences, score_translations
+from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
+from dragoman.text.tokenizer import TokenizerPair
 
 KEPT = f"{FOLDER}/test-tiny-test.json"
 
@@ -43,6 +48,23 @@ def test_the_same_run_is_translated_once(run: Run) -> None:
     assert [score.name for score in first.evaluation.scores] == ["BLEU", "chrF2", "TER", "BLEU (lower-cased)"]
     scores = scores_of(first.evaluation.hypotheses, first.evaluation.references, tgt_lang="de")
     assert first.evaluation.scores == tuple(scores)
+
+
+def test_translations_with_another_shortlist_are_others(run: Run) -> None:
+    (run.path / SHORTLIST).unlink(missing_ok=True)
+    assert translate(run)[1]
+    n_tokens = TokenizerPair.load(run.tokenizer_folder).src.vocab_size
+    Shortlist(torch.arange(N_RESERVED, 12), torch.full((n_tokens, 1), -1)).save(run)
+    assert translate(run)[1]
+    assert not translate(run)[1]
+
+
+def test_nothing_is_kept_of_a_run_of_the_hub(run: Run) -> None:
+    of_hub = replace(run, origin=HubName("someone/tiny"))
+    assert translate(of_hub)[1]
+    assert translate(of_hub)[1], "and so it is translated again"
+    assert not (run.path / FOLDER).exists()
+    assert saved_scores(run) == []
 
 
 @pytest.mark.slow

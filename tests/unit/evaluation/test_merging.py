@@ -12,6 +12,7 @@ from commands import error_of, succeed
 from dragoman.evaluation.merging import WEIGHTS, merge
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from tiny import write_corpus
 
 
 @pytest.fixture
@@ -66,3 +67,14 @@ def test_what_cannot_be_merged_is_said(tiny_run: Path, tiny_many: Path, tuned: P
         config.read_text(encoding="utf-8").replace("n_heads = 2", "n_heads = 4"), encoding="utf-8"
     )
     assert "has not the shape of" in error_of("merge", tiny_run, tuned, "--out", out)
+
+
+def test_runs_of_the_same_name_are_told_apart(tiny_run: Path, tuned: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(tuned, tmp_path / "other" / "run")
+    write_corpus(tmp_path, "other", 20, seed=9)
+    config = other / "config.toml"
+    text = config.read_text(encoding="utf-8")
+    (valid,) = Run.open(other).config.data.valid
+    config.write_text(text.replace(str(valid), str(tmp_path / "other.tsv")), encoding="utf-8")
+    (first, *_) = merge(tiny_run, other, tmp_path / "out")
+    assert len(first.scores) == 2

@@ -223,7 +223,7 @@ def test_of_several_labels_the_baseline_tells_each_by_itself() -> None:
 
 
 def scorer(run: Path, saved: list[dict[str, Any]] | None = None) -> BaselineScorer:
-    return BaselineScorer(classification_config(Run.open(run)), saved or [])
+    return BaselineScorer(Run.open(run), saved or [])
 
 
 def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
@@ -239,6 +239,19 @@ def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
     n_right = sum(found == (example.label,) for found, example in zip(expected, EXAMPLES, strict=True))
     assert result.scores[0].value == pytest.approx(100 * n_right / 40)
     assert result.n_train == 200
+
+
+def test_there_is_no_baseline_of_text_that_has_changed(
+    run: Path, evaluation: Evaluation, tmp_path: Path
+) -> None:
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    (train,) = classification_config(Run.open(run)).data.train
+    more = tmp_path / "more.tsv"
+    more.write_text(Path(train).read_text(encoding="utf-8") + "neither\tred\n", encoding="utf-8")
+    (run / "config.toml").write_text(config.replace(str(train), str(more)), encoding="utf-8")
+    found = scorer(run).beside(evaluation, EXAMPLES, print)
+    assert found.baseline is None
+    assert found.no_baseline == f"{more} changed since the run was trained"
 
 
 def test_a_known_score_is_not_computed_again(run: Path, evaluation: Evaluation) -> None:

@@ -14,6 +14,7 @@ from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import BatchedEngine, Batcher, Client
 from dragoman.text.slots import SLOTS
+from dragoman.text.tokenizer import TokenizerPair
 
 TEXTS = [
     "red cat at 14:30 and 25",
@@ -28,7 +29,10 @@ TEXTS = [
 def translator(tiny_run: Path) -> Translator:
     """A model with slots, which has learnt nothing."""
     plain = Translator.load(tiny_run, precision="fp32")
-    pair = plain.tokenizers.with_slots()
+    return with_random_weights(plain, plain.tokenizers.with_slots())
+
+
+def with_random_weights(plain: Translator, pair: TokenizerPair) -> Translator:
     torch.manual_seed(1)
     model = Seq2SeqTransformer(
         plain.model.config,
@@ -113,3 +117,17 @@ def test_a_client_of_the_service_sees_what_slots_stand_for(translator: Translato
         made.close()
     assert expected(TEXTS[0])[0] in found.text
     assert any("14:30" in text for text in seen)
+
+
+def test_a_text_that_slots_make_too_long_is_translated_in_parts(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Translator.load(tiny_run, precision="fp32")
+    pair = plain.tokenizers.extended([("cat 😀", "Katze 😀")] * 9, 20)  # an emoji is one token
+    translator = with_random_weights(plain, pair.with_slots())
+    text = "red cat 😀 😀 😀"
+    n_tokens = len(pair.src.encode(text)) + 1
+    monkeypatch.setattr(Translator, "max_positions", n_tokens)
+    (found,) = translator.translate([text])
+    assert len(found.parts) > 1, "a slot is two"
+    assert "".join(part.source for part in found.parts) == text

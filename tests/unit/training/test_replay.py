@@ -108,6 +108,10 @@ def test_both_texts_are_scored_and_drawn_and_the_new_one_chooses(there: Path) ->
         "valid new (en-de)",
         "valid replay (en-de)",
     ]
+    shutil.copytree("on", "other")
+    compared = succeed("compare", "on", "other").stdout
+    assert "valid new: " in compared
+    assert "valid replay: " in compared
 
 
 @pytest.mark.slow

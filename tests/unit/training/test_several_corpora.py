@@ -10,10 +10,11 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.config import TranslationConfig, parse_config
+from dragoman.data.corpora import open_corpus
 from dragoman.data.named import listed_texts, open_direction, open_training
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.translator import Translator, translation_config
-from dragoman.runs import Run
+from dragoman.runs import Run, saved_scores
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC
 from dragoman.training.loop import train
@@ -105,6 +106,22 @@ def test_both_directions_hold_out_the_same_pairs(tmp_path: Path) -> None:
         tuple(pair) for p in parts for pair in p.corpus.pairs() if p.listed and p.listed.name == "large"
     }
     assert not trained & ({*forth} | {*back})
+
+
+def test_what_is_held_out_of_one_corpus_is_trained_on_in_no_other(tmp_path: Path) -> None:
+    settings = write_many(tmp_path)
+    large = settings["data"]["corpora"][0] | {"both_ways": False}
+    del large["valid"], large["test"]
+    write_corpus(tmp_path, "half", 100, seed=200)  # the first half of the other one
+    half = large | {"name": "half", "files": [str(tmp_path / "half.tsv")]}
+    settings["data"]["corpora"] = [large, half]
+    config = parse_config(settings, overrides=TINY)
+    assert config.task == "translation"
+    parts, (valid,) = open_training(config)
+    held_out = {pair.src for pair in valid.corpus.pairs()}
+    assert held_out & {pair.src for pair in open_corpus(half["files"], src_lang="en", tgt_lang="de").pairs()}
+    for part in parts:
+        assert not held_out & {pair.src for pair in part.corpus.pairs()}
 
 
 def test_synthetic_text_is_never_held_out(tmp_path: Path) -> None:
@@ -301,3 +318,13 @@ def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None
     student = Translator.load(out)
     assert student.directions == (("en", "fr"),)
     assert student.translate(["red cat"])[0].ids == student.translate(["red cat"], to="fr")[0].ids
+
+
+def test_scores_of_other_text_have_their_direction(tiny_many: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(tiny_many, tmp_path / "run"))
+    write_corpus(tmp_path, "own", 4, seed=1)
+    for to, other in (("de", "en"), ("en", "de")):
+        files = ("--src", tmp_path / f"own.{other}", "--ref", tmp_path / f"own.{to}")
+        succeed("evaluate", run, "--to", to, *files)
+    names = [record["name"] for record in saved_scores(Run.open(run))]
+    assert [name for name in names if name.startswith("own")] == ["own.en (en-de)", "own.de (de-en)"]

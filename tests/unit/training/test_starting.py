@@ -47,6 +47,13 @@ def settings() -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_text_without_anything_new_adds_nothing(kind: str) -> None:
+    config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
+    old = train_tokenizer(SENTENCES, config)
+    assert old.extended(SENTENCES[:1], 40).pieces() == old.pieces()
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
 def test_an_extended_vocabulary_keeps_its_ids_and_writes_the_new_text_shorter(kind: str) -> None:
     config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})

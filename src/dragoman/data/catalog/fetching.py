@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -218,6 +219,17 @@ def _make(
         (folder / SUMS).write_text(lines, encoding="utf-8")
         source = json.dumps(_source(dataset, arrived), indent=2, ensure_ascii=False)
         (folder / SOURCE).write_text(f"{source}\n", encoding="utf-8")
+        _carry_over(target, folder)
+
+
+def _carry_over(target: Path, folder: Path) -> None:
+    """Copy the files that a user put into the earlier folder of a set."""
+    ours = {SUMS, SOURCE, *_read_sums(target)}
+    for path in target.rglob("*"):
+        name = path.relative_to(target)
+        if path.is_file() and name.as_posix() not in ours and not (folder / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, folder / name)
 
 
 def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:

@@ -11,7 +11,7 @@ from dragoman.evaluation.baseline import NAME
 from dragoman.evaluation.classification import BaselineScorer, evaluate
 from dragoman.evaluation.scores import keep_scores
 from dragoman.metrics.score import interval_text
-from dragoman.predict.classifier import Classifier, classification_config
+from dragoman.predict.classifier import Classifier
 from dragoman.runs import Run, saved_scores
 from dragoman.tasks.task import DemoTable, Say
 
@@ -62,7 +62,7 @@ def demo_results(run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str
         "combinations never seen": [e for e in test if e.text in unseen_texts],
     }
     classifier = Classifier.load(run.path)
-    scorer = BaselineScorer(classification_config(run), saved_scores(run))
+    scorer = BaselineScorer(run, saved_scores(run))
     evaluations = [
         scorer.beside(evaluate(classifier, name, examples), examples, say) for name, examples in parts.items()
     ]

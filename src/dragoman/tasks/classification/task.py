@@ -94,7 +94,7 @@ class Classification(Task):
         from dragoman.evaluation.classification import BaselineScorer, evaluate
 
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
-        scorer = BaselineScorer(classification_config(run), saved_scores(run))
+        scorer = BaselineScorer(run, saved_scores(run))
         for name, corpus in tests.items():
             examples = list(corpus.examples())
             for note in corpus.notes():

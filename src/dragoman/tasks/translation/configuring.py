@@ -22,7 +22,7 @@ from dragoman.data.readers.formats import tmx_languages
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.translator import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
-from dragoman.runs import CORPORA, Run
+from dragoman.runs import Run
 from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest, name_of
 
 REPLAY, NEW = "replay", "new"
@@ -175,9 +175,8 @@ def _check_text(run: Run) -> None:
     """ConfigError: the text that `run` was trained on is not here, or is not the same."""
     if not run.config.data.train:
         raise ConfigError(f"--replay: {run.path} names no training text, as imported runs; leave it away")
-    known = run.read_json(CORPORA) if (run.path / CORPORA).exists() else {}
     try:
-        changed = changed_files(known, hashes_of(run.config))
+        changed = changed_files(run.text_hashes(), hashes_of(run.config))
     except DataError as error:
         raise ConfigError(f"--replay: the text of {run.path} is not here: {error}") from None
     if changed:

@@ -86,10 +86,10 @@ class Translation(Task):
         split = request.split
         if _is_other_text(request):
             config = translation_config(run)
-            data = config.towards(config.direction(request.to)).data
-            src, ref = str(request.src), str(request.ref)
-            corpus = open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-            return {Path(src).name: TestSet((data.src_lang, data.tgt_lang), read_pairs(corpus))}
+            towards = config.towards(config.direction(request.to))
+            (src_lang, tgt_lang), src, ref = towards.languages, str(request.src), str(request.ref)
+            pairs = read_pairs(open_corpus([src, ref], src_lang=src_lang, tgt_lang=tgt_lang))
+            return {towards.labelled(Path(src).name): TestSet(towards.languages, pairs)}
         run.check_corpora()
         own = [translation_config(one) for one in self.directions(run, request)]
         if split is None and not any(config.data.test for config in own):
