@@ -1148,14 +1148,14 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         text = _read_small(path)
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); give the path of a recipe.toml"
+            f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8 text; a recipe is a TOML file") from None
+        raise ConfigError(f"{path}: is not UTF-8 text, as a TOML file is") from None
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ConfigError(f"{path}: is nested more deeply than any recipe; is it one?") from None
+        raise ConfigError(f"{path}: is nested too deeply; is it the right file?") from None
     except ValueError as error:  # a number of 5000 digits is one of Python's, not of the parser's
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
 
@@ -1169,7 +1169,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def _read_small(path: Path) -> str:
-    """Return the text of a recipe. ConfigError: it is longer, or has more points, than recipes have.
+    """Return the text of a TOML file. ConfigError: it is longer, or has more points, than settings have.
 
     The time that the parser takes for a key is quadratic in its points.
     """
@@ -1177,7 +1177,7 @@ def _read_small(path: Path) -> str:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES or content.count(b".") > MAX_POINTS:
         raise ConfigError(
-            f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it a recipe?"
+            f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it the right file?"
         )
     return content.decode()
 
@@ -1219,7 +1219,7 @@ def _merged(
     try:
         merged: dict[str, Any] = copy.deepcopy(dict(settings))
     except RecursionError:
-        raise ConfigError(f"{where}: is nested more deeply than any recipe; is it one?") from None
+        raise ConfigError(f"{where}: is nested too deeply; is it the right file?") from None
     return merged, list(_apply_overrides(merged, overrides))
 
 

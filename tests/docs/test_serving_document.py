@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.serving.access import KeyConfig, Keys
+from services import ask, service_in_thread
+
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 RUN_HERE = "<!-- not run: tests/docs/test_serving_document.py runs it against a service -->"
 SENTENCES = ["A man is riding a bike.", "Two dogs play."]
@@ -24,6 +27,23 @@ def blocks(language: str) -> list[str]:
 def test_every_block_left_out_elsewhere_is_run_here() -> None:
     n_here = sum(map(len, map(blocks, ("sh", "python", "js"))))
     assert n_here == PAGE.count(RUN_HERE) == 4
+
+
+def test_routes_without_a_key_are_those_of_the_table(tiny_run: Path) -> None:
+    (table,) = re.findall(r"\| needs no key .*?\n((?:\|.*\n)+)", PAGE)
+    listed = [name for row in table.splitlines() for name in re.findall("`([^`]*)`", row.split("|")[1])]
+    keys = Keys({"ann": KeyConfig(sha256="0" * 64)})
+    with service_in_thread([tiny_run], keys=keys) as (port, _):
+        described = ask(port, "GET", "/openapi.json").json["paths"]
+        found = ["/", "/page/…", "/openapi.json"]
+        assert ask(port, "GET", "/").status == ask(port, "GET", "/page/page.js").status == 200
+        for path, methods in described.items():
+            address = path.replace("{filename}", "x")
+            body = None if "get" in methods else {}
+            answer = ask(port, "POST" if "post" in methods else "GET", address, body)
+            if not (answer.status in (401, 403) and "key" in answer.json["error"].lower()):
+                found.append(path.replace("{filename}", "…"))
+    assert sorted(listed) == sorted(found)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")

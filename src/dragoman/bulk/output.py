@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from dragoman.errors import ConfigError
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.predict.alignment import Link
 from dragoman.predict.translator import Translation
@@ -87,6 +88,9 @@ class SyntheticPairs:
     max_ratio: float
     line_for_line = False
 
+    def __post_init__(self) -> None:
+        check_max_ratio(self.max_ratio)
+
     def __call__(self, translation: Translation, tokenizers: TokenizerPair) -> str | Dropped:
         given, made = (" ".join(text.split()) for text in (translation.source, translation.text))
         if not given:
@@ -97,6 +101,14 @@ class SyntheticPairs:
 
     def described(self) -> Mapping[str, Any]:
         return {"tag": self.tag, "max_ratio": self.max_ratio}
+
+
+def check_max_ratio(max_ratio: float) -> None:
+    """Check the ratio of `fault_of`. ConfigError: it is below 1, as no ratio of two lengths is, and not 0."""
+    if not (max_ratio == 0 or max_ratio >= 1):
+        raise ConfigError(
+            f"--max-ratio {max_ratio:g}: would skip every pair; give 1 or more, or 0 to keep all"
+        )
 
 
 def fault_of(source: str, translation: str, tokenizers: TokenizerPair, *, max_ratio: float) -> str:

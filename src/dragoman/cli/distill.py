@@ -116,13 +116,11 @@ def distill(
     It shares RUN's vocabulary and starts from RUN's weights. A table compares both models, with their own
     beam sizes and with equal ones. The same command continues an interrupted run.
     """
-    from dragoman.bulk.output import check_max_ratio
     from dragoman.distillation.distilling import distill as make_student
     from dragoman.distillation.material import Lessons
     from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
 
-    check_max_ratio(max_ratio)
     name = translation_config(Run.open(run)).name
     path = out or Path("runs") / f"{name}-{preset}"
     record = make_student(

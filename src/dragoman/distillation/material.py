@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dragoman.bulk.output import check_max_ratio
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus
 from dragoman.data.named import open_direction
@@ -87,6 +88,7 @@ def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
         ConfigError: they do not go with one another, or with the teacher.
         RunError: a run that they name is not there.
     """
+    check_max_ratio(lessons.max_ratio)
     if lessons.text and lessons.teacher_output:
         raise ConfigError("give --text, which the teacher translates, or --teacher-output, but not both")
     if not config.data.train and (lessons.is_own_text or lessons.references):

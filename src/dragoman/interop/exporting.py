@@ -119,8 +119,8 @@ def export_run(
     ctranslate2, onnx and argos "int8", as it always is for a browser. A browser's folder holds
     onnxruntime-web, from the folder of its npm package, `onnxruntime_web`, or downloaded once. Searches and
     log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
-    is there whole, or not at all; it must be new, empty, or an earlier export. `progress` is called with the
-    number of sentences compared.
+    is there whole, or not at all; it must be new, empty, or an earlier export and nothing else. `progress` is
+    called with the number of sentences compared.
 
     ConfigError: there is no such format or compute type, or the format cannot express the run. RunError: the
     runtime computes something else, there is no run, or the folder is not free or cannot be written.
@@ -448,11 +448,18 @@ def _write_readme(
 
 
 def _check_free(out: Path) -> None:
-    """RunError: there is something in `out` that is not an export."""
+    """RunError: there is something in `out` that is not an export, or not of that export."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     with suppress(OSError, ValueError, KeyError, TypeError):
         content = parse_json((out / REPORT).read_bytes())
         if "dragoman" in content["origin"] and not (out / "config.toml").exists():
-            return
+            own = {REPORT, *content["files"]}
+            there = (path for path in sorted(out.rglob("*")) if path.is_symlink() or not path.is_dir())
+            other = next((path for path in there if path.relative_to(out).as_posix() not in own), None)
+            if other is None:
+                return
+            raise RunError(
+                f"{other}: is not of the export in {out} and would be lost; move it, or choose a new folder"
+            )
     raise RunError(f"{out}: is there already, and is no export; choose a new folder")

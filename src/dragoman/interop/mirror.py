@@ -225,13 +225,13 @@ def _unpack(archive: Path, folder: Path, model: PublishedModel) -> None:
 
 
 def _check(folder: Path, name: str) -> None:
-    """DataError: what was unpacked is not a run that can be used."""
+    """DataError: what was fetched is not a run that can be used."""
     try:
         run = Run.open(folder)
     except RunError as error:
-        raise DataError(f"{name}: its archive holds no run ({error}); do not use it") from None
+        raise DataError(f"{name}: holds no run ({error}); do not use it") from None
     if not run.weights_path.is_file():
-        raise DataError(f"{name}: its archive holds no {run.weights_path.name}; do not use it")
+        raise DataError(f"{name}: holds no {run.weights_path.name}; do not use it")
     _refuse_outside_corpus(run, name)
 
 
@@ -245,8 +245,7 @@ def _refuse_outside_corpus(run: Run, name: str) -> None:
 
 
 def _copied(run: Run, out: Path) -> Run:
-    """Copy a run of the hub out of the hub's cache."""
-    _refuse_outside_corpus(run, str(run.origin))
+    """Copy a run of the hub out of the hub's cache. DataError: it is not one that can be used."""
     files = [path for pattern in FILES for path in sorted(run.path.glob(pattern))]
     with room_for(out), new_folder(out) as folder:
         for file in files:
@@ -256,6 +255,7 @@ def _copied(run: Run, out: Path) -> Run:
                 shutil.copyfile(file, target)
             except OSError as error:
                 raise cannot_write(out, error) from None
+        _check(folder, str(run.origin))
     return Run.open(out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
@@ -132,17 +132,14 @@ def opened(models: Models, asked: DocumentRequest, client: Client) -> tuple[Serv
     """
     source = asked.source
     if source == AUTO:
-        source = None if asked.model is not None else _detected(models, asked, client)
+        read = partial(_text, asked, client)
+        source = resolve_auto(models, read, name=asked.model, target=asked.target)
     served = models.translator(asked.model, source, asked.target)
     return served, DocumentFile.read(asked.name, asked.content, served.languages, check=client.go_on)
 
 
-def _detected(models: Models, asked: DocumentRequest, client: Client) -> str:
-    """Detect the language of a document, among those that a model translates into the target."""
-    directions = [pair for pair in models.directions if asked.target in (None, pair[1])]
-    sources = list(dict.fromkeys(source for source, _ in directions))
-    if len(sources) < 2:
-        return detect_source("", sources)
+def _text(asked: DocumentRequest, client: Client, directions: Sequence[tuple[str, str]]) -> str:
+    """Return the sentences of a document, as the first of `directions` reads it that can."""
     problem: DataError | None = None
     for languages in directions:  # a translation memory can only be read in the languages that it has
         try:
@@ -150,7 +147,7 @@ def _detected(models: Models, asked: DocumentRequest, client: Client) -> str:
         except DataError as error:
             problem = problem or error
         else:
-            return detect_source(" ".join(document.sentences), sources)
+            return " ".join(document.sentences)
     assert problem is not None
     raise problem
 
@@ -166,9 +163,24 @@ def attachment(name: str, content: bytes) -> Response:
     return Response(content, headers=headers)
 
 
-def detect_source(text: str, sources: Iterable[str]) -> str:
-    """Return the language of `text` among `sources`. DataError: there are none."""
-    languages = list(sources)
+def resolve_auto(
+    models: Models,
+    read: Callable[[Sequence[tuple[str, str]]], str],
+    *,
+    name: str | None = None,
+    target: str | None = None,
+    also: Iterable[str] = (),
+) -> str:
+    """Detect the source language of a request, among those of the models that may answer it, and `also`.
+
+    These are the models of this `name` that translate into `target`; None = any. `read` returns the text,
+    given their directions. It is called only if there are several languages.
+
+    DataError: there is no such model. Other errors: those of `read`.
+    """
+    answering = [model for model in models.translators if name in (None, model.info.name)]
+    directions = [pair for pair in dict.fromkeys(m.languages for m in answering) if target in (None, pair[1])]
+    languages = list(dict.fromkeys([*(source for source, _ in directions), *also]))
     if not languages:
-        raise DataError('source = "auto": no model translates into this language; ask for another target')
-    return languages[0] if len(set(languages)) == 1 else detect(text, languages)[0].language
+        return models.translator(name, None, target).languages[0]  # raises the DataError: there is none
+    return languages[0] if len(languages) == 1 else detect(read(directions), languages)[0].language

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dragoman.serving.errors import LEFT, HTTPError, come_later, problem
 from dragoman.serving.logs import log
 from dragoman.serving.service import Service, key_of
+from dragoman.serving.settings import host_name
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -51,7 +52,6 @@ PIECE = 1 << 16
 SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that a browser sends to other origins without a CORS preflight."""
 
-_PORT = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
@@ -151,7 +151,7 @@ class Gate:
     def _check_host(self, host: str | None) -> None:
         """Check the Host header, which browsers always send. HTTPError: not a name of this service (421)."""
         hosts = self._service.config.hosts
-        if hosts and host is not None and _PORT.sub("", host).lower() not in hosts:
+        if hosts and host is not None and host_name(host) not in hosts:
             raise HTTPError(421, "the service is not called so; its settings name its hosts")
 
     def _check_origin(self, scope: Scope) -> None:
@@ -194,15 +194,19 @@ class Gate:
             raise too_large
         n_bytes = 0
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (limits.file_seconds if is_upload else limits.seconds)
+        whole, bound = (limits.file_seconds, "file_seconds") if is_upload else (limits.seconds, "seconds")
+        deadline = loop.time() + whole
         while True:
-            patience = min(limits.body_seconds, deadline - loop.time())
+            left = deadline - loop.time()
             try:
-                message = await asyncio.wait_for(receive(), patience)
+                message = await asyncio.wait_for(receive(), min(limits.body_seconds, left))
             except asyncio.TimeoutError:
-                raise HTTPError(
-                    408, f"nothing more came in {limits.body_seconds:g} s; send the whole body"
-                ) from None
+                what = (
+                    f"nothing more came in the {limits.body_seconds:g} s that limits.body_seconds allows"
+                    if limits.body_seconds <= left
+                    else f"the body was not whole after the {whole:g} s that limits.{bound} allows"
+                )
+                raise HTTPError(408, f"{what}; send the whole body") from None
             if message["type"] == "http.disconnect":
                 return False
             piece = message.get("body", b"")

@@ -34,7 +34,7 @@ from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
+from dragoman.serving.documents import AUTO, DocumentRequest, attachment, resolve_auto, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
@@ -336,10 +336,11 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
     if into is None:
         raise invalid(f"{shown(target)} is not supported")
     if source == AUTO:
-        sources = [src for src, tgt in models.directions if tgt == into]
-        found = Detected(AUTO, 0.0) if texts is None else _most_likely("\n".join(texts), [*sources, into])
         if texts is None:
-            return Direction(found, into, None)
+            return Direction(Detected(AUTO, 0.0), into, None)
+        text = "\n".join(texts)
+        language = resolve_auto(models, lambda _: text, target=into, also=[into])
+        found = Detected(language, _confidence(text, language))
     if (found.language, into) in models.directions:
         return Direction(found, into, models.translator(None, found.language, into))
     if found.language == into and texts is not None:
@@ -350,11 +351,9 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
     )
 
 
-def _most_likely(text: str, among: Iterable[str]) -> Detected:
-    """Detect the language of `text` among all languages, with its confidence."""
-    best = detect(text, among)[0].language
-    confidence = next((each.confidence for each in detect(text) if each.language == best), 0.0)
-    return Detected(best, confidence)
+def _confidence(text: str, language: str) -> float:
+    """Return the confidence that `text` is in `language`, one of all languages."""
+    return next((each.confidence for each in detect(text) if each.language == language), 0.0)
 
 
 def _languages(models: Models) -> list[str]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dragoman.config import MAX_COUNT, MAX_ROWS, Section, parse_section, read_settings
+
+_PORT = re.compile(r":\d*$", re.ASCII)
+
+
+def host_name(host: str) -> str:
+    """Return the value of a Host header without its port, in lower case."""
+    return _PORT.sub("", host).lower()
 
 
 class LimitsConfig(Section):
@@ -93,6 +101,11 @@ class ServeConfig(Section):
     """Whether to trust the sender's address from a proxy on this machine (X-Forwarded-For)."""
     page: bool = True
     """Whether to serve the web page."""
+
+    @field_validator("hosts")
+    @classmethod
+    def _as_compared(cls, hosts: list[str]) -> list[str]:
+        return [host_name(host) for host in hosts]
 
 
 def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> ServeConfig:

@@ -17,7 +17,7 @@ from dragoman.predict.classifier import Classification
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.documents import AUTO, detect_source
+from dragoman.serving.documents import AUTO, resolve_auto
 from dragoman.serving.errors import HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.openapi import PROBLEMS
@@ -282,8 +282,5 @@ def choose(
 ) -> ServedTranslator:
     """Return the translator of a name or direction; "auto" = the language of `text`. DataError: none fits."""
     if source == AUTO:
-        if name is not None:
-            return models.translator(name, None, target)
-        sources = [src for src, tgt in models.directions if target in (None, tgt)]
-        source = detect_source(text, sources)
+        source = resolve_auto(models, lambda _: text, name=name, target=target)
     return models.translator(name, source, target)

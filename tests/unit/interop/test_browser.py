@@ -81,12 +81,12 @@ def test_the_worker_keeps_all_files_of_the_page_and_is_another_for_other_content
     tiny_run: Path, package: Path, tmp_path: Path
 ) -> None:
     workers = []
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "c"):  # the last one takes the place of the export before it
         if name == "c":
             (package / FILES["ort.js"]).write_text("newer")
         export_run(tiny_run, tmp_path / name, to="browser", onnxruntime_web=package, n_sentences=2)
         workers.append((tmp_path / name / WORKER).read_text(encoding="utf-8"))
-    assert workers[0] == workers[1] != workers[2]
+    assert workers[0] == workers[1] != workers[2] == workers[3]
     (kept,) = re.findall(r"^const FILES = (.*);$", workers[0], re.MULTILINE)
     there = {str(path.relative_to(tmp_path / "a")) for path in (tmp_path / "a").rglob("*") if path.is_file()}
     assert {*json.loads(kept), WORKER} == {*there, "./"} - {"README.md", "export.json"}

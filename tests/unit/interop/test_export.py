@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -395,6 +396,48 @@ def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, t
         with pytest.raises(RunError, match="is there already, and is no export; choose a new folder"):
             export_run(tiny_run, place, to="onnx")
     assert sorted(path.name for path in taken.iterdir()) == before
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
+def test_an_export_may_take_the_place_of_an_earlier_one(to: str, tiny_many: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=3)
+        assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
+
+
+def test_an_export_of_another_kind_may_take_its_place_too(
+    tiny_classifier_run: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    for run in (tiny_classifier_run, tiny_run, tiny_classifier_run):
+        report = export_run(run, tmp_path / "out", to="onnx", n_sentences=2)
+        assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.json", "deep/er/notes.txt", "link"])
+def test_an_export_with_a_file_of_the_user_is_left_alone(
+    name: str, tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    out, own = tmp_path / "out", tmp_path / "out" / name
+    export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
+    own.parent.mkdir(parents=True, exist_ok=True)
+    if name == "link":
+        own.symlink_to(tmp_path, target_is_directory=True)
+    else:
+        own.write_text("mine")
+    before = files_of(out)
+    message = re.escape(
+        f"{own}: is not of the export in {out} and would be lost; move it, or choose a new folder"
+    )
+    with pytest.raises(RunError, match=f"^{message}$"):
+        export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
+    assert files_of(out) == before
+    own.unlink()
+    export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
 
 
 def test_an_error_leaves_the_export_that_was_there(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def test_argos_translate_installs_a_package_and_translates_as_the_run(
     report = export_run(run, tmp_path / "out", to="argos", n_sentences=40)
     assert report.parity.same[argos.ALIKE] >= argos.SHARE
     assert sorted(report.files) == ["README.md", "translate-en_de-1_0.argosmodel"]
+    again = export_run(run, tmp_path / "out", to="argos", n_sentences=40)  # in the place of the first
+    assert again.files.keys() == report.files.keys()
     names, found = in_argos(tmp_path / "out" / "translate-en_de-1_0.argosmodel", tmp_path, tgt="de")
     assert names == ["English", "German"]
     assert found == by_ctranslate2(run, tmp_path / "ct2", target="de")

@@ -17,6 +17,7 @@ from dragoman.predict.alignment import Link
 from dragoman.predict.pivot import PivotTranslator, joined
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
+from dragoman.serving import documents
 from dragoman.serving.app import create_app
 from services import named, service_of
 
@@ -112,6 +113,56 @@ def test_a_stream_and_libretranslate_take_the_same_way(client: TestClient) -> No
     languages = {one["code"]: one["targets"] for one in client.get("/languages").json()}
     assert languages["pl"] == ["de", "en", "fr", "pl"]
     assert languages["fr"] == ["fr"], "nothing translates from it"
+
+
+GERMAN, POLISH = "Wo ist der Bahnhof? Das alte Haus steht am Fluss.", "Gdzie jest dworzec? Stary dom stoi."
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "direction"),
+    [
+        (GERMAN, {}, "de-en"),
+        (GERMAN, {"model": "run"}, "de-en"),
+        (GERMAN, {"model": "run", "target": "fr"}, "de-fr"),
+        (GERMAN, {"model": "run", "target": "de"}, "en-de"),
+        (GERMAN, {"model": "polish"}, "pl-en"),
+        (POLISH, {"target": "de"}, "pl-de"),
+        (POLISH, {"model": "polish+run", "target": "de"}, "pl-de"),
+    ],
+)
+def test_auto_is_a_language_of_the_models_that_may_answer(
+    client: TestClient, text: str, asked: dict[str, str], direction: str
+) -> None:
+    answer = answer_of(client, "translate", text=text, source="auto", **asked)
+    assert f"{answer['source']}-{answer['target']}" == direction
+    file = {"file": ("a.txt", text.encode())}
+    sent = client.post("/v1/documents", data={"source": "auto", **asked}, files=file)
+    target = answer["target"]
+    expected = client.post("/v1/documents", data={**asked, "source": answer["source"]}, files=file)
+    assert f"a.{target}.txt" in sent.headers["Content-Disposition"]
+    assert sent.content == expected.content
+    if "model" not in asked:
+        theirs = client.post("/translate", json={"q": text, "source": "auto", "target": target}).json()
+        assert theirs["detectedLanguage"]["language"] == answer["source"]
+
+
+def test_one_source_needs_no_detection_and_none_is_an_error(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("nothing is to be detected")
+
+    monkeypatch.setattr(documents, "detect", fail)
+    answer = answer_of(client, "translate", text="Das alte Haus", source="auto", model="polish")
+    assert answer["source"] == "pl"
+    for asked, why in (
+        ({"target": "it"}, "no model translates from any to it; there are: en to de"),
+        ({"model": "polish", "target": "de"}, "polish: translates from pl to en; leave source and target"),
+        ({"model": "none"}, "none: no such model translates here"),
+    ):
+        response = client.post("/v1/translate", json={"text": "Das alte Haus", "source": "auto", **asked})
+        assert response.status_code == 400
+        assert why in response.json()["error"]
 
 
 def test_attention_and_scores_name_a_direction_and_no_pivot(

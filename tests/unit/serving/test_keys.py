@@ -44,7 +44,10 @@ def test_keys_are_listed_with_their_rates_and_without_their_hashes(file: Path) -
     make_key(file, "ann", per_minute=600)
     make_key(file, "bob")
     assert succeed("key", "list", "--file", file).stdout == "ann\t600\nbob\t-\n"
-    assert "cannot be read" in error_of("key", "list", "--file", file.with_name("nothing"))
+    message = error_of("key", "list", "--file", file.with_name("nothing"))
+    assert message.endswith(
+        "nothing: cannot be read (No such file or directory); give the path of a TOML file"
+    )
 
 
 def test_a_revoked_key_is_refused_and_the_others_are_good(file: Path) -> None:

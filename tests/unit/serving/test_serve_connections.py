@@ -166,8 +166,24 @@ def test_a_body_that_does_not_come_is_answered_with_408(port: int) -> None:
         wire.send('POST /v1/translate HTTP/1.1\r\nContent-Length: 30\r\n\r\n{"text"')
         answer = wire.answer()
         assert answer.status == 408
-        assert "body" in answer.json["error"]
+        assert (
+            f"nothing more came in the {PATIENCE:g} s that limits.body_seconds allows" in answer.json["error"]
+        )
         assert wire.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("path", "setting"), [("/v1/translate", "limits.seconds"), ("/v1/documents", "limits.file_seconds")]
+)
+def test_a_body_that_takes_as_long_as_its_request_may_is_told_that_limit(
+    tiny_run: Path, path: str, setting: str
+) -> None:
+    settings = (f"{setting}=0.2", "limits.body_seconds=1e6")
+    with service_in_thread([tiny_run], *settings) as (port, _), Wire(port) as wire:
+        wire.send(f"POST {path} HTTP/1.1\r\nContent-Length: 30\r\n\r\n{{")
+        answer = wire.answer()
+        assert answer.status == 408
+        assert f"the body was not whole after the 0.2 s that {setting} allows" in answer.json["error"]
 
 
 @pytest.mark.slow

@@ -300,8 +300,8 @@ def test_other_origins_are_let_in_only_where_the_settings_say_so(port: int, tiny
 
 
 def test_a_service_with_names_is_called_by_no_other(tiny_run: Path) -> None:
-    with service_in_thread([tiny_run], 'hosts=["localhost", "[::1]"]') as (port, _):
-        for name in ("localhost", "LocalHost:8000", "[::1]:80", "[::1]"):
+    with service_in_thread([tiny_run], 'hosts=["localhost", "[::1]", "Example.ORG:8000"]') as (port, _):
+        for name in ("localhost", "LocalHost:8000", "[::1]:80", "[::1]", "Example.ORG:8000", "example.org"):
             assert ask(port, "GET", "/health", headers={"Host": name}).status == 200
         for name in ("evil.example", "evil.example:8000", "localhost.evil.example", "", "127.0.0.1"):
             answer = ask(port, "GET", "/v1/models", headers={"Host": name})
@@ -646,7 +646,11 @@ def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path)
         said = error_of("serve", tiny_run, "--port", number)
         assert f"--port {number}: cannot listen there" in said
     assert "limits.character" in error_of("serve", tiny_run, "--set", "limits.character=3")
-    assert "keys.toml" in error_of("serve", tiny_run, "--keys", tmp_path / "keys.toml")
+    for option in ("--keys", "--settings"):
+        said = error_of("serve", tiny_run, option, tmp_path / "nope.toml")
+        assert said.endswith(
+            "nope.toml: cannot be read (No such file or directory); give the path of a TOML file"
+        )
     settings = tmp_path / "serve.toml"
     settings.write_text("[limits]\ncharacters = 0\n")
     assert str(settings) in error_of("serve", tiny_run, "--settings", settings)

@@ -11,9 +11,7 @@ pytest.importorskip("py3langid")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.errors import DataError, MissingExtraError
-from dragoman.serving import documents
-from dragoman.serving.documents import detect_source
+from dragoman.errors import MissingExtraError
 from dragoman.text import detection as identification
 from dragoman.text.detection import detect
 from dragoman.text.languages import NAMES, known, name_of
@@ -31,7 +29,7 @@ TEXTS = {
 @pytest.mark.parametrize("language", TEXTS)
 def test_the_language_of_a_sentence_is_found(language: str) -> None:
     assert detect(TEXTS[language])[0].language == language
-    assert detect_source(TEXTS[language], TEXTS) == language
+    assert detect(TEXTS[language], TEXTS)[0].language == language
 
 
 @pytest.mark.slow
@@ -50,16 +48,6 @@ def test_confidences_of_any_text_fall_and_add_to_one(text: str, among: list[str]
 
 def test_a_language_that_is_not_known_comes_last_with_nothing() -> None:
     assert detect(TEXTS["en"], ["xx", "en"]) == [("en", 1.0), ("xx", 0.0)]
-
-
-def test_one_source_needs_no_detection_and_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise AssertionError("nothing is to be detected")
-
-    monkeypatch.setattr(documents, "detect", fail)
-    assert detect_source("Das alte Haus", ["en", "en"]) == "en"
-    with pytest.raises(DataError, match="no model translates into this language; ask for another target"):
-        detect_source("Das alte Haus", [])
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
