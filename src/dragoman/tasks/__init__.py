@@ -108,10 +108,15 @@ def config_for(
         DataError: a file is missing or damaged.
         RunError: `start` is not a run.
     """
+    from dragoman.data.readers.columns import by_name
     from dragoman.tasks.task import ParallelFiles, TrainingRequest, corpora
 
     if task is not None:
         task_named(task)
+    first = next(iter([*([] if file is None else [str(file)]), *tsv]), "")
+    columns = columns and by_name(first, columns)
+    if text_column is not None and label_column is not None:
+        text_column, label_column = by_name(first, (text_column, label_column))
     parallel = ParallelFiles(
         corpora("train", src=src, tgt=tgt, tsv=tsv),
         corpora("valid", src=valid_src, tgt=valid_tgt, tsv=valid_tsv),

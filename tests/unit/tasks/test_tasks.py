@@ -9,9 +9,11 @@ import pytest
 
 import dragoman
 from dragoman import config
+from dragoman.data.corpora import Corpus
+from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError
 from dragoman.tasks import TASKS, config_for, task_named, task_of
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.task import EvaluationRequest, Reading
 from dragoman.training import tasks as training_tasks
 
 
@@ -106,3 +108,26 @@ def test_config_for_refuses_what_goes_wrong(text: tuple[str, str], reviews: str)
 @pytest.mark.parametrize("name", TASKS)
 def test_the_settings_of_a_demo_are_a_configuration_of_its_task(name: str) -> None:
     assert config.parse_config(task_named(name).demo_settings(None, None)).task == name
+
+
+def test_numbers_of_columns_are_not_guessed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number the first two columns are meant, though others are called what is usual."""
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"a{n % 2},b{n},c{n},d{n}\n" for n in range(60))
+    Path("pairs.csv").write_text(f"mt,pe,source,target\n{rows}", encoding="utf-8")
+    Path("texts.csv").write_text(f"topic,words,text,label\n{rows}".replace("a", "x"), encoding="utf-8")
+    pairs = config_for("pairs.csv", columns=(0, 1), src_lang="en", tgt_lang="de")
+    assert pairs.task == "translation"
+    assert next(iter(open_text(pairs.data, pairs.data.train).pairs())) == ("a0", "b0")
+    texts = config_for("texts.csv", task="classification", text_column=1, label_column=0)
+    assert texts.task == "classification"
+    assert (texts.data.text_column, texts.data.label_column) == ("words", "topic")
+    for task, reading, first in (
+        ("translation", Reading(("en", "de"), (0, 1)), ["a0", "b0"]),
+        ("classification", Reading(text_column=1, label_column=0), ["b0", "x0"]),
+    ):
+        name = {"translation": "pairs.csv", "classification": "texts.csv"}[task]
+        open_, _ = task_named(task).opener([name], reading)
+        corpus = open_([name])
+        records = corpus.pairs() if isinstance(corpus, Corpus) else corpus.examples()
+        assert list(next(iter(records))) == first

@@ -63,6 +63,18 @@ def open_table(name: str, *, setting: str) -> Table:
     return _TABLES.get(suffix, TabSeparated)(find_file(name), setting=setting)
 
 
+def by_name(name: str, columns: tuple[Column, Column]) -> tuple[Column, Column]:
+    """Return the first two columns of a .csv file, which a user gave by number, by the names that it has.
+
+    By number they are the default, in place of which columns are chosen that are called as is usual. Other
+    columns, and those of other files, stay as they are. DataError: the file is not there, or is damaged.
+    """
+    if set(columns) != {0, 1} or format_suffix(name) != ".csv":
+        return columns
+    names = open_table(name, setting="columns").fields()
+    return (names[int(columns[0])], names[int(columns[1])]) if len(names) > 1 else columns
+
+
 def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tuple[str, str] | None:
     """Return the names of the columns with source and target; None where they don't tell.
 

@@ -14,6 +14,7 @@ from dragoman.data.labelled import (
     open_labelled,
 )
 from dragoman.data.named import open_text
+from dragoman.data.readers.columns import by_name
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run, saved_scores
@@ -55,7 +56,9 @@ class Classification(Task):
         if any(reading.languages) or reading.columns:
             raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
         text, label, separator = reading.text_column, reading.label_column, reading.label_separator
-        if (text is None or label is None) and len(files) == 1:
+        if text is not None and label is not None:
+            text, label = by_name(files[0], (text, label))
+        elif len(files) == 1:
             guessed = guess_labelled_columns(files[0], separator)
             text, label = guessed[0] if text is None else text, guessed[1] if label is None else label
 
@@ -76,6 +79,7 @@ class Classification(Task):
                 old if new is None else new
                 for new, old in zip(columns, (data.text_column, data.label_column), strict=True)
             )
+            text, label = by_name(file, (text, label)) if None not in columns else (text, label)
             replaced = data.model_copy(update={"text_column": text, "label_column": label})
             return {Path(file).name: open_text(replaced, (file,))}
         if columns != (None, None):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dragoman.config import Config
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
+from dragoman.data.readers.columns import by_name
 from dragoman.data.readers.files import format_suffix
 from dragoman.errors import ConfigError
 from dragoman.hardware import prepare_for_translating
@@ -70,7 +71,7 @@ class Translation(Task):
             raise ConfigError(f"{files[0]}: give its languages, as in --src-lang en --tgt-lang de")
 
         def open_(some: Sequence[str]) -> Corpus:
-            columns = reading.columns or DEFAULT_COLUMNS
+            columns = by_name(some[0], reading.columns) if reading.columns else DEFAULT_COLUMNS
             return open_corpus(some, src_lang=src or "src", tgt_lang=tgt or "tgt", columns=columns)
 
         return open_, (src, tgt)
