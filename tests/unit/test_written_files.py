@@ -87,7 +87,7 @@ def test_a_circle_of_links_is_a_run_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"cannot be written \(Is a directory\)"):
+    with pytest.raises(RunError, match=r"cannot be written \(it is a folder\); name a file"):
         write_atomically(tmp_path, b"")
 
 
