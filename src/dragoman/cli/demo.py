@@ -1,4 +1,4 @@
-"""`dragoman demo`: train and try a small model in about two minutes."""
+"""`dragoman demo`: train and try a small model in some minutes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def demo(
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Train a translator in two minutes, or a classifier in one, without network.
+    """Train a translator in two to four minutes, or a classifier in one, without network.
 
     The demo trains on the embedded corpus, scores held-out examples, and shows translations beside their
     references, or reviews beside their labels.
