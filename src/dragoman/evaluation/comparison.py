@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from dragoman.config import Config
+from dragoman.config import Config, TranslationConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
@@ -196,10 +196,7 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     configs = {name: translations.config for name, translations in systems.items()}
     has_tests = all(config.data.test for config in configs.values())
     chosen = split or ("test" if has_tests else "valid")
-    named = {
-        system: list(config.data.test) if chosen == "test" else [name for name, _ in split_of(config, chosen)]
-        for system, config in configs.items()
-    }
+    named = {system: _set_names(config, chosen) for system, config in configs.items()}
     common = [name for name in next(iter(named.values())) if all(name in names for names in named.values())]
     if not common:
         raise ConfigError(
@@ -214,6 +211,13 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     return [
         _compare_set(name, {system: sets[name] for system, sets in found.items()}, configs) for name in common
     ]
+
+
+def _set_names(config: TranslationConfig, split: str) -> list[str]:
+    """Return the names of the sets of "test" or "valid"; text is only opened where its corpora tell them."""
+    if split == "valid" and config.data.choose_by:
+        return [name for name, _ in split_of(config, split)]
+    return list(config.data.test) if split == "test" else ["valid"]
 
 
 def _compare_set(

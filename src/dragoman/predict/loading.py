@@ -67,7 +67,7 @@ def model_hash(*runs: Run) -> str:
 
 def _model_files(run: Run) -> list[Path]:
     if not run.weights_path.exists():
-        raise RunError(f"{run.path}: holds no model.safetensors yet; train it until a validation")
+        run.load_weights()  # complains
     tokenizers = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
     shortlist = run.path / SHORTLIST
     return [run.weights_path, *tokenizers, *([shortlist] if shortlist.exists() else [])]

@@ -182,5 +182,5 @@ def resolve_auto(
     directions = [pair for pair in dict.fromkeys(m.languages for m in answering) if target in (None, pair[1])]
     languages = list(dict.fromkeys([*(source for source, _ in directions), *also]))
     if not languages:
-        return models.translator(name, None, target).languages[0]  # raises the DataError: there is none
+        return models.translator(name, None, target).languages[0]  # complains
     return languages[0] if len(languages) == 1 else detect(read(directions), languages)[0].language

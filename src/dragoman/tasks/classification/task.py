@@ -79,7 +79,8 @@ class Classification(Task):
                 old if new is None else new
                 for new, old in zip(columns, (data.text_column, data.label_column), strict=True)
             )
-            text, label = by_name(file, (text, label)) if None not in columns else (text, label)
+            if None not in columns:
+                text, label = by_name(file, (text, label))
             replaced = data.model_copy(update={"text_column": text, "label_column": label})
             return {Path(file).name: open_text(replaced, (file,))}
         if columns != (None, None):
