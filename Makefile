@@ -77,6 +77,7 @@ check: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/prose.py
+	$(BIN)/python tools/house.py --ceilings
 
 setup: .venv/installed
 

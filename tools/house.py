@@ -4,9 +4,12 @@
     python tools/house.py --json before.json # kept, to compare with
     python tools/house.py --against before.json
     python tools/house.py --tests            # counts test cases as well, which takes half a minute
+    python tools/house.py --ceilings         # the ledger; exit code 1 if a figure is over its ceiling
+    python tools/house.py --lower            # lower the ceilings of tools/ceilings.toml to what is reached
 
-Everything is counted from the sources, except the calls between `dragoman translate` and the search: they are
-counted on the stack of a running command.
+Everything is counted from the sources, so that a bare checkout will do (Python 3.11 or later). The calls between
+`dragoman translate` and the search are the exception: they are counted on the stack of a running command, if the
+package is installed.
 """
 
 from __future__ import annotations
@@ -17,26 +20,40 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
-from prose import stumbles
+import tomllib
+
+from prose import pronouns, stumbles
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dragoman"
+CEILINGS = ROOT / "tools" / "ceilings.toml"
 TASK_PACKAGES = ("tasks/",)
 TASK_BRANCH = re.compile(r"\btask\s*(?:==|!=)\s*[\"']|\bassert [\w.]*task\b")
 SMALL = 40  # lines; a smaller module wants a reason
+NOT_MANUALS = {"commands.md", "configuration.md", "licences.md", "decisions.md", "notebook.md"}
+"""Pages that a script writes, and the project's memory."""
 
 
 def main() -> None:
-    """Print the table, beside an earlier one on request."""
+    """Print the table, beside an earlier one on request; or the ledger."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--against", type=Path, help="print the figures of this file beside today's")
     parser.add_argument("--tests", action="store_true", help="count the test cases, too")
+    parser.add_argument(
+        "--ceilings", action="store_true", help="print the ledger; exit code 1 if it is not held"
+    )
+    parser.add_argument("--lower", action="store_true", help="lower the ceilings to today's figures")
     options = parser.parse_args()
-    figures = measure() | (test_cases() if options.tests else {})
+    if options.lower:
+        lower_ceilings()
+    if options.ceilings or options.lower:
+        sys.exit(print_ledger())
+    figures = measure() | calls_to_the_search() | (test_cases() if options.tests else {})
     before = json.loads(options.against.read_text()) if options.against else {}
     width = max(map(len, figures))
     for name, value in figures.items():
@@ -48,12 +65,11 @@ def main() -> None:
 
 def measure() -> dict[str, int]:
     """Each figure by its name."""
-    sources = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    sources = python_files(PACKAGE)
     n_lines = {path: source.count("\n") for path, source in sources.items()}
     branches = [_task_branches(path, source) for path, source in sources.items()]
-    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
-    n_calls, n_files = calls_to_the_search()
     kinds = sum((lines_by_kind(source) for source in sources.values()), Counter[str]())
+    n_commands, n_options = commands_and_options(sources)
     return {
         "lines of Python in src/dragoman": sum(n_lines.values()),
         **{f"  of which {kind}": kinds[kind] for kind in ("docstrings", "imports", "empty")},
@@ -61,15 +77,151 @@ def measure() -> dict[str, int]:
         f"modules under {SMALL} lines, without __init__": sum(
             n < SMALL for path, n in n_lines.items() if path.name not in ("__init__.py", "__main__.py")
         ),
+        "commands": n_commands,
+        "options": n_options,
+        "class names defined twice": len(class_names_defined_twice(sources)),
+        "errors raised `from None`": sum(source.count("from None") for source in sources.values()),
+        "functions with a pronoun as a variable": sum(1 for path in sources for _ in pronouns(path)),
         "branches on the task outside the task packages": sum(branches),
         "files with such a branch": sum(n > 0 for n in branches),
         "import circles": len(import_circles(sources)),
-        "calls from `dragoman translate` to the search": n_calls,
-        "files these calls lie in": n_files,
         "private functions used once": private_functions_used_once(sources),
-        "lines of tests": sum(source.count("\n") for source in tests),
+        "lines of C": lines_of(*PACKAGE.rglob("*.c")),
+        "lines of the page": lines_of(*(PACKAGE / "serving" / "page").rglob("*")),
+        "lines of tools": lines_of(*python_files(ROOT / "tools")),
+        "lines of benchmarks": lines_of(*python_files(ROOT / "benchmarks")),
+        "lines of tests": lines_of(*python_files(ROOT / "tests")),
+        "lines of docs in menus": lines_of(*pages_in_menus()),
         "lines with words that readers stumble over": sum(1 for _ in stumbles(ROOT)),
     }
+
+
+def python_files(folder: Path) -> dict[Path, str]:
+    """Return the text of each Python file below `folder`."""
+    return {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))}
+
+
+def lines_of(*paths: Path) -> int:
+    """Count the lines of text files, folders left out."""
+    return sum(path.read_bytes().count(b"\n") for path in paths if path.is_file())
+
+
+def pages_in_menus() -> list[Path]:
+    """Return the pages of docs/ in a menu of the site but for `NOT_MANUALS`."""
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    names = set(re.findall(r"[\w/-]+\.md", menu)) - NOT_MANUALS
+    return [path for name in sorted(names) if (path := ROOT / "docs" / name).is_file()]
+
+
+def print_ledger() -> int:
+    """Print each row of the ledger, and what is wrong with it; return the exit code."""
+    ledger = tomllib.loads(CEILINGS.read_text(encoding="utf-8"))
+    rows, counts = [*ledger["lines"], *ledger["figures"]], counted(ledger)
+    print(" " * 46 + "".join(f"{column:>9}" for column in ("start", "now", "allowed", "house", "end")))
+    for row in rows:
+        cells = (row["start"], counts[row["name"]], row["allowed"], row["house"], row["end"])
+        print(f"{row['name']:<46}" + "".join(f"{cell:>9,}" for cell in cells))
+    over = {row["name"]: excess for row in rows if (excess := counts[row["name"]] - row["allowed"]) > 0}
+    problems = [
+        *(f"{name}: {excess:,} over its ceiling; make room" for name, excess in over.items()),
+        *(f"src/dragoman/{name}: no row of tools/ceilings.toml counts it" for name in uncounted(ledger)),
+        *raised(ledger),
+    ]
+    print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
+    return int(bool(problems))
+
+
+def counted(ledger: dict[str, Any]) -> dict[str, int]:
+    """Return today's count of each row by its name."""
+    figures: dict[str, int] = dict.fromkeys((row["name"] for row in ledger["lines"]), 0) | measure()
+    for path, source in python_files(PACKAGE).items():
+        if name := row_of(ledger, path):
+            figures[name] += source.count("\n")
+    return figures
+
+
+def row_of(ledger: dict[str, Any], path: Path) -> str | None:
+    """Return the name of the row that counts a file: the one with the longest path that fits it."""
+    name = path.relative_to(PACKAGE).as_posix()
+    fitting = {
+        place: row["name"]
+        for row in ledger["lines"]
+        for place in row["paths"]
+        if (name.startswith(place) if place != "." else "/" not in name)
+    }
+    return fitting[max(fitting, key=len)] if fitting else None
+
+
+def uncounted(ledger: dict[str, Any]) -> list[str]:
+    """Return the files that no row counts."""
+    return [p.relative_to(PACKAGE).as_posix() for p in python_files(PACKAGE) if row_of(ledger, p) is None]
+
+
+def raised(ledger: dict[str, Any]) -> list[str]:
+    """Name each ceiling that is higher than in the last two commits, unless the sum of lines has fallen."""
+    messages = []
+    for commit in ("HEAD", "HEAD~1"):
+        shown = subprocess.run(
+            ["git", "show", f"{commit}:tools/ceilings.toml"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if shown.returncode:  # a shallow clone, or no repository
+            continue
+        before = tomllib.loads(shown.stdout)
+        has_fallen = sum_of_lines(ledger) < sum_of_lines(before)
+        for row in ledger["figures"] if has_fallen else [*ledger["lines"], *ledger["figures"]]:
+            was = next(
+                (r["allowed"] for r in (*before["lines"], *before["figures"]) if r["name"] == row["name"]),
+                None,
+            )
+            if was is not None and row["allowed"] > max(was, row["end"]):
+                messages.append(f"{row['name']}: its ceiling was {was:,} in {commit}; it may only fall")
+    return messages
+
+
+def sum_of_lines(ledger: dict[str, Any]) -> int:
+    """Return the sum of the ceilings of the rows of lines."""
+    return sum(row["allowed"] for row in ledger["lines"])
+
+
+def lower_ceilings() -> None:
+    """Lower each ceiling that is above today's count to that count."""
+    text = CEILINGS.read_text(encoding="utf-8")
+    ledger = tomllib.loads(text)
+    counts = counted(ledger)
+    for row in (*ledger["lines"], *ledger["figures"]):
+        block = rf'(name = "{re.escape(row["name"])}"\n(?:.+\n)*?allowed = )\d+'
+        text = re.sub(block, rf"\g<1>{min(row['allowed'], counts[row['name']])}", text)
+    CEILINGS.write_text(text, encoding="utf-8")
+
+
+def commands_and_options(sources: dict[Path, str]) -> tuple[int, int]:
+    """Count the commands of the command line, those of groups one by one, and the options in its sources."""
+    n_commands = n_options = 0
+    for path, source in sources.items():
+        if path.relative_to(PACKAGE).parts[0] != "cli":
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option":
+                n_options += 1
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
+                n_commands += len(node.value.keys) * (ast.unparse(node.target) == "COMMANDS")
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_app.command"):
+                n_commands += 1  # of a group
+    return n_commands, n_options
+
+
+def class_names_defined_twice(sources: dict[Path, str]) -> dict[str, list[str]]:
+    """Return the files of each class name that more than one file defines."""
+    files: dict[str, set[str]] = defaultdict(set)
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].add(path.relative_to(PACKAGE).as_posix())
+    return {name: sorted(paths) for name, paths in sorted(files.items()) if len(paths) > 1}
 
 
 def lines_by_kind(source: str) -> Counter[str]:
@@ -174,13 +326,26 @@ print(json.dumps(calls[: command + 1]))
 """
 
 
-def calls_to_the_search() -> tuple[int, int]:
-    """Count the calls, and their files, from the command `dragoman translate` down to the search."""
-    run = next(ROOT.glob("tests/compatibility/*/translation"))
-    command = [sys.executable, "-c", STACK, str(run)]
-    done = subprocess.run(command, input="Hello.\n", capture_output=True, text=True, check=True)
+def calls_to_the_search() -> dict[str, int]:
+    """Count the calls, and their files, from the command `dragoman translate` down to the search.
+
+    An empty table where the package or the runs of tests/ are missing.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        STACK,
+        *map(str, sorted(ROOT.glob("tests/compatibility/*/translation"))[-1:]),
+    ]
+    done = subprocess.run(command, input="Hello.\n", capture_output=True, text=True, check=False)
+    if done.returncode:
+        print("calls to the search are not counted: the package is not installed here", file=sys.stderr)
+        return {}
     calls = [(file, name) for file, name in json.loads(done.stdout) if not name.startswith("<")]
-    return len(calls), len({file for file, _ in calls})
+    return {
+        "calls from `dragoman translate` to the search": len(calls),
+        "files these calls lie in": len({file for file, _ in calls}),
+    }
 
 
 def test_cases() -> dict[str, int]:

@@ -9,11 +9,13 @@ The style is that of CONTRIBUTING.md. A line that must hold such a word, as in a
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 WORDS = {
     r"anew": "again, or from the start",
@@ -40,11 +42,25 @@ SKIPPED = (
     "src/dragoman/data/phrasebook/",
     "tests/fixtures/",
 )
+PRONOUNS = {"found", "own", "there", "left", "wanted", "known", "given", "others", "said"}
+"""Names of variables that do not say what they hold."""
+SHORT = 3  # lines: a variable that lives longer is a noun
+
+
+class Pronoun(NamedTuple):
+    """A variable of a function whose name is a pronoun."""
+
+    line: int
+    function: str
+    name: str
+    n_lines: int
+    """From its first line to its last."""
 
 
 def main() -> None:
     """Print each line that holds such a word, and what to write in its place."""
-    lines = list(stumbles(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]))
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
+    lines = list(stumbles(root))
     for line in lines:
         print(line)
     sys.exit(1 if lines else 0)
@@ -63,6 +79,36 @@ def stumbles(root: Path, *folders: str) -> Iterator[str]:
             found = PATTERN.search(line)
             if found and "prose: ok" not in line:
                 yield f"{name}:{number}: {found[0]!r} (better: {_better(found[0])})"
+
+
+def long_lived_pronouns(root: Path) -> Iterator[str]:
+    """Yield `file:line: name (better: …)` for each pronoun in src/ that lives longer than `SHORT` lines."""
+    for path in sorted((root / "src").rglob("*.py")):
+        for pronoun in pronouns(path):
+            if pronoun.n_lines > SHORT:
+                where = f"{path.relative_to(root).as_posix()}:{pronoun.line}: {pronoun.function}"
+                yield f"{where}: {pronoun.name!r} (better: a noun that says what it holds)"
+
+
+def pronouns(path: Path) -> Iterator[Pronoun]:
+    """Yield the variables and parameters of each function of a file that are called by a pronoun."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for function in (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ):
+        lines: dict[str, list[int]] = {}
+        bound = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.arg) and node.arg in PRONOUNS:
+                lines.setdefault(node.arg, []).append(node.lineno)
+                bound.add(node.arg)
+            elif isinstance(node, ast.Name) and node.id in PRONOUNS:
+                lines.setdefault(node.id, []).append(node.lineno)
+                if isinstance(node.ctx, ast.Store):
+                    bound.add(node.id)
+        for name in sorted(bound):
+            first, last = min(lines[name]), max(lines[name])
+            yield Pronoun(first, function.name, name, last - first + 1)
 
 
 def _better(word: str) -> str:
