@@ -29,7 +29,7 @@ def test_a_run_of_an_earlier_version_answers_as_it_did(golden: Path) -> None:
         stdin = "\n".join(SENTENCES) + "\n"
         result = succeed(command, golden, "--json", "--precision", "fp32", *options, stdin=stdin)
         for line, row in zip(result.stdout.splitlines(), rows, strict=True):
-            _assert_close(json.loads(line), row)
+            assert_close(json.loads(line), row)
 
 
 @pytest.mark.parametrize("golden", RUNS, ids=lambda run: "-".join(run.parts[-2:]))
@@ -41,19 +41,19 @@ def test_a_run_of_an_earlier_version_continues_as_it_did(golden: Path, tmp_path:
             train(Run.open(run).config, run)
         return
     train(Run.open(run).config, run)
-    _assert_close(later_history(run), json.loads((golden / "expected.json").read_text())["history"])
+    assert_close(later_history(run), json.loads((golden / "expected.json").read_text())["history"])
 
 
-def _assert_close(value: Any, expected: Any) -> None:
+def assert_close(value: Any, expected: Any) -> None:
     """Equal, numbers within what another processor's rounding changes; keys may have been added."""
     if isinstance(expected, dict):
         assert expected.keys() <= value.keys()
         for key in expected:
-            _assert_close(value[key], expected[key])
+            assert_close(value[key], expected[key])
     elif isinstance(expected, list):
         assert len(value) == len(expected)
         for one, other in zip(value, expected, strict=True):
-            _assert_close(one, other)
+            assert_close(one, other)
     elif isinstance(expected, float):
         assert value == pytest.approx(expected, abs=2e-3)
     else:
