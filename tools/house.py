@@ -7,9 +7,9 @@
     python tools/house.py --ceilings         # the ledger; exit code 1 if a figure is over its ceiling
     python tools/house.py --lower            # lower the ceilings of tools/ceilings.toml to what is reached
 
-Everything is counted from the sources, so that a bare checkout will do (Python 3.11 or later). The calls between
-`dragoman translate` and the search are the exception: they are counted on the stack of a running command, if the
-package is installed.
+Everything is counted from the sources, so that a bare checkout will do (Python 3.11 or later). The calls
+from `dragoman translate` to the search are the exception: they are counted on the stack of a running command,
+if the package is installed.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dragoman.errors import ConfigError
+from dragoman.removed import instead_of
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -1276,6 +1277,8 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     location = [str(part) for part in problem["loc"]]
     name = ".".join(location)
     if problem["type"] == "extra_forbidden":
+        if sentence := instead_of(name):
+            return sentence
         if location == ["distillation"]:
             return "[distillation] lets other runs write the text first: `dragoman reproduce` does"
         meant = _meant(location, recipe)

@@ -34,7 +34,8 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.cli.app import CRASHED, Command, app, discard_output, give_back_ctrl_c, program
+from dragoman.cli.app import CRASHED, Command, app, discard_output, give_back_ctrl_c, program, say
+from dragoman.removed import removed_variables
 
 __all__ = ["app", "main"]
 
@@ -81,6 +82,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for sentence in removed_variables():
+        say(sentence)
     try:
         app(prog_name=program())
     except Exception:  # what a user can put right has become an exit code by now

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from dragoman import __version__
 from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable, require
 from dragoman.files import cannot_write, destination, has_folder, refuse_overwriting
 from dragoman.remote import RemotePath, remote_url
+from dragoman.removed import instead_of
 
 USER_ERROR = 1
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
@@ -38,6 +40,11 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if sentence := instead_of(f"dragoman {args[0]}"):
+            raise ConfigError(sentence)
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         with errors_as_exit_codes():
@@ -101,6 +108,9 @@ class Command(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for name in (argument.partition("=")[0] for argument in args):
+            if (sentence := instead_of(name)) and not any(name in one.opts for one in self.params):
+                raise ConfigError(sentence)
         args = self._with_stdout(args)
         given, _, found = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in found:
@@ -196,12 +206,17 @@ def check_folders(*outputs: Path | None) -> None:
 
 
 def fail(message: str, *, code: int = USER_ERROR, prefix: str = "error: ") -> NoReturn:
-    """Print an error in one line on stderr and exit with `code`."""
+    """Print an error in one line on stderr and exit with `code`.
+
+    With DRAGOMAN_DEBUG=1 the traceback of the exception that is being handled follows, causes included.
+    """
     line = " ".join(message.splitlines())
     if len(line) > LONGEST_ERROR:  # it quotes a file, or a very long argument
         line = f"{line[: LONGEST_ERROR // 2]} … {line[-LONGEST_ERROR // 2 :]}"
     with suppress(OSError):
         typer.echo(prefix + printable(as_called(line)), err=True)
+        if os.environ.get("DRAGOMAN_DEBUG", "0") not in ("", "0"):
+            traceback.print_exc()
     raise typer.Exit(code)
 
 

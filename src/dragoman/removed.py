@@ -1,0 +1,37 @@
+"""Names that earlier versions had, and what to do instead: the command line answers an old name with that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+REMOVED = {
+    "dragoman forecast": "train on a half of the text (--set data.part=0.5) and compare the scores",
+    "dragoman merge": "fine-tune with --from RUN --replay 0.2 to keep what a run has learnt",
+    "dragoman models": "runs of the hub are listed at https://huggingface.co/models?library=dragoman",
+    "dragoman get": "name the run hf:user/model in any command; it is downloaded once",
+    "--metric": "score with the metric's own program and give its numbers: --scores NAME=FILE",
+    "--metric-python": "score with the metric's own program and give its numbers: --scores NAME=FILE",
+    "--min-metric": "score with the metric's own program and give its numbers: --scores NAME=FILE",
+    "--csv": "use --json",
+    "--record": "run python tools/record_recipe.py in a checkout",
+    "batching.joining": "remove it; requests are decoded in batches",
+    "mtdata:": "download with `mtdata get`, and give its files to --src and --tgt",
+    "DRAGOMAN_MODELS": "name runs as hf:user/model",
+    "DRAGOMAN_MTDATA_PYTHON": "download with `mtdata get`, and give its files to --src and --tgt",
+    "DRAGOMAN_PULSE_SECONDS": "set training.timeout_minutes",
+    "DRAGOMAN_SILENCE_SECONDS": "set training.timeout_minutes",
+}
+"""What to do instead of each command, option, setting, corpus prefix and environment variable."""
+
+
+def instead_of(name: str) -> str | None:
+    """Return a sentence about a removed name; None: there was no such name."""
+    return f"{name} was removed in 0.3; {REMOVED[name]}" if name in REMOVED else None
+
+
+def removed_variables() -> Iterator[str]:
+    """Yield a sentence for each environment variable that is set and has no effect any more."""
+    for name in REMOVED:
+        if name.isupper() and name in os.environ:
+            yield f"{name} was removed in 0.3 and has no effect; {REMOVED[name]}"

@@ -1,0 +1,41 @@
+"""A name of an earlier version is answered with what to do instead."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import error_of
+from dragoman.config import parse_section
+from dragoman.errors import ConfigError
+from dragoman.removed import REMOVED
+from dragoman.serving.settings import ServeConfig
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("dragoman ")])
+def test_a_removed_command_says_what_to_do_instead(name: str) -> None:
+    assert error_of(name.split()[1], "RUN", "--out", "x") == f"error: {name} was removed in 0.3; {REMOVED[name]}"
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("--")])
+@pytest.mark.parametrize("command", ["score", "compare", "reproduce"])
+def test_a_removed_option_says_what_to_do_instead(command: str, name: str) -> None:
+    assert error_of(command, "a", "b", f"{name}=c") == f"error: {name} was removed in 0.3; {REMOVED[name]}"
+
+
+def test_a_removed_setting_says_what_to_do_instead() -> None:
+    with pytest.raises(ConfigError, match=r"batching\.joining was removed in 0\.3; remove it; requests are"):
+        parse_section(ServeConfig, {}, overrides=["batching.joining=true"], where="test")
+
+
+def test_a_removed_variable_is_named_and_nothing_else_changes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "--version"],
+        env=os.environ | {"DRAGOMAN_MODELS": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == f"DRAGOMAN_MODELS was removed in 0.3 and has no effect; {REMOVED['DRAGOMAN_MODELS']}\n"
+    assert done.stdout.startswith("dragoman ")
