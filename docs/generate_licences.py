@@ -53,8 +53,7 @@ NAMES = {  # metadata that holds a whole text, or a word that is no SPDX express
 ELSEWHERE = {  # these do not go with the packages of other extras, so that no environment has all
     "unbabel-comet": ("Apache-2.0", "comet"),
     "bert-score": ("MIT", "bertscore"),
-    "mtdata": ("Apache-2.0", "mtdata"),
-    "setuptools": ("MIT", "comet, mtdata"),
+    "setuptools": ("MIT", "comet"),
 }
 
 

@@ -86,6 +86,8 @@ def test_a_corpus_is_fetched_once_and_found_by_its_name(web: Web, tmp_path: Path
     assert said.stdout == f"{folder}\n"
     assert "https://opus.nlpl.eu/Books/en&pl/v1/Books" in said.stderr
     assert "licence: see LICENSE" in said.stderr
+    options = f"--src {folder}/train.en.gz --tgt {folder}/train.pl.gz"
+    assert said.stderr.endswith(f" train {options}\n")
     assert (folder / "LICENSE").read_text() == "Free for research.\n"
     assert gzip.decompress((folder / "train.pl.gz").read_bytes()).decode() == POLISH
     source = json.loads((folder / "source.json").read_text(encoding="utf-8"))

@@ -30,7 +30,7 @@ def list_(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show details of this data set; opus:en-pl lists OPUS's corpora, mtdata: mtdata's recipes.",
+            help="Show details of this data set; opus:en-pl lists the corpora of OPUS.",
             show_default=False,
         ),
     ] = None,
@@ -39,13 +39,19 @@ def list_(
     """List the named data sets: task, size, licence, and where they are on this machine."""
     from dragoman.cli.console import print_table
     from dragoman.data import catalog
+    from dragoman.data.catalog import opus
 
-    if name and (source := catalog.source_of(name)):
-        listing = source.listing(name)
+    if name and name.startswith(opus.PREFIX):
+        releases = opus.releases(name)
+        pair = re.split("[:/]", name)[-1]
         if json_:
-            typer.echo(json.dumps(listing.records, indent=2, ensure_ascii=False))
+            typer.echo(json.dumps([one._asdict() for one in releases], indent=2, ensure_ascii=False))
         else:
-            print_table(listing.columns, listing.rows)
+            rows = [
+                (f"{opus.PREFIX}{corpus}/{pair}", version, f"{n_pairs:,}", f"{size / 1e6:,.1f}")
+                for corpus, version, n_pairs, size, _ in releases
+            ]
+            print_table(("name", ">version", ">pairs", ">MB to download"), rows)
         return
     datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
     if json_:
@@ -61,7 +67,7 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            help="Name of a data set, see dragoman data list; or opus:Corpus/en-pl, mtdata:RECIPE, mtdata:ID."
+            help="Name of a data set, see dragoman data list; or of a corpus of OPUS: opus:Books/en-pl."
         ),
     ],
     to: Annotated[
@@ -69,10 +75,6 @@ def fetch(
         typer.Option(help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download even if it is present.")] = False,
-    partial: Annotated[
-        bool,
-        typer.Option("--partial", help="Make a set of several without those that cannot be downloaded."),
-    ] = False,
 ) -> None:
     """Download a data set unless it is present, verify it, and print its folder.
 
@@ -81,7 +83,7 @@ def fetch(
     from dragoman.data import catalog
 
     with progress_bars() as progress:
-        folder = catalog.fetch(name, to=to, force=force, partial=partial, report=say, progress=progress)
+        folder = catalog.fetch(name, to=to, force=force, report=say, progress=progress)
     typer.echo(folder)
 
 

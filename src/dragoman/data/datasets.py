@@ -34,10 +34,6 @@ class Download:
     """ "md5:…" or "sha256:…", or several, one of which must be right; "" where none is published."""
     size: int
     """Bytes; 0 where nobody says."""
-    parts: tuple[str, ...] = ()
-    """The data sets that need it, if this one is made of several; those can be left out."""
-    refusal: str = ""
-    """Why it cannot be downloaded, where that is known before."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@
 A set is looked for where `find_file` looks: in the working directory, in $DRAGOMAN_DATA and in the cache.
 """
 
-from dragoman.data.catalog.fetching import Check, Progress, fetch, source_of, verify
+from dragoman.data.catalog.fetching import Check, Progress, fetch, verify
 from dragoman.data.datasets import (
     Dataset,
     Download,
@@ -32,7 +32,6 @@ __all__ = [
     "locate",
     "names",
     "providing",
-    "source_of",
     "verify",
     "whereabouts",
 ]

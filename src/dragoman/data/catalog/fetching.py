@@ -7,18 +7,16 @@ import json
 import re
 import shutil
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dragoman.config import parse_json
-from dragoman.data.catalog import mtdata, opus
+from dragoman.data.catalog import opus
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, download
 from dragoman.data.catalog.preparation import prepare
-from dragoman.data.catalog.sources import Source
 from dragoman.data.datasets import Dataset, Download, get, whereabouts
 from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import DataError
@@ -27,16 +25,8 @@ from dragoman.files import cache_folder, replacing_folder
 SOURCE = "source.json"
 SUMS = "SHA256SUMS"
 
-SOURCES: Mapping[str, Source] = {source.PREFIX: source for source in (opus, mtdata)}
-"""Where data sets outside the catalogue come from, by the prefix of their names."""
-
 Progress = Callable[[str, int, "int | None"], None]
 """Is told the name of a file, the bytes that are there, and the bytes of the whole where they are known."""
-
-
-def source_of(name: str) -> Source | None:
-    """Return the source of a name such as opus:Books/en-pl; None: it has the prefix of no source."""
-    return next((source for prefix, source in SOURCES.items() if name.startswith(prefix)), None)
 
 
 def fetch(
@@ -44,42 +34,41 @@ def fetch(
     *,
     to: Path | None = None,
     force: bool = False,
-    partial: bool = False,
     needs: Sequence[str] = (),
     report: Callable[[str], None] = lambda line: None,
     progress: Progress = lambda file, n_bytes, total: None,
 ) -> Path:
     """Return the folder with the data set `name`, whose files are checked if they are here, else downloaded.
 
-    `name` may be of a source: opus:Books/en-pl, mtdata:vaswani_etal_2017_ende. The set comes to lie in `to`,
-    or in the cache. `needs` are the files that are wanted ("train.en.gz"), all that are not optional unless
-    given. `force` downloads what is here too. `partial` makes a set of several without those that cannot be
-    had, and reports them. DataError: no such set, it cannot be downloaded, or a file is not the right one.
-    RunError: another process fetches the set, or there is no room or no right to write it.
+    `name` is in the catalogue, or a corpus of OPUS: opus:Books/en-pl. The set comes to lie in `to`, or in the
+    cache. `needs` are the files that are wanted ("train.en.gz"), all that are not optional unless given.
+    `force` downloads what is here too. DataError: no such set, it cannot be downloaded, or a file is not the
+    right one. RunError: another process fetches the set, or there is no room or no right to write it.
     """
-    source = source_of(name)
-    dataset = source.named(name) if source else get(name)
+    is_opus = name.startswith(opus.PREFIX)
+    dataset = opus.named(name) if is_opus else get(name)
     if not force and (found := _find(dataset, needs, to)):
         return _checked(dataset, found, report)
-    dataset = source.resolved(dataset) if source else dataset
-    if partial:
-        dataset = replace(dataset, parts=tuple(replace(part, optional=True) for part in dataset.parts))
+    dataset = opus.resolved(dataset) if is_opus else dataset
     base = to or cache_folder()
     target = base / dataset.folder
     _refuse_foreign(target)
     for line in _introduction(dataset, target):
         report(line)
     downloads = base / "downloads" / re.sub("[:/]", "-", dataset.name)
-    arrived = _download_all(dataset, downloads, target, report, progress, partial=partial)
+    arrived = [_download(dataset, item, downloads, target, report, progress) for item in dataset.downloads]
     _make(dataset, downloads, target, arrived, report)
     _tidy(downloads, arrived)
     return _checked(dataset, target, report)
 
 
 def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> Path:
-    """Return `folder`, and report that the files in it are right and how to train on them."""
+    """Return `folder`, and report that the files in it are right; those of OPUS with how to train on them."""
     report_check(dataset, folder, verify(dataset, folder), report)
-    _report_commands(dataset, folder, report)
+    if dataset.name.startswith(opus.PREFIX):
+        src, tgt = dataset.languages
+        files = f"--src {folder / f'train.{src}.gz'} --tgt {folder / f'train.{tgt}.gz'}"
+        report(f"train {src} → {tgt}: dragoman train {files}")
     return folder
 
 
@@ -113,34 +102,6 @@ def _introduction(dataset: Dataset, target: Path) -> Iterator[str]:
         yield f"note: files in {ahead} are taken before those in {target}"
 
 
-def _download_all(
-    dataset: Dataset,
-    downloads: Path,
-    target: Path,
-    report: Callable[[str], None],
-    progress: Progress,
-    *,
-    partial: bool,
-) -> list[Downloaded]:
-    """Return the files of a set. DownloadError: some cannot be had; all are tried, and each is named."""
-    arrived, problems = [], []
-    for item in dataset.downloads:
-        try:
-            arrived.append(_download(dataset, item, downloads, target, report, progress))
-        except DownloadError as error:
-            if not item.parts:
-                raise
-            problems.append(f"{', '.join(item.parts)}: {error}")
-    if problems and not partial:
-        raise DownloadError(
-            f"{'; '.join(problems)}; get files by other means into {downloads}, under these names, and run "
-            "the same command again, or add --partial for a set without these"
-        )
-    for problem in problems:
-        report(f"left out: {problem}")
-    return arrived
-
-
 def _download(
     dataset: Dataset,
     item: Download,
@@ -150,8 +111,6 @@ def _download(
     progress: Progress,
 ) -> Downloaded:
     """One file of a set, compared with its published sum or with that of the first time."""
-    if item.refusal:
-        raise DownloadError(item.refusal)
     earlier = _earlier_sum(target, item.file)
     try:
         arrived = download(
@@ -159,12 +118,10 @@ def _download(
             downloads / item.file,
             checksum=item.checksum or earlier,
             checksum_origin="published" if item.checksum else f"first download's ({target / SOURCE})",
-            max_bytes=_most_bytes(item),
+            max_bytes=4 * item.size + 16_000_000 if item.size else 8 * 10**9,
             progress=lambda n_bytes, total: progress(item.file, n_bytes, total),
         )
     except DownloadError as error:
-        if item.parts:
-            raise
         files = ", ".join(part.path for part in dataset.parts if not part.optional)
         raise DownloadError(
             f"{error}; get the file by other means into {downloads} and run the same command again, or put "
@@ -173,35 +130,6 @@ def _download(
     if not item.checksum and not earlier:
         report(f"{item.file}: no checksum is published; kept for the next time: sha256 {arrived.sha256}")
     return arrived
-
-
-def _most_bytes(item: Download) -> int:
-    """Return the size from which a download is refused: no source says how large its largest file is."""
-    if item.size:
-        return 4 * item.size + 16_000_000
-    return 200 * 10**9 if item.parts else 8 * 10**9
-
-
-def _report_commands(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> None:
-    """Report the commands that train on a set of a source, one for each pair of languages in it."""
-    if source_of(dataset.name) is None:
-        return
-    there = [part.path for part in dataset.present(folder)]
-    languages_of: defaultdict[str, list[str]] = defaultdict(list)
-    for file in there:
-        if found := re.fullmatch(r"train((?:\.[\w-]+)?)\.(\w+)\.gz", file):
-            languages_of[found[1]].append(found[2])
-    for pair, languages in languages_of.items():
-        if len(languages) < 2:
-            continue
-        in_order = languages == [lang for lang in dataset.languages if lang in languages]
-        src, tgt = languages if in_order or pair else languages[::-1]
-        command = "dragoman train"
-        for option, stem in (("", "train"), ("valid-", "dev"), ("test-", "test")):
-            sides = [f"{stem}{pair}.{lang}.gz" for lang in (src, tgt)]
-            if set(sides) <= set(there):
-                command += f" --{option}src {folder / sides[0]} --{option}tgt {folder / sides[1]}"
-        report(f"train {src} → {tgt}: {command}")
 
 
 def _make(

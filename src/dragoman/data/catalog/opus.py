@@ -16,7 +16,6 @@ from urllib.parse import quote, urlencode
 
 from dragoman.config import parse_json
 from dragoman.data.catalog.download import download
-from dragoman.data.catalog.sources import Listing
 from dragoman.data.datasets import Dataset, Download, Part
 from dragoman.errors import DataError
 
@@ -101,22 +100,6 @@ def releases(name: str) -> list[Release]:
     if not found:
         raise DataError(f"{name}: OPUS has no such corpus; see: dragoman data list opus:{src}-{tgt}")
     return sorted(found, key=lambda release: (-release.n_pairs, release.corpus))
-
-
-def listing(name: str) -> Listing:
-    """List the corpora of two languages, or the one that is named. DataError: as for `releases`."""
-    parts, found = Name.parse(name), releases(name)
-    rows = [
-        (
-            f"{PREFIX}{one.corpus}/{parts.src}-{parts.tgt}",
-            one.version,
-            f"{one.n_pairs:,}",
-            f"{one.size / 1e6:,.1f}",
-        )
-        for one in found
-    ]
-    columns = ("name", ">version", ">pairs", ">MB to download")
-    return Listing(columns, rows, [one._asdict() for one in found])
 
 
 def named(name: str) -> Dataset:

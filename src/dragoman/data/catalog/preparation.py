@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO
 
-from dragoman.data.catalog import archives, mtdata
+from dragoman.data.catalog import archives
 from dragoman.data.datasets import Dataset
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import DataError
@@ -155,11 +155,8 @@ def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
 
 
 STEPS: dict[str, Callable[[Dataset, Path, Path, Report], None]] = {
-    "mtdata": mtdata.prepare,
-    **{
-        step.__name__: step
-        for step in (multi30k, iwslt17, small_en_zh, translation2019zh, opensubtitles, opus, tatoeba, imdb)
-    },
+    step.__name__: step
+    for step in (multi30k, iwslt17, small_en_zh, translation2019zh, opensubtitles, opus, tatoeba, imdb)
 }
 """By the name they have in the catalogue."""
 
