@@ -33,13 +33,8 @@ ALTERATIONS = "alterations"
 """What a record of scores.json has that is about altered text, see `evaluation.robustness`."""
 
 
-def model_card(
-    run: Run, *, name: str | None = None, licence: str | None = None, terms: str = "", place: str = ""
-) -> str:
+def model_card(run: Run, *, name: str | None = None, licence: str | None = None) -> str:
     """README.md for `run`. `name` is the one it has on the hub, `licence` one of the hub's identifiers.
-
-    `terms` are sentences about the licence. `place` is the folder in which users have the run, its own unless
-    given.
 
     RunError: the run has no weights yet, or a file of it is damaged.
     """
@@ -51,8 +46,7 @@ def model_card(
         [
             f"# {name or run.config.name}",
             _about(run),
-            *([f"## Licence\n\n{terms}"] if terms else []),
-            "## How to use it\n\n" + _usage(run, name, place or run.path.name),
+            "## How to use it\n\n" + _usage(run, name),
             "## Scores\n\n" + _scores(scores),
             *(["## Text unlike the corpus\n\n" + _robustness(altered)] if altered else []),
             "## Text it learnt from\n\n" + _data(run.config),
@@ -169,12 +163,12 @@ def _about(run: Run) -> str:
     return f"{about} Written from the files of the run; what they do not say is {UNKNOWN}."
 
 
-def _usage(run: Run, name: str | None, place: str) -> str:
-    """Code that works as it stands where the model is on the hub, or in the folder `place`."""
-    names, directions = run.config.names, run.config.directions
+def _usage(run: Run, name: str | None) -> str:
+    """Code that works as it stands where the model is on the hub, or beside the folder of the run."""
+    names, directions, folder = run.config.names, run.config.directions, _inline(run.path.name)
     kind = names.predictor
-    load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{_inline(place)}")'
-    where = f"hf:{name}" if name else _inline(place)
+    load = f'{kind}.from_pretrained("{name}")' if name else f'{kind}.load("{folder}")'
+    where = f"hf:{name}" if name else folder
     extra = "'.[hub]'" if name else "."
     option = ""
     if len(directions) > 1:

@@ -201,78 +201,31 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """
     refuse_remote(path)
     path = path.resolve()
-    former = path.with_name(f".{path.name}.former")
-    with _partial_folder(path) as partial:
-        if former.exists() and not path.exists():  # killed between the two renames
-            former.rename(path)
-        if former.exists():
-            shutil.rmtree(former)
-        try:
-            yield partial
-            _sync_contents(partial)
-            if path.exists():
-                path.rename(former)
-            partial.rename(path)
-            sync(path.parent)
-        finally:
-            if former.exists() and not path.exists():
-                former.rename(path)
-            shutil.rmtree(former, ignore_errors=True)
-
-
-@contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder that appears as `path` when the block ends without an error; it replaces nothing.
-
-    A kill leaves no `path`; what it leaves beside it is removed by the next such block.
-
-    Raises:
-        RunError: `path` is there already, or an address; another process is in such a block; no space or no
-            right to write.
-    """
-    refuse_remote(path)
-    refuse_existing(path)
-    path = path.absolute()
-    with _partial_folder(path) as partial:
-        yield partial
-        _sync_contents(partial)
-        refuse_existing(path)
-        partial.rename(path)  # fails where a folder that holds something has come in between
-        sync(path.parent)
-
-
-@contextmanager
-def _partial_folder(path: Path) -> Iterator[Path]:
-    """Make an empty folder beside `path`, for one process at a time; what is left of it is removed.
-
-    Raises:
-        RunError: another process has one; no space or no right to write.
-    """
-    partial, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "lock"))
+    partial, former, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "former", "lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(lock, what=path):
-            if partial.exists():
-                shutil.rmtree(partial)
+            if former.exists() and not path.exists():  # killed between the two renames
+                former.rename(path)
+            for leftover in (former, partial):
+                if leftover.exists():
+                    shutil.rmtree(leftover)
             partial.mkdir()
             try:
                 yield partial
+                for inner in sorted(partial.rglob("*"), reverse=True):
+                    sync(inner)
+                if path.exists():
+                    path.rename(former)
+                partial.rename(path)
+                sync(path.parent)
             finally:
-                shutil.rmtree(partial, ignore_errors=True)
+                if former.exists() and not path.exists():
+                    former.rename(path)
+                for leftover in (former, partial):
+                    shutil.rmtree(leftover, ignore_errors=True)
     except OSError as error:
-        raise cannot_write(path, error) from None
-
-
-def _sync_contents(folder: Path) -> None:
-    """Bring all that is in a folder to the disk."""
-    for inner in sorted(folder.rglob("*"), reverse=True):
-        sync(inner)
-
-
-def refuse_existing(path: Path) -> None:
-    """Check that there is nothing at `path`, not even a link. RunError: there is."""
-    if os.path.lexists(path):
-        raise RunError(f"{path}: is there already and stays as it is; remove it, or choose another folder")
+        raise cannot_write(path, error) from error
 
 
 def destination(path: Path) -> Path | None:

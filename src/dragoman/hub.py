@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.errors import DragomanError, RunError, optional
@@ -60,12 +60,6 @@ class HubName(NamedTuple):
         if version is not None and (not REVISION.fullmatch(version) or ".." in version):
             raise RunError(f"{name}: {version!r} is no revision; give a branch, a tag or a commit")
         return cls(model, version)
-
-
-def is_published(file: str) -> bool:
-    """Whether the file of a run, named relative to its folder, is one of those that are published."""
-    path = PurePosixPath(file)
-    return any(len(path.parts) == pattern.count("/") + 1 and path.match(pattern) for pattern in FILES)
 
 
 def is_on_hub(path: str | Path) -> bool:

@@ -253,16 +253,12 @@ class Run:
 
     def check_corpora(self) -> None:
         """RunError: it is a run of the hub, and names corpora that are files of this machine."""
-        if self.origin and (named := self.outside_corpus()):
-            raise RunError(
-                f"{self.origin}: names {named[1]} as data.{named[0]}; a run of the hub cannot choose among "
-                "your files: say what to score it on"
-            )
-
-    def outside_corpus(self) -> tuple[str, str] | None:
-        """Return name and file of the first corpus of `is_private` files; None: there is none."""
-        each = ((name, file) for name, files in self.config.data.files() for file in files)
-        return next(((name, file) for name, file in each if is_private(file)), None)
+        for name, files in self.config.data.files() if self.origin else ():
+            for file in filter(is_private, files):
+                raise RunError(
+                    f"{self.origin}: names {file} as data.{name}; a run of the hub cannot choose among your "
+                    "files: say what to score it on"
+                )
 
     def append_history(self, record: Mapping[str, Any]) -> None:
         """Add one line to history.jsonl; NaN and infinity, which JSON has not, become null.

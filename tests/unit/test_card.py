@@ -72,14 +72,13 @@ def test_altered_text_has_a_table_and_no_place_in_the_head(run: Run) -> None:
     assert "the run has not been evaluated" in model_card(run)
 
 
-def test_a_card_says_terms_and_where_users_have_the_run(run: Run, tiny_many: Path) -> None:
-    card = model_card(run, terms="For research alone.", place="runs/there")
-    assert "## Licence\n\nFor research alone.\n" in card
-    assert 'Translator.load("runs/there")' in card
-    assert "dragoman translate runs/there input.txt" in card
-    many = model_card(Run.open(tiny_many), place="runs/many")
-    assert 'Translator.load("runs/many").towards("en-de")' in many
-    assert "dragoman translate runs/many input.txt --to en-de" in many
+def test_a_card_says_how_to_use_the_run(run: Run, tiny_many: Path) -> None:
+    card = model_card(run)
+    assert f'Translator.load("{run.path.name}")' in card
+    assert f"dragoman translate {run.path.name} input.txt" in card
+    many = model_card(Run.open(tiny_many))
+    assert f'Translator.load("{tiny_many.name}").towards("en-de")' in many
+    assert f"dragoman translate {tiny_many.name} input.txt --to en-de" in many
 
 
 def test_what_the_run_does_not_say_is_unknown(tiny_run: Path, tmp_path: Path) -> None:

@@ -65,41 +65,6 @@ def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) 
     assert Translator.from_pretrained(tiny_run).translate(SOURCES) == here.translate(SOURCES)
 
 
-def test_get_puts_a_run_of_the_hub_into_a_folder_of_its_own(
-    pushed: Hub, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = succeed("get", f"hf:{NAME}")
-    assert result.stdout == "runs/tiny-en-de\n"
-    files = list(Path("runs/tiny-en-de").rglob("*"))
-    assert not any(path.is_symlink() for path in files), "it does not depend on the hub's cache"
-    assert Translator.load("runs/tiny-en-de").translate(SOURCES) == Translator.load(tiny_run).translate(
-        SOURCES
-    )
-    assert "is there already and stays as it is" in error_of("get", f"hf:{NAME}")
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"model.safetensors": None}, "holds no model.safetensors; do not use it"),
-        ({"config.toml": b"/etc/passwd"}, "names /etc/passwd as data.test.tiny-test; a model from elsewhere"),
-    ],
-)
-def test_get_refuses_a_run_of_the_hub_that_cannot_be_used(
-    pushed: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, bytes | None], reason: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    files = dict(pushed.models[NAME].versions[-1][1])
-    for name, file in change.items():
-        content = files.pop(name)
-        if file is not None:
-            files[name] = content.replace(b'test.en"', file + b'"')
-    pushed.put(NAME, files)
-    assert f"hf:{NAME}: {reason}" in error_of("get", f"hf:{NAME}")
-    assert not Path("runs").exists()
-
-
 def test_the_page_lists_every_file_that_is_pushed() -> None:
     page = (Path(__file__).parents[2] / "docs" / "hub.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| sent \| not sent \|\n((?:\|.*\n)+)", page, re.MULTILINE)

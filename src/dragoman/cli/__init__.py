@@ -25,7 +25,6 @@ from dragoman.cli import (
     hub,
     import_model,
     merge,
-    models,
     report,
     reproduce,
     score_model,
@@ -59,8 +58,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show.show,
     "card": hub.card,
     "push": hub.push,
-    "models": models.models,
-    "get": models.get,
     "demo": demo.demo,
     "doctor": doctor.doctor,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,9 @@ import typer
 
 from dragoman.cli import check, filter_corpus
 from dragoman.cli.app import Command, as_called, say
-from dragoman.cli.downloads import progress_bars
 
 if TYPE_CHECKING:
-    from dragoman.data.catalog import Dataset
+    from dragoman.data.catalog import Dataset, Progress
 
 data_app = typer.Typer(
     no_args_is_help=True,
@@ -82,13 +82,35 @@ def fetch(
     """
     from dragoman.data import catalog
 
-    with progress_bars() as progress:
+    with _progress_bars() as progress:
         folder = catalog.fetch(name, to=to, force=force, report=say, progress=progress)
     typer.echo(folder)
 
 
 data_app.command("check", cls=Command)(check.check)
 data_app.command("filter", cls=Command)(filter_corpus.filter_)
+
+
+@contextmanager
+def _progress_bars() -> Iterator[Progress]:
+    """Show a progress bar for each download, if stderr is a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    from dragoman.cli.console import Console
+
+    console = Console(stderr=True)
+    speed = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), *speed)
+    tasks: dict[str, Any] = {}
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+
+        def show(file: str, n_bytes: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=n_bytes, total=total)
+
+        yield show
 
 
 def as_record(dataset: Dataset) -> dict[str, Any]:

@@ -64,19 +64,6 @@ def push_to_hub(
 def files_to_publish(run: Run, name: str, *, licence: str | None) -> dict[str, bytes | str]:
     """Return the files of a run on the hub: content, or where it is.
 
-    RunError: the run has no weights yet, or a file of it is damaged.
-    """
-    contents = published_files(run)
-    if CARD not in contents:
-        contents[CARD] = model_card(run, name=name, licence=licence).encode()
-    elif licence is not None:
-        raise RunError(f"{run.path / CARD}: is the card that you wrote; say the licence there, and not here")
-    return contents
-
-
-def published_files(run: Run) -> dict[str, bytes | str]:
-    """Return the files of a run for others: content, or where it is. A card is there if the user wrote one.
-
     Settings and reports name no folder of this machine. RunError: the run has no weights yet, or a file of it
     is damaged.
     """
@@ -90,4 +77,8 @@ def published_files(run: Run) -> dict[str, bytes | str]:
     for file in [file for file in contents if file.endswith(".json") and "/" not in file]:
         said = without_folders(run.read_json(file))
         contents[file] = json.dumps(said, indent=2, ensure_ascii=False).encode()
+    if CARD not in contents:
+        contents[CARD] = model_card(run, name=name, licence=licence).encode()
+    elif licence is not None:
+        raise RunError(f"{run.path / CARD}: is the card that you wrote; say the licence there, and not here")
     return contents

@@ -72,7 +72,7 @@ def unpack(
         with _writing(folder):
             folder.mkdir(parents=True)
         for name, content in members(archive, wanted=wanted, limits=limits):
-            write_member(folder / name, content, archive=archive)
+            _write_member(folder / name, content, archive=archive)
             names.append(name)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +80,7 @@ def unpack(
     return names
 
 
-def safe_name(name: str, *, archive: Path) -> str:
+def _safe_name(name: str, *, archive: Path) -> str:
     """Return a member's name as a relative path. DataError: it leads, or might lead, out of the folder."""
     path = PurePosixPath(name)
     leads_out = path.is_absolute() or ".." in path.parts
@@ -164,7 +164,7 @@ def _tar_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) ->
                 raise _no_plain_file(archive, member.name)
             content = tar.extractfile(member)
             assert content is not None, "a regular file has content"
-            yield safe_name(member.name, archive=archive), _watch(content, archive)
+            yield _safe_name(member.name, archive=archive), _watch(content, archive)
 
 
 def _zip_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
@@ -178,7 +178,7 @@ def _zip_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) ->
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
                 raise _no_plain_file(archive, member.filename)
             # orig_filename: zipfile itself cuts a name at a NUL
-            name = safe_name(member.orig_filename, archive=archive)
+            name = _safe_name(member.orig_filename, archive=archive)
             with zipped.open(member) as content:
                 yield name, _watch(content, archive, meter)
 
@@ -234,7 +234,7 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-def write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
+def _write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
     """Write one member to a new file. What goes wrong with reading it is left to `members`.
 
     DataError: there is such a file already, or it cannot be written.

@@ -135,16 +135,6 @@ def checksum_of(path: Path, algorithm: str) -> str:
     return digest.hexdigest()
 
 
-def check_room(folder: Path, n_bytes: int, *, what: str) -> None:
-    """DataError: fewer than `n_bytes` are free on the disk of `folder`."""
-    free = shutil.disk_usage(folder).free
-    if n_bytes > free:
-        raise DataError(
-            f"{folder}: {n_bytes / 1e6:,.0f} MB are needed for {what} and {free / 1e6:,.0f} MB are free; "
-            "make room, or choose another folder"
-        )
-
-
 class _Source:
     """One address, and what has arrived from it."""
 
@@ -220,7 +210,12 @@ class _Source:
         total = start + int(length) if _SIZE.fullmatch(length) else _total(response.headers)
         if (total or 0) > self.max_bytes:
             raise DataError(f"{self.url}: {total:,} bytes are more than the limit of {self.max_bytes:,}")
-        check_room(self.part.parent, (total or 0) - start, what=self.path.name)
+        missing, free = (total or 0) - start, shutil.disk_usage(self.part.parent).free
+        if missing > free:
+            raise DataError(
+                f"{self.part.parent}: {missing / 1e6:,.0f} MB are needed for {self.path.name} and "
+                f"{free / 1e6:,.0f} MB are free; make room, or choose another folder"
+            )
         if not start:
             self.forget()
             note = {"url": self.url, "mark": _mark(response.headers)}
