@@ -210,7 +210,7 @@ def run_here(command: str, words: list[str], *, stdin: bytes | None = None) -> s
 def small(arguments: list[str]) -> list[str]:
     """A command of ours with what makes it quick."""
     if arguments[:1] == ["reproduce"]:
-        asks = {"--dry-run", "--record", "--help"} & set(arguments) or len(arguments) == 1
+        asks = {"--dry-run", "--help"} & set(arguments) or len(arguments) == 1
         return arguments if asks or arguments[: len(REAL)] == REAL else [*arguments, "--dry-run"]
     recipes = [Path(argument) for argument in arguments if argument.endswith(".toml")]
     classifies = "classification" in arguments or any(map(is_classification, recipes))

@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
+import record_results
 from commands import dragoman, error_of, succeed
 from dragoman.config import parse_config, to_toml
+from dragoman.errors import RunError
+from dragoman.reproduction.recipe import find_recipe
 from dragoman.runs import Run
 from tiny import TINY, write_corpus
 
 QUICK = "[training]\nmax_steps = 3\n"
+
+
+def record(recipe: str, *runs: str, version: str = "full", add: bool = False) -> None:
+    record_results.record(find_recipe(recipe), version, [Path(run) for run in runs], add=add)
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +46,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in (1, 2):
             succeed("train", "mine/recipe.toml", "--out", f"seed-{seed}", "--set", f"seed={seed}")
             succeed("evaluate", f"seed-{seed}")
-        succeed("reproduce", "mine", "--record", "seed-1", "seed-2")
+        record("mine", "seed-1", "seed-2")
         succeed("train", "mine/recipe.toml", "--out", "quick-1", "--set", "training.max_steps=3")
         succeed("evaluate", "quick-1")
-        succeed("reproduce", "mine", "--quick", "--record", "quick-1")
+        record("mine", "quick-1", version="quick")
     return folder
 
 
@@ -202,55 +209,52 @@ def test_without_a_name_every_recipe_is_listed() -> None:
 
 
 def test_runs_that_cannot_be_recorded_are_named(folder: Path) -> None:
-    assert "give runs of different seeds" in error_of("reproduce", "mine", "--record", "seed-1", "seed-1")
-    assert "quick-1: was trained with other settings than the recipe (training.max_steps is 3" in error_of(
-        "reproduce", "mine", "--record", "quick-1"
-    )
-    for name, advice in (("scores.json", "evaluate it first"), ("report.json", "train it to its end first")):
+    with pytest.raises(RunError, match="give runs of different seeds"):
+        record("mine", "seed-1", "seed-1")
+    other = r"quick-1: was trained with other settings than the recipe \(training\.max_steps is 3 there"
+    with pytest.raises(RunError, match=other):
+        record("mine", "quick-1")
+    for name in ("scores.json", "report.json"):
         Path("seed-2", name).unlink()
-        assert (
-            error_of("reproduce", "mine", "--record", "seed-1", "seed-2")
-            == f"error: seed-2: has no {name}; {advice}"
-        )
+        with pytest.raises(RunError, match=f"seed-2: has no {name}; train it to its end and evaluate it"):
+            record("mine", "seed-1", "seed-2")
 
 
 def test_scores_of_another_search_are_no_scores_of_the_recipe(folder: Path) -> None:
     Path("seed-1/scores.json").unlink()
     succeed("evaluate", "seed-1", "--beam-size", "1")
-    assert error_of("reproduce", "mine", "--record", "seed-1") == (
-        "error: seed-1: holds no scores of made-up with the recipe's search; run dragoman evaluate seed-1"
-    )
+    with pytest.raises(RunError, match="seed-1: holds no scores of made-up with the recipe's search"):
+        record("mine", "seed-1")
 
 
 def test_scores_of_an_ensemble_are_no_scores_of_the_recipe(folder: Path) -> None:
     """Evaluated later, with the search that the run has: they stood for the run's own."""
     before = expected()["full"]["scores"]
     succeed("evaluate", "seed-1", "--ensemble", "seed-2")
-    succeed("reproduce", "mine", "--record", "seed-1", "seed-2")
+    record("mine", "seed-1", "seed-2")
     assert expected()["full"]["scores"] == before
 
 
 def test_runs_scored_in_different_ways_are_not_mixed(folder: Path) -> None:
     path = Path("seed-2/scores.json")
     path.write_text(path.read_text(encoding="utf-8").replace("tok:13a", "tok:intl"), encoding="utf-8")
-    assert "seed-2: was scored in another way than seed-1; evaluate both again" in error_of(
-        "reproduce", "mine", "--record", "seed-1", "seed-2"
-    )
+    with pytest.raises(RunError, match="scored in different ways; evaluate all with the same versions"):
+        record("mine", "seed-1", "seed-2")
 
 
 def test_seeds_are_added_to_those_that_are_recorded(folder: Path) -> None:
     """As if all had been recorded at once, but for the order of the seeds."""
     together = expected()
-    succeed("reproduce", "mine", "--record", "seed-2")
+    record("mine", "seed-2")
     results = Path("mine/results/history.jsonl").read_bytes()
-    succeed("reproduce", "mine", "--record", "--add", "seed-1")
+    record("mine", "seed-1", add=True)
     assert expected() == together
     assert (
         Path("mine/results/history.jsonl").read_bytes()
         == results
         == Path("seed-2/history.jsonl").read_bytes()
     )
-    succeed("reproduce", "mine", "--record", "--add", "seed-1")
+    record("mine", "seed-1", add=True)
     assert expected() == together, "a seed counts once"
 
 
@@ -263,37 +267,31 @@ def test_a_recipe_that_leaves_its_precision_to_the_machine_records_any(folder: P
         path.write_text(content.replace('precision = "auto"', f'precision = "{precision}"'), encoding="utf-8")
 
     set_precision(Path("mine/results/config.toml"), "bf16")
-    succeed("reproduce", "mine", "--record", "--add", "seed-1")
+    record("mine", "seed-1", add=True)
     assert expected() == together
     set_precision(Path("mine/recipe.toml"), "fp32")
-    assert "seed-1: was trained with other settings than the recipe (training.precision is" in error_of(
-        "reproduce", "mine", "--record", "--add", "seed-1"
-    )
+    with pytest.raises(RunError, match=r"results: was trained with other settings .*training\.precision is"):
+        record("mine", "seed-1", add=True)
 
 
 def test_seeds_of_other_settings_or_scores_are_not_added(folder: Path) -> None:
     content = expected()
     content["full"]["scores"][0]["signature"] += "|other"
     write_expected(content)
-    assert "mine/results: the recorded runs were scored in another way; record without --add" in error_of(
-        "reproduce", "mine", "--record", "--add", "seed-1"
-    )
+    with pytest.raises(RunError, match="the runs were scored in different ways"):
+        record("mine", "seed-1", add=True)
     recipe = Path("mine/recipe.toml")
     recipe.write_text(recipe.read_text(encoding="utf-8").replace("max_steps = 6", "max_steps = 3"), "utf-8")
-    assert "mine/results: the recorded runs had other settings (training.max_steps is 6" in error_of(
-        "reproduce", "mine", "--record", "--add", "quick-1"
-    )
+    with pytest.raises(RunError, match=r"mine/results: was trained with other .*training\.max_steps is 6"):
+        record("mine", "quick-1", add=True)
     assert expected() == content
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mine", "--add"], "--add goes with --record"),
-        (["mine", "--record"], "--record needs finished runs, and runs need --record"),
-        (["mine", "seed-1"], "--record needs finished runs, and runs need --record"),
         (["mine", "--quick", "--variant", "x"], "give --quick or --variant, not both"),
-        (["mine", "--variant", "x"], "expected.json: says nothing of the x version; train it and write down"),
+        (["mine", "--variant", "x"], "expected.json: has no scores of the x version; train it, and record"),
         (["nothing"], "nothing: no recipe, and no folder with a recipe.toml"),
     ],
 )
@@ -304,7 +302,7 @@ def test_what_cannot_be_asked_is_said(folder: Path, arguments: list[str], messag
 def test_a_variant_is_a_recipe_of_its_own(folder: Path) -> None:
     text = Path("mine/recipe.toml").read_text(encoding="utf-8")
     Path("mine/other.toml").write_text(text.replace("max_steps = 6", "max_steps = 3"), encoding="utf-8")
-    succeed("reproduce", "mine", "--variant", "other", "--record", "quick-1")
+    record("mine", "quick-1", version="other")
     assert Path("mine/results/other/history.jsonl").exists()
     assert set(expected()) == {"full", "quick", "variants"}
     result = succeed("reproduce", "mine", "--variant", "other")
@@ -312,7 +310,9 @@ def test_a_variant_is_a_recipe_of_its_own(folder: Path) -> None:
     assert result.stdout.endswith("PASS\n")
 
 
-def test_a_classifier_is_recorded_and_reproduced(folder: Path) -> None:
+def test_a_classifier_is_recorded_and_reproduced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = "texts/reviews.tsv"
     texts = [f"{adjective} {noun}" for noun in "abcdefgh" for adjective in ("good", "bad")]
     lines = "".join(f"{'pos' if text.startswith('good') else 'neg'}\t{text}\n" for text in texts * 6)
@@ -333,8 +333,9 @@ def test_a_classifier_is_recorded_and_reproduced(folder: Path) -> None:
     Path("sorts/recipe.toml").write_text(to_toml(config), encoding="utf-8")
     succeed("train", "sorts/recipe.toml", "--out", "sorted")
     succeed("evaluate", "sorted")
-    recorded = succeed("reproduce", "sorts", "--record", "sorted")
-    assert "accuracy" in recorded.stdout
+    monkeypatch.setattr("sys.argv", ["record_results.py", "sorts", "sorted"])
+    record_results.main()
+    assert "accuracy" in capsys.readouterr().out
     result = succeed("reproduce", "sorts", "--out", "again")
     assert result.stdout.endswith("PASS\n")
     assert "accuracy" in result.stdout
@@ -352,7 +353,7 @@ def test_the_recipe_that_one_starts_from_is_reproduced_first(folder: Path) -> No
     options = ["--out", "child-1", "--set", 'training.start_from="seed-1"']
     succeed("train", "child/recipe.toml", *options)
     succeed("evaluate", "child-1")
-    succeed("reproduce", "child", "--record", "child-1")
+    record("child", "child-1")
 
     first = succeed("reproduce", "child", "--seed", "2", "--no-fetch").stderr
     assert "mine comes first: the training needs it; run: runs/mine-seed-2" in first
@@ -385,7 +386,7 @@ lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_rati
 """
     )
     Path("mine/taught.toml").write_text(recipe, encoding="utf-8")
-    succeed("reproduce", "mine", "--variant", "taught", "--record", str(out))
+    record("mine", str(out), version="taught")
     recorded = expected()["variants"]["taught"]
     assert list(recorded["data"]["files"]) == ["texts/test.tsv"], "what runs write is no data"
     weights, lessons = Run.open(out).load_weights(), (out / "lessons/train.tgt.gz").read_bytes()
@@ -424,7 +425,7 @@ def test_a_start_brings_its_tokenizer_whatever_run_teaches(folder: Path) -> None
     succeed("train", str(recipe), "--out", "taught")
     succeed("evaluate", "taught")
     recipe.write_text(f'{text}\n[distillation]\nteacher = "runs/mine"\n{lessons}\n', encoding="utf-8")
-    succeed("reproduce", "mine", "--variant", "taught", "--record", "taught")
+    record("mine", "taught", version="taught")
     shutil.rmtree(out)
     assert succeed("reproduce", "mine", "--variant", "taught", "--no-fetch").stdout.endswith("PASS\n")
     tokenizers = [sorted((run / "tokenizer").iterdir()) for run in (start, out)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,10 +24,6 @@ def reproduce(
         str | None,
         typer.Argument(help="Name or folder of a recipe; omit it to list all.", show_default=False),
     ] = None,
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RUN", help="With --record: finished runs.", show_default=False),
-    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Train the quick version (minutes), which has its own scores.")
     ] = False,
@@ -45,12 +41,6 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the expected scores and the missing data; do not train.")
     ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Write expected.json and results/ from finished runs.")
-    ] = False,
-    add: Annotated[
-        bool, typer.Option("--add", help="With --record: keep the seeds that are recorded already.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
 ) -> None:
     """Train a recipe, score it, and print PASS or FAIL.
@@ -65,15 +55,7 @@ def reproduce(
         typer.echo("\n".join(list_recipes()))
         return
     recipe, version = find_recipe(name), _version(quick=quick, variant=variant)
-    if bool(runs) != record:
-        raise ConfigError(
-            "--record needs finished runs, and runs need --record: dragoman reproduce NAME --record RUN ..."
-        )
-    if add and not record:
-        raise ConfigError("--add goes with --record")
-    if record:
-        _record(recipe, version, runs or [], add=add)
-    elif dry_run:
+    if dry_run:
         typer.echo("\n".join(describe_plan(recipe, version)))
     else:
         result = _run(recipe, version, seed=seed, out=out, fetch=not no_fetch)
@@ -116,14 +98,6 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
         raise typer.Exit(INTERRUPTED) from None
     draw_curves(Run.open(result.run))
     return result
-
-
-def _record(recipe: Recipe, version: str, runs: Sequence[Path], *, add: bool) -> None:
-    from dragoman.reproduction.recording import record
-
-    expectation = record(recipe, version, runs, add=add)
-    say(f"written: {recipe.expected_path}, {recipe.results(version)}")
-    typer.echo("\n".join(describe_expectation(expectation)))
 
 
 def list_recipes() -> Iterator[str]:

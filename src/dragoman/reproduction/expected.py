@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from dragoman.config import Section
 from dragoman.errors import ConfigError
-
-Direction: TypeAlias = Literal["higher", "lower"]
-
-LOWER_IS_BETTER = ("TER", "ECE")
-"""Names of scores that count mistakes; a name that goes on after one of these, as in "TER (cased)", too."""
-
-MIN_SEEDS = 3
-"""Seeds from which a spread can be told."""
-MIN_TOLERANCE = 0.5
-"""What other processors and versions may change, in points, though seeds would allow less."""
-DEFAULT_TOLERANCE = 1.0
-"""With fewer seeds, in points."""
 
 
 class ExpectedScore(Section):
@@ -39,7 +24,7 @@ class ExpectedScore(Section):
     """How much worse a run may be, in points."""
     tolerance_from: str
     """Where the tolerance comes from, in words."""
-    better: Direction
+    better: Literal["higher", "lower"]
     """Which way the score improves. A better one than expected passes always."""
     seeds: dict[str, float] = Field(min_length=1)
     """The score of each seed's run."""
@@ -105,12 +90,6 @@ class Expected(Section):
             return self.full if version == "full" else self.quick
         return self.variants.get(version)
 
-    def updated(self, version: str, expectation: Expectation) -> Expected:
-        """Return the same with another expectation of one version."""
-        if version in ("full", "quick"):
-            return self.model_copy(update={version: expectation})
-        return self.model_copy(update={"variants": {**self.variants, version: expectation}})
-
 
 def load_expected(path: Path) -> Expected:
     """Read the file. ConfigError: it is unreadable, or has mistakes (all are in the message)."""
@@ -118,34 +97,11 @@ def load_expected(path: Path) -> Expected:
         return Expected.model_validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); write it with: dragoman reproduce --record"
-        ) from None
+            f"{path}: cannot be read ({error.strerror}); docs/reproduce.md says how it is written"
+        ) from error
     except ValidationError as error:
         problems = "; ".join(_describe(problem) for problem in error.errors())
-        raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from None
-
-
-def expected_json(expected: Expected) -> bytes:
-    """Return the file's content; `load_expected` reads it back to an equal one."""
-    return expected.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n"
-
-
-def tolerance_of(values: Mapping[str, float]) -> tuple[float, str]:
-    """How far off a score may be, in points, and why, from the scores of several seeds."""
-    if len(values) < MIN_SEEDS:
-        seeds = "1 seed" if len(values) == 1 else f"{len(values)} seeds"
-        return DEFAULT_TOLERANCE, f"{seeds}, too few to tell the spread: {DEFAULT_TOLERANCE} by default"
-    deviation = statistics.stdev(values.values())
-    tolerance = max(MIN_TOLERANCE, math.ceil(300 * deviation) / 100)
-    return (
-        tolerance,
-        f"3 standard deviations of {len(values)} seeds ({deviation:.2f}), at least {MIN_TOLERANCE}",
-    )
-
-
-def better_direction(metric: str) -> Direction:
-    """Whether a higher or a lower value of this score is the better one."""
-    return "lower" if metric.split(" ")[0] in LOWER_IS_BETTER else "higher"
+        raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from error
 
 
 def _describe(problem: Any) -> str:

@@ -112,8 +112,8 @@ class Recipe:
         expectation = self.expected().version(version)
         if expectation is None:
             raise ConfigError(
-                f"{self.expected_path}: says nothing of the {version} version; train it and write down its "
-                f"scores with: dragoman reproduce {self.name}{version_option(version)} --record RUN"
+                f"{self.expected_path}: has no scores of the {version} version; train it, and record them as "
+                "docs/reproduce.md says"
             )
         return expectation
 

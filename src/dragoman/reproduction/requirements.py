@@ -78,13 +78,6 @@ def differing(config: Config, data: Data) -> Iterator[str]:
             )
 
 
-def recorded_data(config: Config) -> Data:
-    """Return the record of the files. DataError: one is missing."""
-    files = files_of(config)
-    datasets = {dataset.name for dataset in map(catalog.providing, files) if dataset}
-    return Data(sets=tuple(sorted(datasets)), files={file: describe(find_file(file)) for file in files})
-
-
 def describe(path: Path) -> DataFile:
     """Lines and sum of a file's text, decompressed."""
     digest, n_lines, last = hashlib.sha256(), 0, b"\n"
