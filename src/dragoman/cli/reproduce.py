@@ -54,7 +54,9 @@ def reproduce(
     if name is None:
         typer.echo("\n".join(list_recipes()))
         return
-    recipe, version = find_recipe(name), _version(quick=quick, variant=variant)
+    if quick and variant is not None:
+        raise ConfigError("give --quick or --variant, not both")
+    recipe, version = find_recipe(name), "quick" if quick else variant or "full"
     if dry_run:
         typer.echo("\n".join(describe_plan(recipe, version)))
     else:
@@ -65,12 +67,6 @@ def reproduce(
             typer.echo("\n".join(describe(result)))
         if not result.passed:
             raise typer.Exit(USER_ERROR)
-
-
-def _version(*, quick: bool, variant: str | None) -> str:
-    if quick and variant is not None:
-        raise ConfigError("give --quick or --variant, not both")
-    return "quick" if quick else variant or "full"
 
 
 def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fetch: bool) -> Reproduction:

@@ -233,21 +233,20 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
     found = {
         (record["name"], score["name"]): score for record in records for score in record.get("scores", [])
     }
-    for score in expected:
-        yield _verdict(score, found.get((score.test_set, score.metric)))
-
-
-def _verdict(expected: ExpectedScore, score: Mapping[str, Any] | None) -> Verdict:
-    value = None if score is None else score["value"]
-    if score is None or value is None or not math.isfinite(value):
-        return Verdict(expected, None, "the run has no such score")
-    if score["signature"] != expected.signature:
-        return Verdict(expected, value, describe_signatures(score["signature"], expected.signature))
-    worse = value - expected.value if expected.better == "lower" else expected.value - value
-    if worse > expected.tolerance + 1e-9:
-        return Verdict(expected, value, f"{worse:.1f} worse, and {expected.tolerance:g} allowed")
-    note = f"{-worse:.1f} better than expected" if -worse > expected.tolerance else ""
-    return Verdict(expected, value, "", note)
+    for one in expected:
+        score = found.get((one.test_set, one.metric), {})
+        value = score.get("value")
+        if value is None or not math.isfinite(value):
+            yield Verdict(one, None, "the run has no such score")
+            continue
+        worse, problem, note = (value - one.value) * (1 if one.better == "lower" else -1), "", ""
+        if score["signature"] != one.signature:
+            problem = describe_signatures(score["signature"], one.signature)
+        elif worse > one.tolerance + 1e-9:
+            problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
+        elif -worse > one.tolerance:
+            note = f"{-worse:.1f} better than expected"
+        yield Verdict(one, value, problem, note)
 
 
 def describe_signatures(here: str, there: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import lzma
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,7 @@ FILES = {"set/a.txt": b"Zwei B\xc3\xbcsche.\n", "set/deep/er/b.txt": b"x" * 70_0
 
 
 def make_tar(path: Path, files: Mapping[str, bytes], *extra: tarfile.TarInfo) -> Path:
-    mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz", ".tar": "w"}[path.suffix]
-    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+    with tarfile.open(path, "w:gz") as tar:
         folder = tarfile.TarInfo("set")
         folder.type = tarfile.DIRTYPE
         tar.addfile(folder)
@@ -59,18 +57,18 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def complaint(archive: Path, limits: Limits | None = None) -> str:
+def complaint(archive: Path) -> str:
     """What is said about the archive; nothing but the archive is there afterwards."""
     folder = archive.parent / "out"
     with pytest.raises(DataError) as error:
-        unpack(archive, folder, limits=limits)
+        unpack(archive, folder)
     assert sorted(p.name for p in archive.parent.iterdir()) == [archive.name]
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(f"{archive}: ")
     return str(error.value)
 
 
-KINDS = ["x.zip", "x.tar", "x.tar.gz", "x.tgz", "x.tar.xz"]
+KINDS = ["x.zip", "x.tar.gz", "x.tgz"]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -93,15 +91,6 @@ def test_members_can_be_read_without_unpacking(tmp_path: Path, name: str) -> Non
     archive = make(tmp_path / name, FILES)
     assert {name: content.read() for name, content in members(archive)} == FILES
     assert [p.name for p in tmp_path.iterdir()] == [name]
-
-
-@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_a_single_compressed_file_is_an_archive_of_one(
-    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
-) -> None:
-    (tmp_path / f"a.txt{suffix}").write_bytes(compress(b"text"))
-    unpack(tmp_path / f"a.txt{suffix}", tmp_path / "out")
-    assert content_of(tmp_path / "out") == {"a.txt": b"text"}
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
@@ -139,7 +128,7 @@ def test_links_and_devices_in_a_zip_are_refused(tmp_path: Path, kind: int) -> No
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("name", ["x.zip", "x.tar"])
+@pytest.mark.parametrize("name", ["x.zip", "x.tgz"])
 def test_a_file_that_comes_twice_is_refused(tmp_path: Path, name: str) -> None:
     archive = tmp_path / name
     if name == "x.zip":
@@ -151,7 +140,7 @@ def test_a_file_that_comes_twice_is_refused(tmp_path: Path, name: str) -> None:
     assert complaint(archive).endswith("holds a twice; do not use it")
 
 
-@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar.xz"])
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
 def test_a_bomb_is_given_up_soon(tmp_path: Path, name: str) -> None:
     archive = make(tmp_path / name, {"bomb": bytes(12_000_000)})
     assert "unpacks to more than 200 times its size, the most that is allowed" in complaint(archive)
@@ -163,19 +152,17 @@ def test_a_bomb_that_is_not_even_wanted_is_given_up(tmp_path: Path) -> None:
         unpack(archive, tmp_path / "out", wanted=lambda name: name == "good")
 
 
-def test_a_single_file_can_be_a_bomb_too(tmp_path: Path) -> None:
-    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(12_000_000)))
-    assert "200 times" in complaint(tmp_path / "a.gz")
-
-
-@pytest.mark.parametrize("name", ["x.zip", "x.tar"])
-def test_too_much_and_too_many_are_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("limits", "said"), [(Limits(n_bytes=50_000), "50,000 bytes"), (Limits(n_files=2), "2 files")]
+)
+def test_too_much_and_too_many_are_refused(tmp_path: Path, name: str, limits: Limits, said: str) -> None:
     archive = make(tmp_path / name, FILES)
-    assert "unpacks to more than 50,000 bytes" in complaint(archive, Limits(n_bytes=50_000))
-    assert "unpacks to more than 2 files" in complaint(archive, Limits(n_files=2))
+    with pytest.raises(DataError, match=f"unpacks to more than {said}, the most"):
+        [content.read() for _, content in members(archive, limits=limits)]
 
 
-@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar.xz"])
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.95])
 def test_an_archive_cut_short_is_reported(tmp_path: Path, name: str, share: float) -> None:
     archive = make(tmp_path / name, {"a": bytes(range(256)) * 300, "b": lzma.compress(bytes(range(256)) * 9)})
@@ -184,7 +171,7 @@ def test_an_archive_cut_short_is_reported(tmp_path: Path, name: str, share: floa
     assert complaint(archive).endswith("; remove it and fetch it again")
 
 
-@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar.xz", "x.tar", "x.gz"])
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
 def test_something_else_under_the_name_of_an_archive_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"<!DOCTYPE html><title>Sign in</title>" * 50)
     assert "is damaged, cut short or no archive of this kind" in complaint(tmp_path / name)
@@ -221,9 +208,7 @@ def test_an_encrypted_zip_is_reported(tmp_path: Path) -> None:
 
 def test_a_kind_that_is_not_known_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.rar").write_bytes(b"Rar!")
-    assert "is not a supported archive; give a .zip, .tar, .tgz, .gz or .xz file" in complaint(
-        tmp_path / "x.rar"
-    )
+    assert "is not a supported archive; give a .zip, .tar.gz or .tgz file" in complaint(tmp_path / "x.rar")
 
 
 def test_an_archive_that_is_missing_is_reported(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_force_fetches_what_is_here_already(web: Web) -> None:
     fetch("multi30k", force=True)
     assert len(web.requests) == n_requests + 6
     assert [p.name for p in folder.parent.iterdir()] == ["multi30k"]
-    catalog.verify(catalog.get("multi30k"), folder)
+    fetch("multi30k")  # the sums are right
     assert (folder / "mine" / "clean.en").read_text(encoding="utf-8") == "a user's own"
 
 

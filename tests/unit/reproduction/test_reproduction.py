@@ -462,7 +462,7 @@ def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> cat
         folder="mine",
         languages=("en", "de"),
         downloads=(),
-        parts=(catalog.Part("train.tsv", 1, text_sha256),),
+        parts=(datasets.Part("train.tsv", 1, text_sha256),),
         **dict.fromkeys(names, ""),
     )
     monkeypatch.setattr(datasets, "_catalogue", lambda: {"mine": dataset})

@@ -7,31 +7,7 @@
 A set is looked for where `find_file` looks: in the working directory, in $DRAGOMAN_DATA and in the cache.
 """
 
-from dragoman.data.catalog.fetching import Check, Progress, fetch, verify
-from dragoman.data.datasets import (
-    Dataset,
-    Download,
-    Part,
-    Place,
-    get,
-    locate,
-    names,
-    providing,
-    whereabouts,
-)
+from dragoman.data.catalog.fetching import Progress, fetch
+from dragoman.data.datasets import Dataset, get, locate, names, providing, whereabouts
 
-__all__ = [
-    "Check",
-    "Dataset",
-    "Download",
-    "Part",
-    "Place",
-    "Progress",
-    "fetch",
-    "get",
-    "locate",
-    "names",
-    "providing",
-    "verify",
-    "whereabouts",
-]
+__all__ = ["Dataset", "Progress", "fetch", "get", "locate", "names", "providing", "whereabouts"]

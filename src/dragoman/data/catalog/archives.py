@@ -1,4 +1,4 @@
-"""Unpack untrusted archives: zip, tar (.gz, .xz), single .gz and .xz.
+"""Unpack untrusted archives: .zip, .tar.gz and .tgz.
 
 Nothing is written outside the folder, no link, device or pipe is made, nothing is overwritten, and an
 archive that swells beyond all measure is given up, with all that came out of it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import lzma
 import os
 import re
 import shutil
@@ -24,7 +23,6 @@ from typing import IO, Any
 
 from dragoman.errors import DataError
 
-TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 BLOCK = 1 << 16
 
 
@@ -43,24 +41,20 @@ def members(
 ) -> Iterator[tuple[str, IO[bytes]]]:
     """Name and content of the wanted files, one after the other: read each before asking for the next.
 
-    A single compressed file is an archive of one. DataError: the archive is damaged or cut short, is of
-    another kind than its name says, or one of its wanted files is not one to be unpacked.
+    DataError: the archive is damaged or cut short, is of another kind than its name says, or one of its
+    wanted files is not one to be unpacked.
     """
     meter = _Meter(archive, limits or Limits())
-    kind = _kind(archive)
+    if not archive.name.endswith((".zip", ".tar.gz", ".tgz")):
+        raise DataError(f"{archive}: is not a supported archive; give a .zip, .tar.gz or .tgz file")
+    unpacked = _zip_members if archive.suffix == ".zip" else _tar_members
     with _explained(archive):
-        for name, content in kind(archive, wanted, meter):
+        for name, content in unpacked(archive, wanted, meter):
             meter.count_file()
             yield name, content
 
 
-def unpack(
-    archive: Path,
-    folder: Path,
-    *,
-    wanted: Callable[[str], bool] = lambda name: True,
-    limits: Limits | None = None,
-) -> list[str]:
+def unpack(archive: Path, folder: Path, *, wanted: Callable[[str], bool] = lambda name: True) -> list[str]:
     """Unpack the wanted files into the new `folder`, all or none of them; return their names.
 
     DataError: as of `members`, or the folder is there already or cannot be written.
@@ -71,7 +65,7 @@ def unpack(
     try:
         with _writing(folder):
             folder.mkdir(parents=True)
-        for name, content in members(archive, wanted=wanted, limits=limits):
+        for name, content in members(archive, wanted=wanted):
             _write_member(folder / name, content, archive=archive)
             names.append(name)
     except BaseException:
@@ -140,21 +134,9 @@ def _watch(stream: IO[bytes], archive: Path, meter: _Meter | None = None) -> io.
 _Members = Iterator[tuple[str, IO[bytes]]]
 
 
-def _kind(archive: Path) -> Callable[[Path, Callable[[str], bool], _Meter], _Members]:
-    """Return the reader of an archive with this name."""
-    name = archive.name.lower()
-    if name.endswith(TAR_SUFFIXES):
-        return _tar_members
-    if name.endswith(".zip"):
-        return _zip_members
-    if name.endswith((".gz", ".xz")):
-        return _single_member
-    raise DataError(f"{archive}: is not a supported archive; give a .zip, .tar, .tgz, .gz or .xz file")
-
-
 def _tar_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
     with (
-        _decompressed(archive) as stream,
+        gzip.GzipFile(archive) as stream,
         tarfile.open(fileobj=_watch(stream, archive, meter), mode="r|") as tar,
     ):
         for member in tar:
@@ -183,31 +165,11 @@ def _zip_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) ->
                 yield name, _watch(content, archive, meter)
 
 
-def _single_member(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
-    if wanted(archive.stem):
-        with _decompressed(archive) as stream:
-            yield archive.stem, _watch(stream, archive, meter)
-
-
-@contextmanager
-def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed by its suffix."""
-    with archive.open("rb") as file:
-        if archive.suffix in (".gz", ".tgz"):
-            with gzip.GzipFile(fileobj=file) as stream:
-                yield stream  # type: ignore[misc]
-        elif archive.suffix in (".xz", ".txz"):
-            with lzma.LZMAFile(file) as stream:
-                yield stream
-        else:
-            yield file
-
-
 @contextmanager
 def _explained(archive: Path) -> Iterator[None]:
     """Make a DataError of what a damaged archive raises, as a ValueError at an offset that leads nowhere."""
     damage = (
-        zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, gzip.BadGzipFile,
+        zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile,
         EOFError, IndexError, RuntimeError, ValueError,
     )  # fmt: skip
     try:

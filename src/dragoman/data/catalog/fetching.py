@@ -9,9 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dragoman.config import parse_json
 from dragoman.data.catalog import opus
@@ -52,24 +50,16 @@ def fetch(
     dataset = opus.resolved(dataset) if is_opus else dataset
     base = to or cache_folder()
     target = base / dataset.folder
-    _refuse_foreign(target)
+    if target.exists() and not (target / SOURCE).is_file() and any(target.iterdir()):
+        raise DataError(
+            f"{target}: is there already and was not fetched; remove it, or choose another folder with --to"
+        )
     for line in _introduction(dataset, target):
         report(line)
     downloads = base / "downloads" / re.sub("[:/]", "-", dataset.name)
     arrived = [_download(dataset, item, downloads, target, report, progress) for item in dataset.downloads]
     _make(dataset, downloads, target, arrived, report)
-    _tidy(downloads, arrived)
     return _checked(dataset, target, report)
-
-
-def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> Path:
-    """Return `folder`, and report that the files in it are right; those of OPUS with how to train on them."""
-    report_check(dataset, folder, verify(dataset, folder), report)
-    if dataset.name.startswith(opus.PREFIX):
-        src, tgt = dataset.languages
-        files = f"--src {folder / f'train.{src}.gz'} --tgt {folder / f'train.{tgt}.gz'}"
-        report(f"train {src} → {tgt}: dragoman train {files}")
-    return folder
 
 
 def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | None:
@@ -139,40 +129,11 @@ def _make(
     arrived: Sequence[Downloaded],
     report: Callable[[str], None],
 ) -> None:
-    """Prepare the files beside `target`, and give them its name when they are complete."""
-    with replacing_folder(target) as folder:
-        prepare(dataset, downloads, folder, report)
-        sums = {part.path: checksum_of(folder / part.path, "sha256") for part in dataset.present(folder)}
-        lines = "".join(f"{value}  {path}\n" for path, value in sums.items())
-        (folder / SUMS).write_text(lines, encoding="utf-8")
-        source = json.dumps(_source(dataset, arrived), indent=2, ensure_ascii=False)
-        (folder / SOURCE).write_text(f"{source}\n", encoding="utf-8")
-        _carry_over(target, folder)
+    """Prepare the files beside `target`, and give them its name when they are complete.
 
-
-def _carry_over(target: Path, folder: Path) -> None:
-    """Copy the files that a user put into the earlier folder of a set."""
-    ours = {SUMS, SOURCE, *_read_sums(target)}
-    for path in target.rglob("*"):
-        name = path.relative_to(target)
-        if path.is_file() and name.as_posix() not in ours and not (folder / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, folder / name)
-
-
-def _tidy(downloads: Path, arrived: Sequence[Downloaded]) -> None:
-    """Remove what was downloaded and is not needed any more, but not what a user put there."""
-    for item in arrived:
-        if item.url:
-            item.path.unlink(missing_ok=True)
-    for folder in (downloads, downloads.parent):
-        with suppress(OSError):  # something else is in it
-            folder.rmdir()
-
-
-def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
-    """Write down where a set came from, when, and under which terms."""
-    return {
+    Files that a user put into an earlier `target` are kept; downloads are removed, but not a user's own.
+    """
+    source = {
         "name": dataset.name,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "homepage": dataset.homepage,
@@ -183,14 +144,26 @@ def _source(dataset: Dataset, arrived: Sequence[Downloaded]) -> dict[str, Any]:
             for item in arrived
         ],
     }
-
-
-def _refuse_foreign(target: Path) -> None:
-    """DataError: `target` is a folder that holds something, and was not made here."""
-    if target.exists() and not (target / SOURCE).is_file() and any(target.iterdir()):
-        raise DataError(
-            f"{target}: is there already and was not fetched; remove it, or choose another folder with --to"
+    with replacing_folder(target) as folder:
+        prepare(dataset, downloads, folder, report)
+        sums = {part.path: checksum_of(folder / part.path, "sha256") for part in dataset.present(folder)}
+        lines = "".join(f"{value}  {path}\n" for path, value in sums.items())
+        (folder / SUMS).write_text(lines, encoding="utf-8")
+        (folder / SOURCE).write_text(
+            f"{json.dumps(source, indent=2, ensure_ascii=False)}\n", encoding="utf-8"
         )
+        ours = {SUMS, SOURCE, *_read_sums(target)}
+        for path in target.rglob("*"):
+            name = path.relative_to(target)
+            if path.is_file() and name.as_posix() not in ours and not (folder / name).exists():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, folder / name)
+    for item in arrived:
+        if item.url:
+            item.path.unlink(missing_ok=True)
+    for parent in (downloads, downloads.parent):
+        with suppress(OSError):  # something else is in it
+            parent.rmdir()
 
 
 def _earlier_sum(target: Path, file: str) -> str:
@@ -202,25 +175,18 @@ def _earlier_sum(target: Path, file: str) -> str:
         return ""
 
 
-@dataclass
-class Check:
-    """What a look at a set's files found: those with a right sum, and those of another text than measured."""
+def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> Path:
+    """Return `folder`; report how its files compare with their sums and with the texts that were measured.
 
-    n_files: int = 0
-    n_right: int = 0
-    other_text: list[str] = field(default_factory=list)
+    The sums are beside the files, or above them.
 
-
-def verify(dataset: Dataset, folder: Path) -> Check:
-    """Compare the files in `folder` with the sums beside them, or above them, and with the measured texts.
-
-    DataError: a file has another sum than SHA256SUMS says, or is damaged.
+    Raises:
+        DataError: a file has another sum than SHA256SUMS says, or is damaged.
     """
     sums = {f"{folder.name}/{path}": value for path, value in _read_sums(folder).items()}
     sums |= _read_sums(folder.parent)
-    check = Check()
-    for part in dataset.present(folder):
-        check.n_files += 1
+    parts, n_right, other_text = dataset.present(folder), 0, []
+    for part in parts:
         expected = sums.get(f"{folder.name}/{part.path}")
         found = checksum_of(folder / part.path, "sha256") if expected else ""
         if expected and found != expected:
@@ -228,10 +194,24 @@ def verify(dataset: Dataset, folder: Path) -> Check:
                 f"{folder / part.path}: its sha256 is {found}, {SUMS} says {expected}; the file was changed "
                 f"or damaged: remove {folder} and run dragoman data fetch {dataset.name}"
             )
-        check.n_right += bool(expected)
+        n_right += bool(expected)
         if part.text_sha256 and _hash_text(folder / part.path) not in part.text_sha256.split():
-            check.other_text.append(part.path)
-    return check
+            other_text.append(part.path)
+    result, n_others = f"without {SUMS} to compare them with", len(parts) - n_right
+    if n_right:
+        result = f"{n_right if n_others else 'all'} with the sums that {SUMS} says"
+        result += f", {n_others} that it does not name" if n_others else ""
+    report(f"{dataset.name} is in {folder}: {len(parts)} files, {result}")
+    if other_text:
+        report(
+            f"note: {', '.join(other_text)}: other text than that with which results were measured; scores "
+            "may differ"
+        )
+    if dataset.name.startswith(opus.PREFIX):
+        src, tgt = dataset.languages
+        files = f"--src {folder / f'train.{src}.gz'} --tgt {folder / f'train.{tgt}.gz'}"
+        report(f"train {src} → {tgt}: dragoman train {files}")
+    return folder
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
@@ -251,17 +231,3 @@ def _hash_text(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def report_check(dataset: Dataset, folder: Path, check: Check, report: Callable[[str], None]) -> None:
-    """Describe the result of a check in one or two lines."""
-    rest = check.n_files - check.n_right
-    right = "all with the sums" if not rest else f"{check.n_right} with the sums"
-    unknown = f", {rest} that it does not name" if rest and check.n_right else ""
-    sums = f"{right} that {SUMS} says{unknown}" if check.n_right else f"without {SUMS} to compare them with"
-    report(f"{dataset.name} is in {folder}: {check.n_files} files, {sums}")
-    if check.other_text:
-        report(
-            f"note: {', '.join(check.other_text)}: other text than that with which results were measured; "
-            "scores may differ"
-        )

@@ -88,15 +88,14 @@ def small_en_zh(dataset: Dataset, downloads: Path, folder: Path, report: Report)
         _write_lines(folder / f"{name}.tsv.gz", (f"{src}\t{tgt}" for src, tgt in pairs))
 
 
-def translation2019zh(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """Keep the JSON lines as they are."""
-    _take_members(downloads / "translation2019zh.zip", dataset, folder)
-
-
-def opensubtitles(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
-    """Keep the two aligned files as they are."""
-    src, tgt = dataset.languages
-    _take_members(downloads / f"{src}-{tgt}.txt.zip", dataset, folder)
+def members(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
+    """Keep the files of the archive with the names of the data set's parts, in any folder, as they are."""
+    expected = {part.path for part in dataset.parts}
+    archive = downloads / dataset.downloads[0].file
+    names = archives.unpack(archive, folder / "official", wanted=lambda name: Path(name).name in expected)
+    for name in names:
+        (folder / "official" / name).replace(folder / Path(name).name)
+    shutil.rmtree(folder / "official", ignore_errors=True)
 
 
 def opus(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
@@ -155,8 +154,7 @@ def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
 
 
 STEPS: dict[str, Callable[[Dataset, Path, Path, Report], None]] = {
-    step.__name__: step
-    for step in (multi30k, iwslt17, small_en_zh, translation2019zh, opensubtitles, opus, tatoeba, imdb)
+    step.__name__: step for step in (multi30k, iwslt17, small_en_zh, members, opus, tatoeba, imdb)
 }
 """By the name they have in the catalogue."""
 
@@ -237,15 +235,6 @@ def _one_line(content: bytes, name: str) -> str:
         return _BREAKS.sub(" ", content.decode())
     except UnicodeDecodeError:
         raise DataError(f"{name} is not UTF-8; the archive is not the official one") from None
-
-
-def _take_members(archive: Path, dataset: Dataset, folder: Path) -> None:
-    """Keep the files of an archive with the names of the data set's parts, in any folder."""
-    wanted = {part.path for part in dataset.parts}
-    names = archives.unpack(archive, folder / "official", wanted=lambda name: Path(name).name in wanted)
-    for name in names:
-        (folder / "official" / name).replace(folder / Path(name).name)
-    shutil.rmtree(folder / "official", ignore_errors=True)
 
 
 def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
