@@ -14,6 +14,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dragoman.cli.reproduce import describe_expectation
 from dragoman.config import Config, is_own_search, load_recipe
@@ -122,7 +123,7 @@ def check_settings(folder: Path, config: Config) -> None:
     """
     free = {"device", "n_threads", "start_from"}
     free |= {"precision"} if config.training.precision == "auto" else set()
-    hidden = {"name": True, "seed": True, "training": free}
+    hidden: dict[str, Any] = {"name": True, "seed": True, "training": free}
     there, here = (one.model_dump(exclude=hidden) for one in (load_recipe(folder / "config.toml"), config))
     if changed := "; ".join(differences(there, here)):
         raise RunError(f"{folder}: was trained with other settings than the recipe ({changed})")

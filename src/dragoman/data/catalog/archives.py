@@ -112,7 +112,7 @@ class _Meter:
 class _Watched(io.RawIOBase):
     """A stream whose bytes are counted, if there is a meter, and whose damage is explained."""
 
-    def __init__(self, stream: IO[bytes], archive: Path, meter: _Meter | None = None) -> None:
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile, archive: Path, meter: _Meter | None = None) -> None:
         self._stream, self._archive, self._meter = stream, archive, meter
 
     def readable(self) -> bool:
@@ -127,7 +127,9 @@ class _Watched(io.RawIOBase):
         return len(block)
 
 
-def _watch(stream: IO[bytes], archive: Path, meter: _Meter | None = None) -> io.BufferedReader:
+def _watch(
+    stream: IO[bytes] | gzip.GzipFile, archive: Path, meter: _Meter | None = None
+) -> io.BufferedReader:
     return io.BufferedReader(_Watched(stream, archive, meter), BLOCK)
 
 
