@@ -486,7 +486,6 @@ def test_an_output_without_its_folder_is_refused_before_any_work(
         ("classify", tiny_classifier_run, "--out", "nowhere/out"),
         ("data", "check", "a.en", "a.de", "--report", "nowhere/out"),
         ("data", "filter", "a.en", "a.de", "--by-score", "a.en", "--plot", "nowhere/out"),
-        ("forecast", "--src", "a.en", "--tgt", "a.de", "--plot", "nowhere/out"),
     ):
         said = error_of(*command, stdin="red cat\n")
         assert said == "error: nowhere/out: there is no folder nowhere; make it, or name another place"

@@ -108,7 +108,6 @@ def test_every_numeric_option_has_bounds() -> None:
     ("merge", "a", "b", "--weight"),
     ("translate", "run", "--length-penalty"),
     ("distill", "run", "--keep-best"),
-    ("forecast", "a.en", "a.de", "--minutes"),
 ])  # fmt: skip
 def test_what_is_no_number_is_refused(command: tuple[str, ...]) -> None:
     result = run_command(*command, "nan")

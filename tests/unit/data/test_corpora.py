@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from corpus_files import complaint_of, write
+from dragoman.config import TranslationConfig, parse_config
 from dragoman.data import corpora
 from dragoman.data.corpora import (
     Corpus,
@@ -17,11 +18,13 @@ from dragoman.data.corpora import (
     TableCorpus,
     locate_drift,
     open_corpus,
+    part_of,
     split_held_out,
 )
+from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed
 from dragoman.data.readers.tables import Column
-from dragoman.errors import DataError
+from dragoman.errors import ConfigError, DataError
 
 
 def corpus_of(*files: str, columns: tuple[Column, Column] = (0, 1)) -> Corpus:
@@ -305,3 +308,36 @@ def test_names_and_numbers_of_columns_have_different_fingerprints(tmp_path: Path
     path = write(tmp_path / "a.tsv", "0\t1\na\tb\n")
     assert corpus_of(path).fingerprint() != corpus_of(path, columns=("0", "1")).fingerprint()
     assert read(path, columns=("0", "1")) == [("a", "b")]
+
+
+def part_config(file: str, *part: float, seed: int = 1) -> TranslationConfig:
+    data = {"src_lang": "en", "tgt_lang": "de", "train": [file], "n_held_out": 50, "split_seed": 3}
+    config = parse_config({"name": "part", "seed": seed, "data": {**data, "part": part}})
+    assert isinstance(config, TranslationConfig)
+    return config
+
+
+def test_parts_are_nested_and_hold_none_of_the_validation_pairs_which_all_share(tmp_path: Path) -> None:
+    file = write(tmp_path / "n.tsv", "".join(f"source {i}\ttarget {i}\n" for i in range(1200)))
+    whole, held_out = (list(corpus.pairs()) for corpus in open_direction(part_config(file, 0, 1)))
+    parts = []
+    for seed, part in enumerate([(0, 0.25), (0.25, 0.5), (0, 0.5)]):
+        train, valid = open_direction(part_config(file, *part, seed=seed))
+        parts.append(list(train.pairs()))
+        assert list(valid.pairs()) == held_out, "the same pairs whatever part and seed"
+        assert len(parts[-1]) == pytest.approx((part[1] - part[0]) * len(whole), rel=0.3)
+    first, second, half = map(set, parts)
+    assert first | second == half < set(whole)
+    assert not first & second
+    assert not set(whole) & set(held_out)
+
+
+def test_a_part_without_pairs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no pair; take a larger part \(data.part\)"):
+        list(part_of(corpus_of(numbered(tmp_path, 300)), (0.0, 1e-9), seed=1).pairs())
+    for part, complaint in (((0.5, 0.5), "holds nothing"), ((0.5, 1.5), "data.part")):
+        with pytest.raises(ConfigError, match=complaint):
+            part_config("a.tsv", *part)
+    corpora_of = [{"name": "a", "files": ["a.tsv"], "langs": ["en", "de"]}]
+    with pytest.raises(ConfigError, match="part is for one corpus"):
+        parse_config({"name": "many", "data": {"corpora": corpora_of, "part": [0.0, 0.5]}})
