@@ -20,6 +20,7 @@ from dragoman import __version__
 from dragoman.cli.app import Commands, app
 from dragoman.config import load_recipe
 from dragoman.errors import ConfigError, DataError
+from dragoman.runs import Run
 from tiny import TINY, write_corpus
 
 COMMANDS = ("train", "translate", "evaluate", "score", "reproduce", "report", "compare", "show", "demo")
@@ -655,6 +656,11 @@ def test_show_tells_state_size_best_files_and_settings(run: Path) -> None:
     assert_line(text, r"^  d_model = 16$")
     assert "model.safetensors" in text
     assert_line(succeed("show", run, "--plot").stdout, r"^curves    run/curves\.svg$")
+
+
+def test_a_run_that_an_earlier_version_merged_is_shown(run: Path) -> None:
+    Run.open(run).write_json("report.json", {"merged": {"runs": ["a", "b"], "weight": 0.3, "tried": []}})
+    assert_line(succeed("show", run).stdout, r"^state     merged from a and b, 0\.3 of the second$")
 
 
 # demo

@@ -120,7 +120,7 @@ def _state(run: Run) -> str:
         if "imported" in report:
             origin = report["imported"]
             return f"imported from {origin['path']} ({origin['format']})"
-        if "merged" in report:
+        if "merged" in report:  # by version 0.2
             runs, weight = report["merged"]["runs"], report["merged"]["weight"]
             return f"merged from {runs[0]} and {runs[1]}, {weight:g} of the second"
         return (

@@ -105,7 +105,6 @@ def test_every_numeric_option_has_bounds() -> None:
 
 
 @pytest.mark.parametrize("command", [
-    ("merge", "a", "b", "--weight"),
     ("translate", "run", "--length-penalty"),
     ("distill", "run", "--keep-best"),
 ])  # fmt: skip
