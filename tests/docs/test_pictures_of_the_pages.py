@@ -10,9 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dragoman.runs import Run
-from dragoman.training.loop import train
-
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "draw_pictures.py"))
 FOLDER = ROOT / "docs" / "pictures"
@@ -22,7 +19,6 @@ NAMESPACES = re.compile(r'xmlns(?::\w+)?="[^"]*"|<!DOCTYPE.*?>|<metadata>.*?</me
 
 def test_every_picture_of_the_script_is_there(tiny_run: Path, tiny_classifier_run: Path) -> None:
     names = {
-        "terminal",
         *SCRIPT["without_training"](),
         *SCRIPT["of_a_translator"](tiny_run),
         *SCRIPT["of_a_classifier"](tiny_classifier_run),
@@ -61,12 +57,3 @@ def test_the_pictures_that_need_no_model_can_be_drawn(tmp_path: Path) -> None:
     for name, draw in SCRIPT["without_training"]().items():
         draw(tmp_path / f"{name}.svg")
         ElementTree.parse(tmp_path / f"{name}.svg")
-
-
-def test_the_terminal_is_pictured_with_lines_samples_curves_and_time(tiny_run: Path, tmp_path: Path) -> None:
-    listener = SCRIPT["TerminalPicture"]()
-    train(Run.open(tiny_run).config, tmp_path / "run", listener=listener)
-    text = " ".join(ElementTree.fromstring(listener.svg).itertext()).replace("\xa0", " ")
-    for said in ("valid · step 6", "source", "hypothesis", "BLEU", "step 6 of 6", "left"):
-        assert said in text
-    assert "http" not in NAMESPACES.sub("", listener.svg)

@@ -1,4 +1,4 @@
-"""Training progress on the terminal: log lines, validation samples, curves and time left."""
+"""Training progress on the terminal: log lines, validation samples and the time left."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from dragoman.cli.app import as_called
 from dragoman.cli.console import Console
-from dragoman.cli.live import LivePanel, sample_table
-from dragoman.config import Config
-from dragoman.report.schedule import rate_in_words
+from dragoman.config import Config, TrainingConfig
 from dragoman.training.state import Position
 from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
@@ -22,19 +22,19 @@ from dragoman.training.trainer import TrainingListener
 EVERY = 15.0
 """Seconds between two lines about the preparation of text."""
 
+LONGEST = 240
+"""Maximum characters shown of a sample."""
+
 
 class TerminalListener(TrainingListener):
     """A listener that prints log lines on stderr. A context manager.
 
-    A terminal also shows samples after each validation, and below the lines the curves of loss and score,
-    and a progress bar with the time left.
+    A terminal also shows samples after each validation, and below all lines a progress bar.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-        self._live: Live | None = None
-        self._panel: LivePanel | None = None
-        self._names: tuple[str, str, str] | None = None
+        self._bar: Progress | None = None
         self._item = "token"
         self._noted = 0, time.monotonic()
         """Pairs that had become tokens when that was last said, and when it was."""
@@ -48,9 +48,9 @@ class TerminalListener(TrainingListener):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
     def message(self, text: str) -> None:
         self._print(as_called(text))
@@ -68,33 +68,71 @@ class TerminalListener(TrainingListener):
         self._item = config.names.unit
         self._print(f"{n_parameters:,} parameters, {config.training.max_steps:,} steps")
         if self._console.is_terminal:
-            self._names = config.names.sample
-            self._panel = LivePanel(self._console, config, position)
-            self._live = Live(self._panel, console=self._console, transient=True)
-            self._live.start()
+            self._config = config
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+                TextColumn("left"),
+                console=self._console,
+                expand=True,
+                transient=True,
+            )
+            self._task = self._bar.add_task("training", total=1.0)
+            # Earlier steps of a resumed training must not count for its speed.
+            self._bar.tasks[0].completed = done(position, config.training)
+            self._bar.start()
 
     def stepped(self, position: Position) -> None:
-        if self._panel is not None:
-            self._panel.stepped(position)
+        if self._bar is not None:
+            training = self._config.training
+            steps = f"step {position.step:,} of {training.max_steps:,}"
+            self._bar.update(self._task, description=steps, completed=done(position, training))
 
     def validating(self) -> None:
-        if self._panel is not None:
-            self._panel.validating()
+        if self._bar is not None:
+            self._bar.update(self._task, description="validating")
 
     def logged(self, record: dict[str, Any]) -> None:
-        if self._panel is not None:
-            self._panel.logged(record)
         self._print(describe_record(record, item=self._item))
 
     def sampled(self, step: int, samples: Sequence[Sample]) -> None:
-        if self._names is not None:
-            self._console.print(sample_table(samples, self._names), soft_wrap=False)
+        if self._bar is not None:
+            self._console.print(sample_table(samples, self._config.names.sample), soft_wrap=False)
 
     def _print(self, text: str) -> None:
         if self._console.is_terminal:
             self._console.print(text)
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+def done(position: Position, training: TrainingConfig) -> float:
+    """Return the fraction of the training that is done, 0 to 1."""
+    seconds = 60 * training.max_minutes
+    by_time = position.seconds / seconds if seconds else 0.0
+    return min(1.0, max(position.step / training.max_steps, by_time))
+
+
+def sample_table(samples: Sequence[Sample], names: tuple[str, str, str]) -> Table:
+    """Return a table of samples with rows named `names`; correct samples are green, others yellow."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for sample in samples:
+        style = "green" if sample.hypothesis == sample.reference else "yellow"
+        for name, text in zip(names, sample, strict=True):
+            own = style if name == names[-1] else ""
+            table.add_row(f"  {name}", Text(_on_a_line(text), style=own))
+    return table
+
+
+def _on_a_line(text: str) -> str:
+    """Return `text` on one line: at most LONGEST characters, none of which moves the cursor."""
+    text = " ".join(text.split())
+    shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…"
+    return "".join(c if c.isprintable() else "\ufffd" for c in shown)
 
 
 def describe_record(record: dict[str, Any], *, item: str) -> str:
@@ -106,7 +144,7 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
                 f"epoch {record['epoch'] + 1}",
                 f"loss {record['train_loss']:.2f} nats/{item}",
                 f"{_thousands(record['tokens_per_second'])} tokens/s",
-                f"lr {rate_in_words(record['lr'])}",
+                f"lr {_two_digits(record['lr'])}",
             ]
         )
     averaged = record["kind"] == "average"
@@ -134,3 +172,9 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
 
 def _thousands(value: float) -> str:
     return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"
+
+
+def _two_digits(rate: float) -> str:
+    """Format a learning rate: 2.0e-3, or 0."""
+    mantissa, exponent = f"{rate:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}" if rate else "0"

@@ -1,17 +1,17 @@
-"""`dragoman show`: describe a run; or show learning rates, positions and masks without one."""
+"""`dragoman show`: describe a run; or draw learning rates, positions and masks without one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from dragoman.cli.app import as_called, command_line
+from dragoman.cli.app import as_called, command_line, say
 from dragoman.cli.options import Overrides
-from dragoman.errors import ConfigError, RunError, printable, require
+from dragoman.errors import ConfigError, RunError, printable
 from dragoman.files import refuse_overwriting
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ FIGURES = ("schedule", "positions", "masks")
 
 NOUNS = {"schedule": "learning rates"}
 """Titles of figures that differ from their names."""
+
+PLACEHOLDER = {
+    "name": "figure",
+    "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]},
+}
+"""The settings that every recipe needs; figures do not depend on them."""
 
 
 def show(
@@ -42,20 +48,21 @@ def show(
         ),
     ] = None,
     overrides: Overrides = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also draw the figure into this file: .svg, .png or .pdf.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File of the figure: .svg, .png or .pdf.")] = None,
 ) -> None:
     """Show a run: state, size, scores, files and settings.
 
-    In place of a run, name a figure. schedule: the learning rate over training steps, of one recipe or of
-    every schedule. positions: the positional encodings. masks: which tokens may attend to which. Figures are
-    drawn in characters, and with --out as a picture. --set changes settings such as training.max_steps.
+    In place of a run, name a figure, and with --out its file. schedule: the learning rate over training
+    steps, of one recipe or of every schedule. positions: the positional encodings. masks: which tokens may
+    attend to which. --set changes settings such as training.max_steps.
     """
     if run in FIGURES:
-        if plot:
-            raise ConfigError(f"--plot is for a run; for {NOUNS.get(run, run)} give --out {run}.svg")
-        _show_figure(run, recipe, overrides or (), out)
+        noun = NOUNS.get(run, run)
+        if plot or out is None:
+            raise ConfigError(f"{noun} are drawn into a file: give --out {run}.svg, and no --plot")
+        refuse_overwriting(out, inputs=[recipe] if recipe else [])
+        _draw_figure(run, recipe, overrides or (), out)
+        say(f"{noun}: {out}")
         return
     if recipe is not None or overrides or out is not None:
         raise ConfigError(f"--recipe, --set and --out are for: dragoman show {', '.join(FIGURES)}")
@@ -77,15 +84,31 @@ def show(
     typer.echo(printable("\n".join(lines)))
 
 
-def _show_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: Path | None) -> None:
-    """Print one of FIGURES, and draw it into `out` if given."""
-    from dragoman.cli.figures import show_masks, show_positions, show_schedule
+def _draw_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: Path) -> None:
+    """Draw one of FIGURES into `out`, with the settings of a recipe if given.
 
-    if out is not None:
-        require("matplotlib", extra="plots", purpose=f"drawing {NOUNS.get(name, name)}")
-        refuse_overwriting(out, inputs=[recipe] if recipe else [])
-    shows = {"schedule": show_schedule, "positions": show_positions, "masks": show_masks}
-    shows[name](recipe, overrides, out)
+    ConfigError: masks with a recipe or settings; they do not depend on them.
+    """
+    from dragoman.config import TrainingConfig, load_recipe, parse_config
+    from dragoman.report.figures import plot_masks, plot_positions, plot_schedules
+
+    if name == "masks":
+        if recipe is not None or overrides:
+            raise ConfigError("masks are the same for every recipe; omit --recipe and --set")
+        plot_masks(out)
+        return
+    if recipe is not None:
+        config = load_recipe(recipe, overrides)
+    else:
+        config = parse_config(PLACEHOLDER, overrides=overrides, where=f"dragoman show {name}")
+    if name == "positions":
+        plot_positions(out, d_model=config.model.d_model)
+    elif recipe is not None:
+        plot_schedules([config.training], out, title=config.name)
+    else:
+        schedules = get_args(TrainingConfig.model_fields["schedule"].annotation)
+        every = [config.training.model_copy(update={"schedule": schedule}) for schedule in schedules]
+        plot_schedules(every, out, title="Learning-rate schedules")
 
 
 def describe_run(run: Run) -> Iterator[str]:

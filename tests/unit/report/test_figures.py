@@ -1,4 +1,4 @@
-"""`dragoman show positions` and `dragoman show masks`: as text and as pictures."""
+"""`dragoman show schedule`, `positions` and `masks`: what they draw, and where."""
 
 from __future__ import annotations
 
@@ -13,16 +13,86 @@ import torch
 from typer.testing import CliRunner, Result
 
 from dragoman.cli import app
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, TrainingConfig
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.attention import watched
-from dragoman.report.masks import ALLOWED, FORBIDDEN, Mask, describe_masks, masks_of
-from dragoman.report.positions import SHADES, describe_positions, encodings, likeness, shade
+from dragoman.report.figures import Mask, encodings, likeness, masks_of, plot_schedules
+from dragoman.training.updates.schedule import learning_rate, learning_rates
+
+SCHEDULES = ["inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"]
 
 
 def show(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["show", *arguments])
+
+
+def drawn(folder: Path, *arguments: str) -> str:
+    """The content of the picture that `dragoman show` draws; it names every text in it."""
+    path = folder / "drawn.svg"
+    result = show(*arguments, "--out", str(path))
+    assert result.exit_code == 0, result.stderr
+    return path.read_text(encoding="utf-8")
+
+
+# Schedules
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES[:-1])
+def test_rates_are_those_of_every_update(schedule: str) -> None:
+    config = TrainingConfig.model_validate({"schedule": schedule, "max_steps": 50, "warmup_steps": 10})
+    assert learning_rates(config) == [learning_rate(step, config) for step in range(1, 51)]
+
+
+def test_a_plateau_is_drawn_as_if_validation_stalled_after_half_of_the_steps() -> None:
+    """Validated every 10 of 100 steps, the second stalled one is at step 70, the fourth at step 90."""
+    config = TrainingConfig.model_validate(
+        {
+            "schedule": "plateau", "max_steps": 100, "warmup_steps": 5, "valid_every": 10,
+            "plateau_patience": 2, "plateau_factor": 0.5, "learning_rate": 1.0,
+        }
+    )  # fmt: skip
+    rates = learning_rates(config)
+    assert rates[4:70] == [1.0] * 66
+    assert rates[70:90] == [0.5] * 20
+    assert rates[90:] == [0.25] * 10
+
+
+def test_a_plateau_validated_once_an_epoch_is_drawn_too() -> None:
+    config = TrainingConfig.model_validate({"schedule": "plateau", "max_steps": 10, "valid_every": 0})
+    assert len(learning_rates(config)) == 10
+
+
+@pytest.mark.slow
+def test_every_schedule_is_drawn_or_that_of_a_recipe(tmp_path: Path, recipe: str) -> None:
+    every = drawn(tmp_path, "schedule", "--set", "training.max_steps=300")
+    assert all(f"<!-- {name} -->" in every for name in SCHEDULES)
+    assert "<!-- from step 150 on -->" in every
+    one = drawn(tmp_path, "schedule", "--recipe", recipe)
+    assert "<!-- mine · grey: warm-up -->" in one
+    assert [name for name in SCHEDULES if f"<!-- {name} -->" in one] == ["cosine"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_schedules", [1, 2, 4, 6])
+def test_any_number_of_schedules_can_be_drawn_and_always_gives_the_same_file(
+    tmp_path: Path, n_schedules: int
+) -> None:
+    training = TrainingConfig.model_validate({"max_steps": 5000})
+    for name in ("a.svg", "b.svg"):
+        plot_schedules([training] * n_schedules, tmp_path / name, title="some")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        'name = "mine"\n[data]\nsrc_lang = "en"\ntgt_lang = "de"\ntrain = ["a.tsv"]\n'
+        '[model]\nd_model = 48\nn_heads = 4\n[training]\nschedule = "cosine"\n',
+        encoding="utf-8",
+    )
+    return str(path)
 
 
 # Positions
@@ -45,33 +115,11 @@ def test_likeness_depends_on_the_distance_alone() -> None:
         np.testing.assert_allclose(diagonal, diagonal[0], atol=1e-4)
 
 
-def test_shades_darken_as_values_rise() -> None:
-    shades = [SHADES.index(shade(value)) for value in np.linspace(-1.0, 1.0, 50)]
-    assert shades == sorted(shades)
-    assert (shades[0], shades[-1]) == (0, len(SHADES) - 1)
-
-
-@pytest.mark.parametrize("d_model", [8, 256])
-def test_positions_in_characters_have_a_row_each(d_model: int) -> None:
-    title, header, *rows = describe_positions(d_model, n_positions=4, width=64)
-    sines = range(0, d_model, 2 if d_model <= 128 else d_model // 64)
-    assert f"d_model {d_model} · {len(sines)} of {d_model // 2} sines" in title
-    assert header.endswith(f" {sines[-1]}")
-    for position, row in enumerate(rows[:4]):
-        values = encodings(4, d_model)[position]
-        expected = "".join(shade(values[i]) for i in sines)
-        assert row == f"{position:>8}  {expected}".rstrip()
-
-
-def test_the_width_is_a_recipe_s_or_set(tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(
-        'name = "mine"\n[data]\nsrc_lang = "en"\ntgt_lang = "de"\ntrain = ["a.tsv"]\n'
-        "[model]\nd_model = 48\nn_heads = 4\n",
-        encoding="utf-8",
-    )
-    assert "d_model 48" in show("positions", "--recipe", str(tmp_path / "recipe.toml")).stdout
-    assert "d_model 64" in show("positions", "--set", "model.d_model=64").stdout
-    assert f"d_model {ModelConfig().d_model}" in show("positions").stdout
+@pytest.mark.slow
+def test_the_width_is_a_recipe_s_or_set(tmp_path: Path, recipe: str) -> None:
+    assert "d_model 48" in drawn(tmp_path, "positions", "--recipe", recipe)
+    assert "d_model 64" in drawn(tmp_path, "positions", "--set", "model.d_model=64")
+    assert f"d_model {ModelConfig().d_model}" in drawn(tmp_path, "positions")
 
 
 # Masks
@@ -109,53 +157,54 @@ def test_without_padding_everything_real_may_be_looked_at() -> None:
     assert cross.allowed.all()
 
 
-def test_masks_in_characters_say_the_same(masks: list[Mask]) -> None:
-    lines = list(describe_masks(masks))
-    for mask in masks:
-        title = next(i for i, line in enumerate(lines) if line.startswith(mask.name))
-        first = title + 1 + max(map(len, mask.columns))
-        for row, line in zip(mask.allowed, lines[first:], strict=False):
-            cells = line.split()[1:]
-            assert set(cells) <= {ALLOWED, FORBIDDEN}
-            assert [cell == ALLOWED for cell in cells] == row.tolist()
-
-
 # The command
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["positions", "masks"])
-@pytest.mark.parametrize(("ending", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_they_are_drawn_where_out_says(tmp_path: Path, what: str, ending: str, magic: bytes) -> None:
+@pytest.mark.parametrize(
+    ("what", "noun"), [("schedule", "learning rates"), ("positions", "positions"), ("masks", "masks")]
+)
+@pytest.mark.parametrize(("ending", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_they_are_drawn_where_out_says(
+    tmp_path: Path, what: str, noun: str, ending: str, magic: bytes
+) -> None:
     path = tmp_path / f"a.{ending}"
     result = show(what, "--out", str(path))
     assert result.exit_code == 0
     assert path.read_bytes().startswith(magic)
-    assert result.stderr == f"{what}: {path}\n"
-    assert show(what).stdout == result.stdout
+    assert (result.stdout, result.stderr) == ("", f"{noun}: {path}\n")
 
 
-@pytest.mark.parametrize("what", ["positions", "masks"])
-def test_text_needs_no_matplotlib_and_a_picture_does(
-    what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert show(what).exit_code == 0
-    result = show(what, "--out", str(tmp_path / "a.svg"))
+    result = show("schedule", "--out", str(tmp_path / "a.svg"))
     assert result.exit_code == 1
-    assert re.search(rf"drawing {what} needs the package matplotlib: .*pip install", result.stderr)
+    assert re.search("drawing learning rates needs the package matplotlib: .*pip install", result.stderr)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["masks", "--plot"], "--plot is for a run; for masks give --out masks.svg"),
-        (["masks", "--set", "seed=2"], "masks are the same for every recipe; omit --recipe and --set"),
-        (["positions", "--set", "model.d_mode=8"], "did you mean model.d_model?"),
+        (["schedule"], "learning rates are drawn into a file: give --out schedule.svg"),
+        (["masks", "--plot", "--out", "a.svg"], "give --out masks.svg, and no --plot"),
+        (["masks", "--out", "a.svg", "--set", "seed=2"], "masks are the same for every recipe; omit"),
+        (["positions", "--out", "a.svg", "--set", "model.d_mode=8"], "did you mean model.d_model?"),
+        (["schedule", "--out", "a.svg", "--set", "training.schedul=1"], "did you mean training.schedule?"),
+        (["schedule", "--out", "a.svg", "--recipe", "no.toml"], "no.toml: cannot be read"),
+        (["schedule", "--out", "a.xyz"], "a.xyz: is no kind of picture"),
         (["runs/x", "--out", "a.svg"], "are for: dragoman show schedule, positions, masks"),
+        (["runs/x", "--set", "seed=2"], "are for: dragoman show schedule, positions, masks"),
     ],
 )
 def test_options_that_do_not_belong_together_are_named(arguments: list[str], message: str) -> None:
     result = show(*arguments)
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_a_run_in_a_folder_called_schedule_is_shown_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schedule").mkdir()
+    assert "schedule: is not a run, for it holds no config.toml" in show("./schedule").stderr

@@ -1,0 +1,148 @@
+"""What a training prints: log lines, and on a terminal samples and a progress bar."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.console import Console
+from dragoman.cli.listener import LONGEST, TerminalListener, _two_digits, done, sample_table
+from dragoman.config import Config, parse_config
+from dragoman.runs import Run
+from dragoman.training.loop import train
+from dragoman.training.state import Position
+from dragoman.training.task import N_SAMPLES, Sample, sampled
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    data = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
+    return parse_config({"name": "live", "data": data}, overrides=["training.max_steps=100"])
+
+
+def terminal(*, width: int = 80, height: int = 40) -> Console:
+    return Console(
+        file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None, markup=False
+    )
+
+
+def shown(console: Console, *what: object) -> list[str]:
+    with console.capture() as capture:
+        console.print(*what)
+    return capture.get().splitlines()
+
+
+def text_of(console: Console) -> str:
+    """What was written to `console`; a new line in place of what moves the cursor."""
+    return re.sub(r"\r|\x1b\[[0-9;?]*[A-Za-z]", "\n", console.file.getvalue())  # type: ignore[attr-defined]
+
+
+# The progress bar
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_bar_is_one_line_with_the_step_and_the_time_left(config: Config, width: int) -> None:
+    with TerminalListener(terminal(width=width)) as listener:
+        listener.started(Position(), config, n_parameters=10)
+        listener.stepped(Position(step=40))
+        assert listener._bar is not None
+        (bar,) = shown(terminal(width=width), listener._bar.get_renderable())
+    assert bar.startswith("step 40 of 100 ━")
+    assert " 40% " in bar
+    assert bar.endswith("left")
+
+
+def test_a_training_that_is_limited_by_time_is_done_by_time(config: Config) -> None:
+    training = config.training.model_copy(update={"max_minutes": 1.0})
+    assert done(Position(step=10, seconds=30.0), training) == 0.5
+    assert done(Position(step=70, seconds=30.0), training) == 0.7
+    assert done(Position(step=70, seconds=90.0), training) == 1.0
+
+
+def test_its_time_left_is_not_computed_from_what_was_done_before(config: Config) -> None:
+    with TerminalListener(terminal()) as listener:
+        listener.started(Position(step=60), config, n_parameters=10)
+        listener.stepped(Position(step=60))
+        assert listener._bar is not None
+        assert listener._bar.tasks[0].completed == 0.6
+        assert listener._bar.tasks[0].speed is None
+
+
+# Samples
+
+
+def test_samples_are_spread_evenly_and_never_more_than_there_are() -> None:
+    for n in range(20):
+        indices = sampled(n)
+        assert len(indices) == len(set(indices)) == min(n, N_SAMPLES)
+        assert all(0 <= i < n for i in indices)
+    assert sampled(30) == [5, 15, 25]
+
+
+def test_samples_are_lines_that_leave_the_terminal_alone(config: Config) -> None:
+    hostile = Sample("a\n\x1b[2Jb", "[red]c[/red]", "x" * 1000)
+    lines = shown(terminal(width=300), sample_table([hostile], config.names.sample))
+    assert [line.split()[0] for line in lines] == ["source", "reference", "hypothesis"]
+    assert "\x1b" not in "".join(lines)
+    assert lines[0].split(maxsplit=1)[1].rstrip() == "a \ufffd[2Jb"
+    assert "[red]c[/red]" in lines[1]
+    assert len(lines[2].split()[1]) == LONGEST
+
+
+# The listener
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(0.0, "0"), (2e-3, "2.0e-3"), (7.31e-4, "7.3e-4"), (1.0, "1.0e0")]
+)
+def test_a_learning_rate_has_two_digits(rate: float, words: str) -> None:
+    assert _two_digits(rate) == words
+
+
+def test_a_terminal_shows_samples_of_every_validation_and_the_texts_of_the_corpus(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    console = terminal(width=100)
+    run = Run.open(tiny_run)
+    with TerminalListener(console) as listener:
+        train(run.config, tmp_path / "run", listener=listener)
+    said = text_of(console)
+    n_validations = sum(r["kind"] in ("valid", "average") for r in Run.open(tmp_path / "run").history())
+    assert n_validations > 1
+    sources = re.findall(r"^  source +(.*?) *$", said, re.MULTILINE)
+    assert len(sources) == N_SAMPLES * n_validations
+    assert sources[:N_SAMPLES] == sources[-N_SAMPLES:]
+    corpus = Path(run.config.data.valid[0]).read_text("utf-8").splitlines()
+    assert set(sources) <= {line.split("\t")[0] for line in corpus}
+    assert "left" in said
+
+
+def test_a_pipe_gets_log_lines_alone(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with TerminalListener() as listener:
+        train(Run.open(tiny_run).config, tmp_path / "run", listener=listener)
+    said = capsys.readouterr().err
+    assert "\nstep 6 · epoch" in said
+    assert not re.search(r"source|hypothesis|\x1b|━", said)
+    assert sys.stderr.isatty() is False
+
+
+def test_a_classifier_s_samples_are_text_label_and_prediction(
+    tiny_classifier_run: Path, tmp_path: Path
+) -> None:
+    console = terminal(width=100)
+    settings = Run.open(tiny_classifier_run).config.model_dump()
+    overrides = ("training.max_steps=4", "training.valid_every=2")
+    config = parse_config(settings, overrides=overrides)
+    with TerminalListener(console) as listener:
+        train(config, tmp_path / "run", listener=listener)
+    said = text_of(console)
+    labels = re.findall(r"^  label +(\w+)", said, re.MULTILINE)
+    assert len(labels) >= 2 * N_SAMPLES
+    assert set(labels) <= {"praise", "blame"}
+    assert len(re.findall(r"^  prediction +(?:praise|blame)", said, re.MULTILINE)) == len(labels)
