@@ -106,7 +106,7 @@ def test_a_metric_that_cannot_be_had_is_refused_before_anything_is_translated(
 
 def test_a_table_without_a_file_name_goes_to_stdout(runs: tuple[Path, Path]) -> None:
     first, second = runs
-    named = succeed("compare", first, second, "--csv", "-").stdout
-    assert named.startswith("test_set,kind,name,score,")
-    assert succeed("compare", first, second, "--csv").stdout == named
-    assert succeed("compare", "--csv", "--split", "test", first, second).stdout == named
+    named = succeed("compare", first, second, "--json", "-").stdout
+    assert json.loads(named)
+    assert succeed("compare", first, second, "--json").stdout == named
+    assert succeed("compare", "--json", "--split", "test", first, second).stdout == named

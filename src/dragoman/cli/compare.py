@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.tasks.task import EvaluationRequest
 
 COMPARISON = "comparison.html"
-EXPORTS = ("json", "csv", "latex")
+EXPORTS = ("json", "latex")
 
 
 def compare(
@@ -49,7 +49,6 @@ def compare(
     json: Annotated[
         str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as JSON.")
     ] = None,
-    csv: Annotated[str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as CSV.")] = None,
     latex: Annotated[
         str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write a LaTeX table for a paper (booktabs).")
     ] = None,
@@ -67,8 +66,8 @@ def compare(
     Runs that differ only in their seeds form a group. Groups are compared with the first group by a
     hierarchical bootstrap over sentences and seeds.
 
-    --json and --csv write one table of all figures, --latex a table for a paper: best in bold, significant
-    differences marked. Without FILE, or with "-", it goes to stdout in place of the text.
+    --json writes all figures, --latex a table for a paper: best in bold, significant differences marked.
+    Without FILE, or with "-", it goes to stdout in place of the text.
     """
     from dragoman.cli.console import progress_bar
     from dragoman.evaluation.comparison import names_of
@@ -79,7 +78,7 @@ def compare(
     from dragoman.tasks import task_of
     from dragoman.tasks.task import EvaluationRequest
 
-    exports = {kind: file for kind, file in zip(EXPORTS, (json, csv, latex), strict=True) if file is not None}
+    exports = {kind: file for kind, file in zip(EXPORTS, (json, latex), strict=True) if file is not None}
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
@@ -137,7 +136,7 @@ def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
         if not file:
             raise ConfigError(f"--{kind}: needs the name of a file, or - for stdout")
     if list(exports.values()).count("-") > 1:
-        raise ConfigError("two tables cannot both go to stdout; name a file for one of them")
+        raise ConfigError("--json and --latex cannot both go to stdout; name a file for one of them")
     outputs = [None if file == "-" else Path(file) for file in exports.values()]
     refuse_overwriting(*outputs, inputs=inputs)
 
@@ -145,17 +144,12 @@ def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
 def write_exports(exports: Mapping[str, str], comparisons: Sequence[Comparison]) -> None:
     """Write the figures of all comparisons into a file for each kind of table, "-" for stdout."""
     from dragoman.files import write_atomically
+    from dragoman.report.comparison import as_json
     from dragoman.report.latex import as_latex
-    from dragoman.report.records import as_csv, as_json
 
-    records = [record for comparison in comparisons for record in comparison.records()]
-    writers = {
-        "json": lambda: as_json(records),
-        "csv": lambda: as_csv(records),
-        "latex": lambda: as_latex(comparisons),
-    }
+    writers = {"json": as_json, "latex": as_latex}
     for kind, file in exports.items():
-        text = writers[kind]()
+        text = writers[kind](comparisons)
         if file == "-":
             typer.echo(text, nl=False)
         else:

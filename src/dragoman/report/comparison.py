@@ -236,3 +236,11 @@ def p_text(p_value: float | None) -> str:
     if p_value is None:
         return ""
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def as_json(comparisons: Sequence[Comparison]) -> str:
+    """Return the figures of comparisons as a list of objects that all have the same keys."""
+    records = [record for comparison in comparisons for record in comparison.records()]
+    keys = dict.fromkeys(key for record in records for key in record)
+    rows = [{key: record.get(key) for key in keys} for record in records]
+    return json.dumps(rows, ensure_ascii=False, indent=1) + "\n"

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-
 import numpy as np
 import pytest
 
 from dragoman.config import Config, parse_config
 from dragoman.errors import DataError
-from dragoman.evaluation.comparison import Record, seed_groups
+from dragoman.evaluation.comparison import seed_groups
 from dragoman.metrics.significance import SEED, compare_groups, compare_label_groups
 from dragoman.metrics.translation import bleu
-from dragoman.report.records import as_csv, as_json
 
 REFERENCES = [f"the {colour} cat sat on the {place} mat" for colour in ("red", "old") for place in "abcd"]
 WORSE = [" ".join(reversed(reference.split())) for reference in REFERENCES]
@@ -106,16 +101,3 @@ def test_a_recipe_s_name_is_in_a_title_only_where_nothing_else_differs() -> None
     assert [title.count("name") for title in seed_groups(small | other)] == [0, 0]
     same = {n: config(i, name="t") for i, n in enumerate("ef")}
     assert list(seed_groups(other | same)) == ['name = "o"', 'name = "t"']
-
-
-RECORDS: list[Record] = [
-    {"test_set": "a,b_c", "name": 'say "ü" & 5 %', "value": 36.125, "p_bootstrap": None},
-    {"test_set": "t", "name": "x = 1", "value": -0.5, "p_bootstrap": 0.0125, "seeds": 3},
-]
-
-
-def test_json_and_csv_give_the_figures_back() -> None:
-    full = [record | {"seeds": record.get("seeds")} for record in RECORDS]
-    assert json.loads(as_json(RECORDS)) == full
-    rows = list(csv.DictReader(io.StringIO(as_csv(RECORDS))))
-    assert rows == [{k: "" if v is None else str(v) for k, v in record.items()} for record in full]
