@@ -130,10 +130,18 @@ def test_thresholds_are_chosen_for_the_check_and_the_clean_copy() -> None:
     for value, n_dropped in (("4", 1), ("20", 0)):
         copy = ("--write-clean", f"clean-{value}", "--threshold", f"length={value}", "--json")
         assert json.loads(succeed(*CHECK, *files, *copy).stdout)["clean"]["n_dropped"] == n_dropped
-    assert succeed(*CHECK, "a.en", "a.de", "--report", "page.html").stderr.endswith("written: page.html\n")
+
+
+def test_the_page_says_what_the_command_drops() -> None:
+    choice = ("--drop", "markup", "--threshold", "length=6", "--report", "page.html", "--write-clean", "c")
+    result = succeed(*CHECK, "a.en", "a.de", *choice, "--json")
+    assert "written: page.html\n" in result.stderr
     page = Path("page.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "a.en + a.de · 300 lines" in page
+    n_dropped = json.loads(result.stdout)["clean"]["n_dropped"]
+    assert n_dropped > 0
+    assert f"{n_dropped} of 300 lines would be dropped" in page
 
 
 def test_a_recipe_has_all_its_corpora_checked() -> None:

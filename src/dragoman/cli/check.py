@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from dragoman.cli.corpus_options import (
     column,
     two_columns,
 )
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
     from dragoman.config import Config
@@ -115,7 +114,7 @@ def check(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a page of what each filter and threshold would drop."),
+        typer.Option(metavar="FILE", help="Write a page (HTML) of what each filter and threshold finds."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
@@ -128,7 +127,10 @@ def check(
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import kinds_to_drop, thresholds_of
     from dragoman.data.doctor.clean import check_new
+    from dragoman.files import write_atomically
     from dragoman.processes import usable_cores
+    from dragoman.report.page import page_html
+    from dragoman.report.survey import survey_page
     from dragoman.tasks.task import Reading
 
     if (drop or keep) and write_clean is None and report is None:
@@ -143,6 +145,7 @@ def check(
     if (report or threshold) and not isinstance(jobs[0].corpus, Corpus):
         raise ConfigError("--report and --threshold are for parallel text")
     if report is not None:
+        require("jinja2", extra="report", purpose="--report")
         check_outputs(report, files=_read(files, held_out), runs=())
         check_folders(report)
     if write_clean is not None:
@@ -158,9 +161,8 @@ def check(
         for job in jobs
     ]
     if report is not None:
-        given = {"--valid": valid, "--test": test, "--columns": columns}
-        langs = {"--src-lang": src_lang, "--tgt-lang": tgt_lang}
-        _write_report(reports[0], report, kinds, thresholds, command=_command(files, given | langs))
+        write_atomically(report, page_html(survey_page(reports[0], dropped=kinds, thresholds=thresholds)))
+        say(f"written: {report}")
     clean = None if write_clean is None else _write_clean(jobs[0], reports[0], write_clean, kinds)
     if as_json:
         records = [{"name": job.name, **one.record()} for job, one in zip(jobs, reports, strict=True)]
@@ -237,26 +239,6 @@ def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
 
     named = files_of(load_recipe(Path(files[0]), ())) if files[0].endswith(".toml") else []
     return [*files, *named, *(name for some in held_out.values() for name in some)]
-
-
-def _command(files: Sequence[str], options: Mapping[str, str | list[str] | None]) -> str:
-    """Return the command that checks the same files again."""
-    words = ["dragoman", "data", "check", *files]
-    for name, value in options.items():
-        for one in [value] if isinstance(value, str) else value or ():
-            words += [name, one]
-    return shlex.join(words)
-
-
-def _write_report(
-    found: Report, page: Path, kinds: frozenset[str], thresholds: Mapping[str, float], *, command: str
-) -> None:
-    """Write the page of what each filter would drop."""
-    from dragoman.files import write_atomically
-    from dragoman.report.survey import survey_html
-
-    write_atomically(page, survey_html(found, dropped=kinds, thresholds=thresholds, command=command))
-    say(f"written: {page}")
 
 
 def _check(

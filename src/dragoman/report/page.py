@@ -166,8 +166,9 @@ def figures_of(parts: Sequence[Section] | Sequence[Part]) -> Iterator[Figure]:
 
 
 def _rendered(template: Any, page: Page, images: dict[Path, str]) -> bytes:
-    style = template_text("page.css")
-    html: str = template.render(page=page, images=images, style=style, style_hash=source_hash(style))
+    style = (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    html: str = template.render(page=page, images=images, style=style, style_hash=f"sha256-{digest}")
     return html.encode(errors="replace")  # JSON may hold half a surrogate pair
 
 
@@ -193,14 +194,3 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     return environment.get_template("page.html")
-
-
-@cache
-def template_text(name: str) -> str:
-    """Return a file of the folder `templates`, such as a style sheet."""
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-
-
-def source_hash(text: str) -> str:
-    """Return the hash of a style sheet or script, by which a Content-Security-Policy allows it."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,89 +1,105 @@
-"""A page of what each filter of `data check` would drop: thresholds to move, pairs near them, the command.
-
-One file that loads nothing. Unlike other pages it computes: how many pairs any choice would drop is counted
-from the combinations of faults that a `Survey` holds.
-"""
+"""The page of `data check --report`: what each filter and each threshold finds, with samples."""
 
 from __future__ import annotations
 
-import html
-import json
-import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
-from dragoman.data.doctor.findings import KINDS, WITHOUT_LINES, Example, Kind, Report
+from dragoman.data.doctor.findings import KINDS, Example, Kind, Report, Step
 from dragoman.errors import printable
-from dragoman.report.page import source_hash, template_text
+from dragoman.report.page import Notice, Page, Paragraph, Part, Section, Span, Table, Text
 
 LONGEST = 400
-"""Characters of a text that are shown at most."""
+"""Maximum characters shown of a text."""
+
+MAX_EXAMPLES = 20
+"""Maximum examples shown of a kind."""
 
 
-def survey_html(
-    report: Report, *, dropped: Collection[str], thresholds: Mapping[str, float], command: str
-) -> bytes:
-    """Return the page of a report with a survey.
+def survey_page(report: Report, *, dropped: Collection[str], thresholds: Mapping[str, float]) -> Page:
+    """Return the page of a report on parallel text, checked with a survey.
 
-    `dropped` are the kinds that are dropped at first, `thresholds` those set at first; `command` checks the
-    corpus, without options for either.
+    `dropped` are the kinds that a clean copy would leave out, `thresholds` those of the check.
     """
-    style, script = template_text("page.css") + template_text("survey.css"), template_text("survey.js")
-    content = {
-        "TITLE": html.escape(f"{printable(report.name)} · {report.n_lines:,} {report.unit}s"),
-        "STYLE_HASH": source_hash(style),
-        "SCRIPT_HASH": source_hash(script),
-        "STYLE": style,
-        "DATA": json.dumps(_data(report, dropped, thresholds, command)).replace("<", "\\u003c"),
-        "SCRIPT": script,
-    }
-    page = re.sub("@([A-Z_]+)@", lambda found: content[found[1]], template_text("survey.html"))
-    return page.encode(errors="replace")
+    found = {one.kind.name for one in report.findings}
+    kinds = [kind for name, kind in KINDS.items() if name in found or report.survey.get(name)]
+    return Page(
+        "What each filter would drop",
+        f"{printable(report.name)} · {report.n_lines:,} {report.unit}s",
+        [_summary(report, kinds, dropped), *(_section(report, kind, thresholds) for kind in kinds)],
+        footer="Nothing has been dropped. --write-clean DIR writes a clean copy.",
+    )
 
 
-def _data(
-    report: Report, dropped: Collection[str], thresholds: Mapping[str, float], command: str
-) -> dict[str, Any]:
-    assert report.survey is not None
-    samples: dict[str, list[dict[str, Any]]] = {found.kind.name: [] for found in report.findings}
-    for one in report.survey.samples:
-        shown = {**_shown(one.example), "value": one.value, "grade": one.grade}
-        samples.setdefault(one.kind, []).append(shown)
-    kinds = [
-        _kind(kind, samples[name], name in dropped, thresholds)
-        for name, kind in KINDS.items()
-        if name in samples and name not in WITHOUT_LINES
+def _summary(report: Report, kinds: Sequence[Kind], dropped: Collection[str]) -> Section:
+    n_dropped = len(report.lines(dropped))
+    parts: list[Part] = [Notice(printable(note)) for note in report.notes]
+    parts += [
+        Paragraph(
+            f"{n_dropped:,} of {report.n_lines:,} {report.unit}s would be dropped "
+            f"({100 * n_dropped / report.n_lines:.1f} %), {report.n_lines - n_dropped:,} kept. "
+            "--drop KIND, --keep KIND and --threshold KIND=VALUE change that."
+        ),
+        Table(
+            f"A {report.unit} may have several faults",
+            ("kind", "fault", "severity", "dropped", f"{report.unit}s"),
+            [
+                (
+                    kind.name,
+                    kind.title,
+                    kind.severity,
+                    "yes" if kind.name in dropped else "no",
+                    f"{_count(report, kind):,}",
+                )
+                for kind in kinds
+            ],
+            n_words=4,
+        ),
     ]
-    return {
-        "unit": report.unit,
-        "n": report.n_lines,
-        "command": command,
-        "kinds": kinds,
-        "combinations": report.survey.combinations,
-    }
+    return Section("Filters", parts)
 
 
-def _kind(
-    kind: Kind, samples: list[dict[str, Any]], drops: bool, thresholds: Mapping[str, float]
-) -> dict[str, Any]:
-    shown = {
-        "name": kind.name,
-        "severity": kind.severity,
-        "title": kind.title,
-        "remedy": kind.remedy,
-        "usually_dropped": kind.dropped,
-        "drops": drops,
-        "samples": samples,
-    }
-    if kind.threshold is None:
-        return shown
-    threshold = kind.threshold
-    n_steps, step = ((x - threshold.low) / threshold.step for x in (threshold.high, thresholds[kind.name]))
-    return shown | {
-        "threshold": threshold._asdict() | {"n_steps": round(n_steps), "step_now": round(step)},
-    }
+def _section(report: Report, kind: Kind, thresholds: Mapping[str, float]) -> Section:
+    """Return a kind's count, facts about the whole, and samples: of each threshold, or of what was found."""
+    finding, steps = report.finding(kind.name), report.survey.get(kind.name)
+    title = f"{kind.title[0].upper()}{kind.title[1:]}"
+    parts: list[Part] = [
+        Paragraph(f"{title}: {_count(report, kind):,} found ({kind.severity}). What to do: {kind.remedy}.")
+    ]
+    if finding is not None:
+        parts += [Paragraph(printable(fact)) for fact in finding.summary]
+    if steps:
+        parts.append(_table_of_steps(kind, steps, report.unit, thresholds[kind.name]))
+    elif finding is not None and finding.examples:
+        rows = [
+            (f"{one.line:,}", printable(one.detail), *_texts(one)) for one in finding.examples[:MAX_EXAMPLES]
+        ]
+        parts.append(Table("Examples", (report.unit, "fault", "source", "target"), rows, n_words=4))
+    return Section(kind.name, parts)
 
 
-def _shown(example: Example) -> dict[str, Any]:
-    texts = [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in example.texts]
-    return {"line": example.line, "texts": list(map(printable, texts)), "detail": printable(example.detail)}
+def _table_of_steps(kind: Kind, steps: Sequence[Step], unit: str, chosen: float) -> Table:
+    """Return how many pairs each threshold finds, with one that the next stricter threshold does not find."""
+    assert kind.threshold is not None
+    rows: list[Sequence[Text]] = []
+    for step in steps:
+        name = f"{'below' if kind.threshold.is_upper else 'from'} {step.threshold:g}"
+        first: Text = [Span("strong", f"{name} (set)")] if step.threshold == chosen else name
+        sample = step.example
+        rows.append((first, f"{step.n_found:,}", f"{sample.line:,}", f"{step.value:.3g}", *_texts(sample)))
+    return Table(
+        f"{kind.threshold.what}; each row has a pair that the next stricter threshold does not find",
+        ("threshold", f"{unit}s found", unit, "value", "source", "target"),
+        rows,
+        n_figures=3,
+    )
+
+
+def _count(report: Report, kind: Kind) -> int:
+    finding = report.finding(kind.name)
+    return finding.count if finding else 0
+
+
+def _texts(example: Example) -> list[str]:
+    """Return both sides, each LONGEST characters at most."""
+    texts = map(printable, example.texts)
+    return [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in texts]

@@ -50,7 +50,7 @@ def check_corpus(
     what it teaches itself, in one of `n_workers` processes; repetitions are those of the whole corpus.
     `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
     `earlier` other corpora to train on, whose pairs it should not repeat. `thresholds` are those of
-    `thresholds_of`; `with_survey` adds what others would drop. The report does not depend on `n_workers`. A
+    `thresholds_of`; `with_survey` adds what others would find. The report does not depend on `n_workers`. A
     corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at all,
     or has no text; or one that is held out cannot. RunError: a process died.
     """

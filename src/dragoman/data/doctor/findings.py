@@ -27,7 +27,7 @@ class Threshold(NamedTuple):
     low: float
     high: float
     step: float
-    """Between values that a page offers."""
+    """Between the thresholds of a survey."""
     is_upper: bool = False
     """Whether smaller values are faults, not larger ones."""
 
@@ -40,6 +40,10 @@ class Threshold(NamedTuple):
         steps = np.floor((np.minimum(values, self.high) - self.low) / self.step + _ROUNDING)
         never = values >= self.high if self.is_upper else values < self.low - _ROUNDING
         return np.where(never, 0, steps + 1).astype(np.uint8)
+
+    def first_with(self, grade: int) -> float:
+        """Return the strictest threshold at which pairs of this grade have a fault."""
+        return round(self.low + (grade if self.is_upper else grade - 1) * self.step, 6)
 
 
 class Kind(NamedTuple):
@@ -177,21 +181,15 @@ class Finding:
         }
 
 
-class Sample(NamedTuple):
-    """A pair and its value, beside others of the same grade."""
+class Step(NamedTuple):
+    """What another threshold would find."""
 
-    kind: str
-    grade: int
+    threshold: float
+    n_found: int
+    """Pairs with a fault at this threshold."""
     value: float
     example: Example
-
-
-class Survey(NamedTuple):
-    """What any choice of kinds and thresholds would drop."""
-
-    combinations: tuple[tuple[tuple[str, ...], dict[str, int], int], ...]
-    """Kinds without threshold, the grade by kind with one, and how many pairs have just these."""
-    samples: tuple[Sample, ...]
+    """A pair that has a fault at this threshold and none at the next stricter one, and its value."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +203,8 @@ class Report:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = field(default=())
     """What could not be checked, and why."""
-    survey: Survey | None = None
-    """If asked for."""
+    survey: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
+    """By kind with a threshold, if requested: the thresholds that find more than the next stricter one."""
 
     def finding(self, kind: str) -> Finding | None:
         """Return the finding of that kind, if there is one."""

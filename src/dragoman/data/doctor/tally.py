@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.data.doctor.findings import KINDS, Example, Finding, Sample, Survey, threshold_of
+from dragoman.data.doctor.findings import KINDS, Example, Finding, Step, threshold_of
 from dragoman.data.doctor.reading import Numbered, chosen
 
 _BITS = {kind: np.uint32(1 << i) for i, kind in enumerate(KINDS)}
 _GRADED = tuple(name for name, kind in KINDS.items() if kind.threshold)
 _MIN_KEPT = 1000  # findings of a kind that are remembered with what is wrong, at least
-_N_SAMPLES = 3  # of a survey for each step between thresholds
-_N_SURVEYED = 20  # findings of a kind without threshold in a survey
 
 
 class Faults:
@@ -39,13 +37,14 @@ class Tally:
 
     def __init__(self, n_examples: int, *, with_survey: bool = False) -> None:
         self._n_examples, self._with_survey = n_examples, with_survey
-        self._n_kept = max(n_examples, _N_SURVEYED) if with_survey else n_examples
         self._numbers: list[np.ndarray] = []
         self._masks: list[np.ndarray] = []
         self._details: dict[str, list[tuple[int, str]]] = {kind: [] for kind in KINDS}
         self._strides = dict.fromkeys(KINDS, 1)
-        self._grades: dict[str, list[np.ndarray]] = {kind: [] for kind in _GRADED}
-        self._sampled: dict[tuple[str, int], list[tuple[float, int, float]]] = {}
+        self._n_graded = {kind: np.zeros(256, dtype=np.int64) for kind in _GRADED}
+        """Of kinds with a threshold, how many pairs have each grade."""
+        self._sampled: dict[tuple[str, int], tuple[float, int, float]] = {}
+        """A pair of each kind and grade: a random number that chose it, its index and its value."""
         self._rng = np.random.default_rng(1)
         self.n = 0
         self.summaries: dict[str, list[str]] = {}
@@ -65,8 +64,8 @@ class Tally:
             mask[np.fromiter(found, dtype=np.int64, count=len(found))] |= _BITS[kind]
             self._remember(kind, [(self.n + i, found[i]) for i in sorted(found)])
         if self._with_survey:
-            for kind in _GRADED:
-                self._grade(kind, faults.values.get(kind), len(numbers))
+            for kind, values in faults.values.items():
+                self._grade(kind, values)
         self._masks.append(mask)
         self._numbers.append(np.array(numbers, dtype=np.uint32))
         self.n += len(numbers)
@@ -74,31 +73,25 @@ class Tally:
     def _remember(self, kind: str, found: list[tuple[int, str]]) -> None:
         """Keep every finding of the first window, and at equal distances those of a long corpus."""
         kept = self._details[kind]
-        while len(kept) > max(_MIN_KEPT, 2 * self._n_kept):
+        while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
             kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
         kept.extend(found[:: self._strides[kind]])
 
-    def _grade(self, kind: str, values: np.ndarray | None, n: int) -> None:
-        grades = np.zeros(n, dtype=np.uint8) if values is None else threshold_of(kind).grades(values)
-        self._grades[kind].append(grades)
-        graded = np.flatnonzero(grades)
-        if values is None or not len(graded):
-            return
-        keys = self._rng.random(len(graded))
-        order = graded[np.lexsort((keys, grades[graded]))]
-        starts = np.searchsorted(grades[order], np.unique(grades[order]))
-        for start in starts.tolist():
-            grade = int(grades[order[start]])
-            some = [i for i in order[start : start + _N_SAMPLES].tolist() if grades[i] == grade]
-            kept = self._sampled.setdefault((kind, grade), [])
-            kept.extend((float(self._rng.random()), self.n + i, float(values[i])) for i in some)
-            kept[:] = sorted(kept)[:_N_SAMPLES]
+    def _grade(self, kind: str, values: np.ndarray) -> None:
+        """Count the pairs of each grade, and draw one of each."""
+        grades = threshold_of(kind).grades(values)
+        graded = self._rng.permutation(np.flatnonzero(grades))
+        self._n_graded[kind] += np.bincount(grades[graded], minlength=256)
+        some, first = np.unique(grades[graded], return_index=True)
+        for grade, i in zip(some.tolist(), graded[first].tolist(), strict=True):
+            drawn = (float(self._rng.random()), self.n + i, float(values[i]))
+            self._sampled[kind, grade] = min(drawn, self._sampled.get((kind, grade), drawn))
 
     def mark(self, kind: str, indices: np.ndarray, describe: Callable[[int], str]) -> None:
         """Add faults that only the whole corpus tells; `describe(k)` says what is wrong with the k-th."""
         whole = self._whole(self._masks)
         whole[indices] |= _BITS[kind]
-        shown = _spread(range(len(indices)), self._n_kept)
+        shown = _spread(range(len(indices)), self._n_examples)
         self._details[kind] += [(int(indices[k]), describe(k)) for k in shown]
 
     @property
@@ -117,46 +110,32 @@ class Tally:
         """Return the numbers of the pairs with that fault."""
         return self.numbers[(self._whole(self._masks) & _BITS[kind]) != 0]
 
-    def findings(self, reread: Callable[[], Iterable[Numbered]]) -> tuple[tuple[Finding, ...], Survey | None]:
-        """Return a finding for each kind of fault there is, with examples spread over the corpus."""
+    def findings(
+        self, reread: Callable[[], Iterable[Numbered]]
+    ) -> tuple[tuple[Finding, ...], dict[str, tuple[Step, ...]]]:
+        """Return the survey, and a finding for each kind of fault, with examples spread over the corpus."""
         found = {kind: sorted(details) for kind, details in self._details.items()}
         shown = {kind: _spread(details, self._n_examples) for kind, details in found.items()}
-        sampled = self._samples(found) if self._with_survey else []
-        wanted = [i for some in shown.values() for i, _ in some] + [one[3] for one in sampled]
-        texts = chosen(reread(), wanted)
+        wanted = [i for some in shown.values() for i, _ in some]
+        texts = chosen(reread(), wanted + [i for _, i, _ in self._sampled.values()])
         findings = []
         for name, kind in KINDS.items():
             lines = self.lines(name)
             if count := self.counts.get(name, len(lines)):
                 examples = tuple(Example(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self.summaries.get(name, ())), examples))
-        if not self._with_survey:
-            return tuple(findings), None
-        samples = tuple(
-            Sample(kind, grade, value, Example(*texts[i], detail))
-            for kind, grade, value, i, detail in sampled
-        )
-        return tuple(findings), Survey(tuple(self._combinations()), samples)
+        survey = {kind: tuple(self._steps(kind, texts)) for kind in _GRADED} if self._with_survey else {}
+        return tuple(findings), survey
 
-    def _samples(self, found: Mapping[str, list[tuple[int, str]]]) -> list[tuple[str, int, float, int, str]]:
-        """Return kind, grade, value and index of some pairs, and what is wrong about them."""
-        graded = [
-            (kind, grade, value, i, "")
-            for (kind, grade), kept in sorted(self._sampled.items())
-            for _, i, value in kept
-        ]
-        others = [(kind, _spread(found[kind], _N_SURVEYED)) for kind in KINDS if kind not in _GRADED]
-        return graded + [(kind, 0, 0.0, i, detail) for kind, some in others for i, detail in some]
-
-    def _combinations(self) -> Iterator[tuple[tuple[str, ...], dict[str, int], int]]:
-        codes = self._whole(self._masks).astype(np.uint64)
-        for i, kind in enumerate(_GRADED):
-            codes &= ~np.uint64(_BITS[kind])
-            codes |= self._whole(self._grades[kind]).astype(np.uint64) << np.uint64(32 + 8 * i)
-        for code, count in zip(*map(np.ndarray.tolist, np.unique(codes, return_counts=True)), strict=True):
-            kinds = tuple(kind for kind, bit in _BITS.items() if code & int(bit))
-            grades = {kind: code >> (32 + 8 * i) & 255 for i, kind in enumerate(_GRADED)}
-            yield kinds, {kind: grade for kind, grade in grades.items() if grade}, count
+    def _steps(self, kind: str, texts: Mapping[int, Numbered]) -> Iterator[Step]:
+        """Yield the thresholds that find more than the next stricter one, in the order of their values."""
+        threshold, counts = threshold_of(kind), self._n_graded[kind]
+        at_most = np.cumsum(counts)
+        at_least = counts.sum() - at_most + counts
+        for grade in np.flatnonzero(counts).tolist():
+            _, i, value = self._sampled[kind, grade]
+            count = int((at_most if threshold.is_upper else at_least)[grade])
+            yield Step(threshold.first_with(grade), count, value, Example(*texts[i], ""))
 
 
 def _spread(found: Sequence[Any], n: int) -> list[Any]:
