@@ -11,7 +11,9 @@ from tiny import damaged_run
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_an_error_is_one_line(value: str, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_one_line(
+    value: str, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRAGOMAN_DEBUG", value)
     result = dragoman("translate", damaged_run(tiny_run, tmp_path / "run"), stdin="red cat\n")
     assert result.exit_code == 1

@@ -16,15 +16,19 @@ from dragoman.removed import REMOVED
 from dragoman.serving.settings import ServeConfig
 
 
+def answer_to(name: str) -> str:
+    return f"error: {name} was removed in 0.3; {REMOVED[name]}"
+
+
 @pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("dragoman ")])
 def test_a_removed_command_says_what_to_do_instead(name: str) -> None:
-    assert error_of(name.split()[1], "RUN", "--out", "x") == f"error: {name} was removed in 0.3; {REMOVED[name]}"
+    assert error_of(name.split()[1], "RUN", "--out", "x") == answer_to(name)
 
 
 @pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("--")])
 @pytest.mark.parametrize("command", ["score", "compare", "reproduce"])
 def test_a_removed_option_says_what_to_do_instead(command: str, name: str) -> None:
-    assert error_of(command, "a", "b", f"{name}=c") == f"error: {name} was removed in 0.3; {REMOVED[name]}"
+    assert error_of(command, "a", "b", f"{name}=c") == answer_to(name)
 
 
 def test_a_removed_setting_says_what_to_do_instead() -> None:
@@ -37,5 +41,6 @@ def test_a_removed_variable_is_named_and_nothing_else_changes(tmp_path: Path) ->
         [sys.executable, "-m", "dragoman", "--version"],
         env=os.environ | {"DRAGOMAN_MODELS": str(tmp_path)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stderr == f"DRAGOMAN_MODELS was removed in 0.3 and has no effect; {REMOVED['DRAGOMAN_MODELS']}\n"
+    instead = REMOVED["DRAGOMAN_MODELS"]
+    assert done.stderr == f"DRAGOMAN_MODELS was removed in 0.3 and has no effect; {instead}\n"
     assert done.stdout.startswith("dragoman ")
