@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from dragoman.config import parse_config
 from dragoman.native import native
+from sharing import made_once
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many, write_topics
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -16,7 +19,7 @@ settings.load_profile("patient")  # no test is about how fast this machine makes
 
 LONG = (
     "test_rank_faults.py", "test_ray.py", "test_processes.py", "test_documentation.py", "test_bulk_kills.py",
-    "test_scale_benchmark.py", "test_hostile.py",
+    "test_smoke.py",
 )  # fmt: skip
 """Files whose tests come first, so that no process is left alone with them at the end."""
 
@@ -39,58 +42,61 @@ def both_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, en → de, that has learnt next to nothing. Copy it before changing anything in it."""
-    from dragoman.training.loop import train
 
-    folder = tmp_path_factory.mktemp("tiny")
-    for name, n_pairs in {"train": 200, "valid": 20, "test": 15}.items():
-        write_corpus(folder, name, n_pairs, seed=n_pairs)
-    settings = {
-        "name": "tiny",
-        "data": {
+    def make(folder: Path) -> None:
+        for name, n_pairs in {"train": 200, "valid": 20, "test": 15}.items():
+            write_corpus(folder, name, n_pairs, seed=n_pairs)
+        data = {
             "src_lang": "en",
             "tgt_lang": "de",
             "train": [str(folder / "train.en"), str(folder / "train.de")],
             "valid": [str(folder / "valid.tsv")],
             "test": {"tiny-test": [str(folder / "test.en"), str(folder / "test.de")]},
-        },
-    }
-    return train(parse_config(settings, overrides=TINY), folder / "run")
+        }
+        train_here(folder, {"name": "tiny", "data": data}, TINY)
+
+    return made_once(tmp_path_factory, "tiny", make) / "run"
 
 
 @pytest.fixture(scope="session")
 def tiny_many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of en ↔ de and en → fr, with a synthetic corpus; copy it before changing it."""
-    from dragoman.training.loop import train
 
-    folder = tmp_path_factory.mktemp("tiny-many")
-    return train(parse_config(write_many(folder), overrides=TINY), folder / "run")
+    def make(folder: Path) -> None:
+        train_here(folder, write_many(folder), TINY)
+
+    return made_once(tmp_path_factory, "tiny-many", make) / "run"
 
 
 @pytest.fixture(scope="session")
 def tiny_classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run that tells praise from blame, well. Copy it before changing anything in it."""
-    folder = tmp_path_factory.mktemp("tiny-classifier")
-    for name, n_texts in {"train": 200, "valid": 40, "test": 30}.items():
-        write_labelled(folder, name, n_texts, seed=n_texts)
-    return trained_classifier(folder, "tiny-classifier")
+
+    def make(folder: Path) -> None:
+        for name, n_texts in {"train": 200, "valid": 40, "test": 30}.items():
+            write_labelled(folder, name, n_texts, seed=n_texts)
+        train_classifier(folder)
+
+    return made_once(tmp_path_factory, "tiny-classifier", make) / "run"
 
 
 @pytest.fixture(scope="session")
 def tiny_topics_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run that tells which of three topics a text has. Copy it before changing anything in it."""
-    folder = tmp_path_factory.mktemp("tiny-topics")
-    for name, n_texts in {"train": 200, "valid": 60, "test": 50}.items():
-        write_topics(folder, name, n_texts, seed=n_texts)
-    return trained_classifier(folder, "tiny-topics", 'data.label_separator="|"', "training.metric=micro_f1")
+
+    def make(folder: Path) -> None:
+        for name, n_texts in {"train": 200, "valid": 60, "test": 50}.items():
+            write_topics(folder, name, n_texts, seed=n_texts)
+        train_classifier(folder, 'data.label_separator="|"', "training.metric=micro_f1")
+
+    return made_once(tmp_path_factory, "tiny-topics", make) / "run"
 
 
-def trained_classifier(folder: Path, name: str, *overrides: str) -> Path:
-    """Train on train.tsv, valid.tsv and test.tsv in `folder`, and return the run."""
-    from dragoman.training.loop import train
-
+def train_classifier(folder: Path, *overrides: str) -> None:
+    """Train on train.tsv, valid.tsv and test.tsv in `folder`."""
     settings = {
         "task": "classification",
-        "name": name,
+        "name": folder.name,
         "data": {
             "train": [str(folder / "train.tsv")],
             "valid": [str(folder / "valid.tsv")],
@@ -102,5 +108,11 @@ def trained_classifier(folder: Path, name: str, *overrides: str) -> Path:
         "training": {"learning_rate": 0.01, "precision": "fp32"},
     }
     steps = ("training.max_steps=60", "training.valid_every=30")
-    config = parse_config(settings, overrides=(*TINY_CLASSIFIER, *steps, *overrides))
-    return train(config, folder / "run")
+    train_here(folder, settings, (*TINY_CLASSIFIER, *steps, *overrides))
+
+
+def train_here(folder: Path, settings: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Train the run `folder`/run."""
+    from dragoman.training.loop import train
+
+    train(parse_config(settings, overrides=overrides), folder / "run")

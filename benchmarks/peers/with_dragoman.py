@@ -71,8 +71,9 @@ def make_step(vocab_size, *, precision, kernels, processes=ALONE):
     torch.manual_seed(1)
     model = Seq2SeqTransformer(
         ModelConfig(**settings), src_vocab_size=vocab_size, tgt_vocab_size=vocab_size,
-        kernels=choose_kernels(kernels, CPU), dtype=choose_dtype(precision, CPU),
+        kernels=choose_kernels(kernels, CPU),
     ).train()  # fmt: skip
+    model.dtype = choose_dtype(precision, CPU)
     task = Batches(model, config)
     module = loss_module(task, config, processes)
     state = TrainState(model, make_optimizer(model, config.training), None, Position())

@@ -1,0 +1,189 @@
+"""Every benchmark runs at its smallest size, ends with exit code 0 and prints its figure.
+
+The corpora of $DRAGOMAN_DATA are stand-ins: phrases of the embedded corpus under the names of real files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dragoman.config import parse_config
+from faulty import phrases
+from sharing import made_once
+from tiny import TINY
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks"
+
+PARTS = {
+    "multi30k": ("train", "val", "test_2016_flickr"),
+    "tatoeba-en-de": ("train", "val", "test"),
+    "tatoeba-en-pl": ("train", "val", "test"),
+    "tatoeba-en-zh": ("train", "val", "test"),
+    "iwslt17": ("train_small", "dev2010", "tst2010", "tst2011", "tst2012", "tst2013"),
+}
+"""The parts of each corpus that has a file for each language."""
+
+
+class Benchmark(NamedTuple):
+    """A script with its smallest arguments, a pattern of the figure that it prints, and packages it needs."""
+
+    command: str
+    figure: str
+    packages: tuple[str, ...] = ()
+
+
+SMALL = " ".join(f"--set {setting}" for setting in TINY)
+FEW = "--rounds 1 --limit 24 --cores 1"
+BENCHMARKS = (
+    Benchmark("alignment.py {run}", r"mean, contrasted \| \d+\.\d %"),
+    Benchmark(f"batch_fill.py {ROOT}/recipes/multi30k-en-de/recipe.toml", r"a dozen shapes \| \d"),
+    Benchmark("batches.py {run} --seconds 1", r"\d\.\d"),
+    Benchmark("beam_end.py {run} --sentences 5", r"\| \d+\.\d\d \| \d+\.\d\d \| \d\.\d{3} \| \d+\.\d \|"),
+    Benchmark(
+        f"before_after.py {ROOT} {{run}} --rounds 1 --updates 30 --limit 4 --clients 2 --seconds 0.5",
+        r"serving one client, ms \| \d",
+    ),
+    Benchmark(
+        "browser_page.py {run} --rounds 1 --sentences 4 --onnxruntime-web {web}",
+        r"sentences/s",
+        ("playwright", "onnx"),
+    ),
+    Benchmark("bulk.py cost --speed 10 --cores 5 --price 0.5", r"core-hours"),
+    Benchmark("bulk.py memory 100", r"\d MiB"),
+    Benchmark("bulk.py speed {run} {text} --lines 8 --workers 1 --beam-size 1", r"\d"),
+    Benchmark("chinese_characters.py {run}", r"as they are \| \d", ("opencc",)),
+    Benchmark("consensus.py {run}", r"least risk \| \d"),
+    Benchmark("constraints.py {run} --limit 6 --beam-sizes 3", r"100\.0%"),
+    Benchmark(f"decode_speed.py {{run}} {FEW}", r"Dragoman, fp32 +\d", ("ctranslate2",)),
+    Benchmark("diagnosis.py --steps 1 --only healthy", r"would warn\n +\d"),
+    Benchmark("doctor.py", r"\| duplicate \| [\d,]+ \| [\d,]+ \| \d+\.\d % \|"),
+    Benchmark("gpu_decode.py {run} --device cpu --batches 4 --repeat 1", r"\d\.\d\d$"),
+    Benchmark("gpu_speed.py --device cpu --steps 4 --batch-tokens 64 --corpus phrasebook", r"\d+\.\d%"),
+    Benchmark("hostile.py --seed 7 --cases 5", r"documents \| 5 \| 0 \| 0 \| 0 \|"),
+    Benchmark("inflection.py {run} --limit 6", r"inflected +\d"),
+    Benchmark("kernels.py --rounds 1", r"\d\.\d\d \(\d+\.\d\d\) .* \d+\.\d$"),
+    Benchmark("libraries.py --lines 50", r"\d\.\d%", ("ftfy", "py3langid")),
+    Benchmark("many_directions.py {many} {run}", r"zh \| \d+ \| \d"),
+    Benchmark("precision.py --steps 10 --seeds 1 --results {folder}", r"\d\.\d{4}", ("matplotlib",)),
+    Benchmark("presets.py minutes 100", r"\d+\.\d +\d+$"),
+    Benchmark("presets.py show", r"\d+\.\d +\d+\.\d$"),
+    Benchmark("processes.py --processes 1 2 --updates 3 --d-model 32 --batch-tokens 500", r"\d%"),
+    Benchmark("protection.py {run}", r"100\.0 %"),
+    Benchmark("quality.py show", r"\d\d\.\d\d \("),
+    Benchmark("rank_faults.py --kills 1 --steps 60 --hangs 0", r"\d"),
+    Benchmark(f"runtimes.py {{run}} --sentences 4 {FEW}", r"Dragoman", ("ctranslate2", "onnxruntime")),
+    Benchmark("scale.py doctor --pairs 2000 --folder {folder}", r"\| 2,000 \|", ("psutil",)),
+    Benchmark("scale.py tokens --pairs 2000 --folder {folder}", r"\d", ("psutil",)),
+    Benchmark("scale.py training --pairs 2000 --kills 20 --folder {folder}", r"batches in", ("psutil",)),
+    Benchmark("scale.py translating --lines 600 2000 --workers 2", r"equals that without", ("psutil",)),
+    Benchmark("scale.py scoring --lines 600 2000 --workers 2", r"data filter --keep 0\.8", ("psutil",)),
+    Benchmark("scaling.py --pairs 2e6", r"\| token store \|"),
+    Benchmark("searches.py {run} {run} --limit 4 --searches greedy samples", r"samples +\d"),
+    Benchmark("seed_scores.py small-en-zh {run}", r"BLEU-4 \d\.\d{3}", ("nltk",)),
+    Benchmark("seed_scores.py multi30k-en-de {run}", r"\d\.\d", ("nltk",)),
+    Benchmark("serve_faults.py {run} --scale 0.01 --only 'slow heads'", r"slow heads \|", ("fastapi",)),
+    Benchmark("serve_load.py {run} --clients 2 --seconds 5 --limit 4", r"% of offline", ("fastapi",)),
+    Benchmark("serve_memory.py {run} 1", r"MiB", ("fastapi",)),
+    Benchmark("short_texts.py languages-2k", r"languages-2k +\d", ("sklearn",)),
+    Benchmark("steps.py --d-model 64 --layers 1 --rounds 1", r"fp32 +\d"),
+    Benchmark("store_memory.py 1000", r"full shard +\d+ MiB"),
+    Benchmark(f"time_to_bleu.py --aims 99 {SMALL}", r"BLEU 99 was not passed"),
+    Benchmark("tokenisation.py", r"\| characters \| \d+ \|"),
+    Benchmark("train_speed.py --rounds 1 --threads 1", r"torch\.nn\.Transformer +\d"),
+    Benchmark("update_profile.py --batches 1 --rounds 1", r"TFLOP/s"),
+)
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of $DRAGOMAN_DATA, each of few lines."""
+
+    def write(path: Path, lines: list[str]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+
+    def make(folder: Path) -> None:
+        for corpus, (train, *others) in PARTS.items():
+            langs = ("en", corpus[-2:] if corpus.startswith("tatoeba") else "de")
+            pairs = phrases(1900, tgt_lang=langs[1])
+            parts = {train: pairs[:1500], **dict.fromkeys(others, pairs[1500:])}
+            for part, some in parts.items():
+                for i, lang in enumerate(langs):
+                    write(folder / corpus / f"{part}.{lang}.gz", [pair[i] for pair in some])
+        chinese = ["\t".join(pair) for pair in phrases(1900, tgt_lang="zh")]
+        write(folder / "small-en-zh" / "train.tsv.gz", chinese[:1500])
+        write(folder / "small-en-zh" / "dev.tsv.gz", chinese[1500:])
+
+    return made_once(tmp_path_factory, "benchmark-data", make)
+
+
+@pytest.fixture(scope="session")
+def many(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of every direction between English and the languages of Tatoeba."""
+
+    def make(folder: Path) -> None:
+        from dragoman.training.loop import train
+
+        corpora = []
+        for lang in ("de", "pl", "zh"):
+            train_files, test = (
+                [str(data / f"tatoeba-en-{lang}" / f"{part}.{side}.gz") for side in ("en", lang)]
+                for part in ("train", "test")
+            )
+            corpora.append(
+                {"name": lang, "files": train_files, "langs": ["en", lang], "both_ways": True,
+                 "test": {"test": test}}
+            )  # fmt: skip
+        settings = {"name": "many", "data": {"corpora": corpora, "n_held_out": 10}}
+        train(parse_config(settings, overrides=TINY), folder / "run")
+
+    return made_once(tmp_path_factory, "benchmark-many", make) / "run"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda one: one.command.partition(" -")[0])
+def test_it_runs_and_prints_its_figure(
+    benchmark: Benchmark, data: Path, tiny_run: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    for package in benchmark.packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}")
+    web = os.environ.get("DRAGOMAN_ONNXRUNTIME_WEB")
+    if "{web}" in benchmark.command and not web:
+        pytest.skip("needs onnxruntime-web (DRAGOMAN_ONNXRUNTIME_WEB names an installed one)")
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    for side in ("en", "de"):  # a test set that is long enough for every benchmark
+        config = config.replace(f"{tiny_run.parent}/test.{side}", f"{data}/multi30k/val.{side}.gz")
+    (run / "config.toml").write_text(config, encoding="utf-8")
+    places = {"run": run, "folder": tmp_path / "folder", "text": tiny_run.parent / "test.en", "web": web}
+    if "{many}" in benchmark.command:
+        places["many"] = request.getfixturevalue("many")
+    places["folder"].mkdir()
+    script, *arguments = shlex.split(benchmark.command.format(**places))
+    environment = {
+        **os.environ, "DRAGOMAN_DATA": str(data), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, FOLDER / script, *arguments],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(benchmark.figure, done.stdout, re.MULTILINE), done.stdout
+
+
+def test_every_script_is_run() -> None:
+    scripts = {path for path in FOLDER.glob("*.py") if 'if __name__ == "__main__"' in path.read_text("utf-8")}
+    assert {path.name for path in scripts} == {one.command.split()[0] for one in BENCHMARKS}
