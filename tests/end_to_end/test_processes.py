@@ -15,6 +15,7 @@ import torch
 
 from commands import error_of, succeed
 from ranks import children_of, command, losses, wait_for, write_corpus, write_recipe
+from sharing import made_once
 
 CLASSIFIER = """
 name = "together"
@@ -53,11 +54,13 @@ def workplace(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def run_of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of the recipe without dropout, in one process."""
-    folder = tmp_path_factory.mktemp("one")
-    write_corpus(folder)
-    write_recipe(folder)
-    run_here(folder, "one")
-    return folder / "one"
+
+    def make(folder: Path) -> None:
+        write_corpus(folder)
+        write_recipe(folder)
+        run_here(folder, "one")
+
+    return made_once(tmp_path_factory, "run-of-one", make) / "one"
 
 
 def run_here(folder: Path, out: str, *options: str) -> str:
@@ -86,6 +89,7 @@ def test_several_processes_have_the_losses_of_one(workplace: Path, run_of_one: P
     assert losses(workplace / "run") == pytest.approx(losses(run_of_one), rel=1e-4)
 
 
+@pytest.mark.nightly
 def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(CLASSIFIER, encoding="utf-8")
     done = run(tmp_path, "two", "--processes", "2")
@@ -116,6 +120,7 @@ def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
     assert len(sizes) == 1
 
 
+@pytest.mark.nightly
 def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(
     workplace: Path, run_of_one: Path
 ) -> None:
@@ -140,6 +145,7 @@ def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_several_processes_save_and_leave_when_asked_to_end_and_go_on_with_changed_text_on_request(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
 from foreign_checkpoints import Pair
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
+from sharing import made_once
 from tiny import write_corpus
 
 yaml = pytest.importorskip("yaml")
@@ -61,15 +62,17 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model_dir that the command `joeynmt train` has written."""
-    folder = tmp_path_factory.mktemp("joeynmt")
-    for name, n_pairs in {"train": 60, "dev": 6}.items():
-        write_corpus(folder, name, n_pairs, seed=n_pairs)
-    (folder / "config.yaml").write_text(yaml.safe_dump(SETTINGS), encoding="utf-8")
-    subprocess.run(
-        [sys.executable, "-m", "joeynmt", "train", "config.yaml", "--skip-test"],
-        cwd=folder, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    return folder / "model"
+
+    def make(folder: Path) -> None:
+        for name, n_pairs in {"train": 60, "dev": 6}.items():
+            write_corpus(folder, name, n_pairs, seed=n_pairs)
+        (folder / "config.yaml").write_text(yaml.safe_dump(SETTINGS), encoding="utf-8")
+        subprocess.run(
+            [sys.executable, "-m", "joeynmt", "train", "config.yaml", "--skip-test"],
+            cwd=folder, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    return made_once(tmp_path_factory, "joeynmt", make) / "model"
 
 
 def changed(trained: Path, folder: Path, **model: Any) -> Path:

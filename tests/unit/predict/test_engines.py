@@ -26,6 +26,7 @@ from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 from dragoman.training.loop import train
 from exports import untrained_run
+from sharing import made_once
 from tiny import WORDS
 
 needs_int8 = pytest.mark.skipif(
@@ -107,22 +108,25 @@ def run(tiny_run: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def taught_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that knows SENTENCES by heart, so that no engine has a reason to choose otherwise."""
-    folder = tmp_path_factory.mktemp("taught")
-    known = sorted({sentence for sentence in SENTENCES if sentence.strip()}) * 40
-    for name, words in {"train.en": {}, "train.de": WORDS}.items():
-        lines = [" ".join(words.get(word, word) for word in sentence.split()) for sentence in known]
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    config = Run.open(tiny_run).config
-    files = (str(folder / "train.en"), str(folder / "train.de"))
-    training = {"max_steps": 200, "valid_every": 200, "learning_rate": 0.01, "warmup_steps": 20}
-    model = {"d_model": 32, "d_ff": 64, "dropout": 0.0}
-    sections = {
-        "data": config.data.model_copy(update={"train": files}),
-        "training": config.training.model_copy(update=training),
-        "model": config.model.model_copy(update=model),
-        "search": config.search.model_copy(update={"max_length_extra": 20}),
-    }
-    return train(config.model_copy(update=sections), folder / "run")
+
+    def make(folder: Path) -> None:
+        known = sorted({sentence for sentence in SENTENCES if sentence.strip()}) * 40
+        for name, words in {"train.en": {}, "train.de": WORDS}.items():
+            lines = [" ".join(words.get(word, word) for word in sentence.split()) for sentence in known]
+            (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        config = Run.open(tiny_run).config
+        files = (str(folder / "train.en"), str(folder / "train.de"))
+        training = {"max_steps": 200, "valid_every": 200, "learning_rate": 0.01, "warmup_steps": 20}
+        model = {"d_model": 32, "d_ff": 64, "dropout": 0.0}
+        sections = {
+            "data": config.data.model_copy(update={"train": files}),
+            "training": config.training.model_copy(update=training),
+            "model": config.model.model_copy(update=model),
+            "search": config.search.model_copy(update={"max_length_extra": 20}),
+        }
+        train(config.model_copy(update=sections), folder / "run")
+
+    return made_once(tmp_path_factory, "taught", make) / "run"
 
 
 @pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 3)])

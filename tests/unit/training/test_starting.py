@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from commands import dragoman
+from commands import dragoman, succeed
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError
 from dragoman.runs import Run
 from dragoman.text.tokenizer import load_tokenizer, train_tokenizer
 from dragoman.training.loop import train
 from dragoman.training.tasks.starting import with_new_rows
+from sharing import made_once
 from tiny import TINY, write_corpus
 
 SENTENCES = [f"the {a} house and the {b} tree" for a in ("red", "blue", "old") for b in ("big", "small")] * 3
 NEW = [f"der {a} Motor läuft über {b} Öl" for a in ("neue", "alte") for b in ("viel", "wenig")] * 3
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run on one corpus, and another corpus."""
+
+    def make(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            write_corpus(folder, "train", 60, seed=1)
+            write_corpus(folder, "valid", 10, seed=2)
+            said = "engine {0} runs on {1} litres\tMotor {0} läuft mit {1} Litern\n"
+            lines = "".join(said.format(i, i % 7) for i in range(60))
+            Path("new.tsv").write_text(lines, encoding="utf-8")
+            options = [part for setting in TINY for part in ("--set", setting)]
+            files = ["--tsv", "train.tsv", "--valid-tsv", "valid.tsv", "--src-lang", "en", "--tgt-lang", "de"]
+            succeed("train", *files, "--out", "start", *options)
+
+    return made_once(tmp_path_factory, "starting", make)
+
+
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished run on one corpus, in a folder that also holds another."""
+def start(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The run of a copy of that folder, in which commands work."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path, "train", 60, seed=1)
-    write_corpus(tmp_path, "valid", 10, seed=2)
-    lines = "".join(
-        f"engine {i} runs on {i % 7} litres\tMotor {i} läuft mit {i % 7} Litern\n" for i in range(60)
-    )
-    Path("new.tsv").write_text(lines, encoding="utf-8")
-    options = [part for setting in TINY for part in ("--set", setting)]
-    files = ["--tsv", "train.tsv", "--valid-tsv", "valid.tsv", "--src-lang", "en", "--tgt-lang", "de"]
-    done = dragoman("train", *files, "--out", "start", *options)
-    assert done.exit_code == 0, done.stderr
     return Path("start")
 
 
