@@ -29,6 +29,7 @@ from waiting import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
 OPERATING = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
 
 
@@ -48,12 +49,10 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 def ignored(name: str) -> bool:
     """Whether .dockerignore keeps a file or folder out of what is sent to Docker: the last rule decides."""
     out = False
-    for line in (ROOT / ".dockerignore").read_text().splitlines():
-        if not line or line.startswith("#"):
-            continue
+    parts = name.split("/")
+    heads = {"/".join(parts[: n + 1]) for n in range(len(parts))}
+    for line in IGNORED:
         pattern = line.lstrip("!").removeprefix("**/")
-        parts = name.split("/")
-        heads = {"/".join(parts[: n + 1]) for n in range(len(parts))}
         anywhere = set(parts) if line.lstrip("!").startswith("**/") else heads
         if any(fnmatch.fnmatch(each, pattern) for each in anywhere):
             out = not line.startswith("!")
@@ -64,13 +63,13 @@ def ignored(name: str) -> bool:
 def context() -> list[str]:
     """The files of the repository that Docker is sent."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "-z"],
+        ["git", "ls-files", "--cached", "--others", "--directory", "-z"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    found = [name for name in listed.stdout.split("\0") if name and not ignored(name)]
+    found = [name for name in listed.stdout.split("\0") if name and not ignored(name.rstrip("/"))]
     assert found
     return found
 
@@ -117,6 +116,7 @@ def test_the_dockerfile_copies_what_is_there_and_can_be_sent(context: list[str])
     assert not any("pip" in text for _, text in last), "nothing is installed where it runs"
 
 
+@pytest.mark.nightly
 def test_what_docker_is_sent_is_enough_to_build_the_package(context: list[str], tmp_path: Path) -> None:
     for name in context:
         target = tmp_path / "source" / name

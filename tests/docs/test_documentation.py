@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import docx
 import pytest
@@ -256,13 +256,8 @@ def run_python(code: str) -> None:
     )
 
 
-def as_parameter(document: Path) -> Any:
-    """Return a document for a test; some of them train for half a minute and more."""
-    marks = [pytest.mark.nightly] if document.name in ("reproduce.md", "reports.md") else []
-    return pytest.param(document, marks=marks, id=str(document))
-
-
-@pytest.mark.parametrize("document", [as_parameter(path) for path in DOCUMENTS if path != SAME_BLOCKS])
+@pytest.mark.nightly
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path != SAME_BLOCKS], ids=str)
 def test_every_block_of_the_document_runs(document: Path, workplace: Path) -> None:
     content = (ROOT / document).read_text(encoding="utf-8")
     for name, write in FOREIGN.items():

@@ -27,6 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_the_menu_has_every_page_once_and_no_other(pages: Path) -> None:
     source = pages / "source"
     staged = {
@@ -36,6 +37,7 @@ def test_the_menu_has_every_page_once_and_no_other(pages: Path) -> None:
     assert {path.name for path in (ROOT / "docs").glob("*.md")} <= staged
 
 
+@pytest.mark.nightly
 def test_the_site_starts_in_two_languages(pages: Path) -> None:
     for path in ("I have text", "I want to learn", "I run services"):
         assert path in (pages / "index.md").read_text(encoding="utf-8")
@@ -72,6 +74,7 @@ def test_a_link_to_no_file_is_named_with_its_page(target: str) -> None:
     assert missing == [f"docs/data.md: {target} leads to no file of the repository"]
 
 
+@pytest.mark.nightly
 def test_a_line_of_source_code_has_the_anchor_of_its_number(pages: Path) -> None:
     name = "src/dragoman/model/layers.py"
     page = (pages / "source" / f"{name}.md").read_text(encoding="utf-8")
@@ -82,6 +85,7 @@ def test_a_line_of_source_code_has_the_anchor_of_its_number(pages: Path) -> None
     assert "MultiHeadAttention" in shown[number][1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["attention-from-scratch", "train", "translate", "classify"])
 def test_a_notebook_is_shown_with_its_outputs(pages: Path, name: str) -> None:
     cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -94,6 +98,7 @@ def test_a_notebook_is_shown_with_its_outputs(pages: Path, name: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_the_api_page_has_every_public_name(pages: Path) -> None:
     page = (pages / "api.md").read_text(encoding="utf-8")
     assert re.findall(r"^::: dragoman\.(\w+)$", page, re.MULTILINE) == dragoman.__all__
@@ -110,7 +115,7 @@ def test_the_menu_of_versions_has_the_newest_first(tmp_path: Path) -> None:
     assert f"url={dragoman.__version__}/" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(pages: Path, tmp_path: Path) -> None:
     if not MKDOCS.exists():
         pytest.skip("needs MkDocs in .venv-docs: make docs")

@@ -24,7 +24,7 @@ from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
 from pages import Watched, browsing, new_context, violations
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 GOLDEN = Path(__file__).parent.parent / "compatibility" / "0.1" / "translation"
 

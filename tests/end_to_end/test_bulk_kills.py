@@ -80,7 +80,7 @@ def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
     ("work", "victim", "n_kills"),
     [
         ("translating", "parent", 2),
-        ("scoring", "worker", 1),
+        pytest.param("scoring", "worker", 1, marks=pytest.mark.nightly),
         pytest.param("translating", "worker", 2, marks=pytest.mark.nightly),
         pytest.param("scoring", "parent", 1, marks=pytest.mark.nightly),
     ],

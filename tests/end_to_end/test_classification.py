@@ -343,7 +343,8 @@ precision = "{precision}"
 """
 
 
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
     Path("recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
 

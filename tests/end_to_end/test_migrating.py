@@ -48,6 +48,7 @@ model:
 """
 
 
+@pytest.mark.nightly
 def test_the_commands_of_joeynmt_run_there_and_ours_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

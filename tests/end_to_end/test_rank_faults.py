@@ -195,6 +195,7 @@ if os.environ.get("RANK") == "{rank}":
 """
 
 
+@pytest.mark.nightly
 def test_a_full_disk_of_the_first_process_is_one_line_and_the_run_goes_on_when_there_is_room(
     tmp_path: Path, whole: Path
 ) -> None:

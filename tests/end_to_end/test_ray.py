@@ -84,6 +84,7 @@ def test_ray_scores_what_one_process_scores(tmp_path: Path, tiny_run: Path) -> N
     assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
 
 
+@pytest.mark.nightly
 def test_complaints_come_through_the_cluster_as_one_line(tmp_path: Path, tiny_run: Path) -> None:
     (tmp_path / "in.txt").write_text("red cat\n", encoding="utf-8")
     damaged = damaged_run(tiny_run, tmp_path / "run")

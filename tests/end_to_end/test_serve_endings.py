@@ -66,6 +66,7 @@ def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
         ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
         wires = wires_to_each(running)

@@ -173,6 +173,7 @@ def test_what_is_typed_is_translated_as_the_service_translates_it(
     assert [each["stream"] for each in opened.watched.sent("translate")] == [True]
 
 
+@pytest.mark.nightly
 def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: Callable[..., Any]) -> None:
     page = direct()
     throttled(page, 6000)
@@ -220,6 +221,7 @@ def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
     assert len(texts(page, "#output .line")) == 3
 
 
+@pytest.mark.nightly
 def test_what_an_input_method_has_half_written_is_not_sent(
     direct: Callable[..., Any], opened: Opened
 ) -> None:
@@ -245,6 +247,7 @@ def test_what_an_input_method_has_half_written_is_not_sent(
     assert [request["text"] for request in opened.watched.sent("translate")] == [["你"]]
 
 
+@pytest.mark.nightly
 def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None:
     page = direct()
     given_up: list[Any] = []
@@ -260,6 +263,7 @@ def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None
     assert ("net::ERR_ABORTED", [old]) in given_up
 
 
+@pytest.mark.nightly
 def test_clearing_empties_both_sides(direct: Callable[..., Any]) -> None:
     page = direct()
     translated(page)
@@ -270,6 +274,7 @@ def test_clearing_empties_both_sides(direct: Callable[..., Any]) -> None:
     assert page.is_disabled("#copy")
 
 
+@pytest.mark.nightly
 def test_a_reload_does_not_lose_the_text(direct: Callable[..., Any]) -> None:
     page = direct()
     answer = translated(page)
@@ -278,6 +283,7 @@ def test_a_reload_does_not_lose_the_text(direct: Callable[..., Any]) -> None:
     assert page.input_value("#source") == TEXT
 
 
+@pytest.mark.nightly
 def test_copying(direct: Callable[..., Any]) -> None:
     page = direct(permissions=["clipboard-read", "clipboard-write"])
     answer = translated(page)
@@ -286,6 +292,7 @@ def test_copying(direct: Callable[..., Any]) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == answer["translations"][0]["text"]
 
 
+@pytest.mark.nightly
 def test_copying_where_the_clipboard_is_closed(direct: Callable[..., Any]) -> None:
     page = direct()
     answer = translated(page)
@@ -301,28 +308,6 @@ def test_copying_where_the_clipboard_is_closed(direct: Callable[..., Any]) -> No
     assert page.evaluate("document.activeElement.id") == "copy"
 
 
-def test_what_was_said_before_stays_until_the_new_is_there(
-    direct: Callable[..., Any], opened: Opened
-) -> None:
-    opened.expected = ["503"]
-    page = direct()
-    answer = translated(page, "the red cat")
-    page.route("**/v1/translate", lambda route: route.fulfill(status=503, headers={"Retry-After": "60"}))
-    page.fill("#source", "the red dog")
-    page.wait_for_selector("#output .sentence.waiting")
-    assert texts(page, "#output .line") == [answer["translations"][0]["text"]]
-    assert page.is_hidden("#output-placeholder")
-    page.fill("#source", "")
-    seen(page, "")
-    assert page.is_visible("#output-placeholder")
-
-
-def test_a_browser_asks_each_time_whether_the_files_are_the_same(url: str) -> None:
-    for route in ("/", "/page/page.js", "/page/page.css", "/page/messages/pl.json"):
-        with urllib.request.urlopen(url + route) as answer:
-            assert answer.headers["Cache-Control"] == "no-cache"
-
-
 # --- alternatives ------------------------------------------------------------------------------------------
 
 
@@ -332,6 +317,7 @@ def n_best(url: str, source: str, prefix: str | None) -> list[str]:
     return list(dict.fromkeys(each["text"] for each in found if each["text"]))
 
 
+@pytest.mark.nightly
 def test_a_click_on_a_word_offers_what_else_could_follow(
     direct: Callable[..., Any], opened: Opened, url: str
 ) -> None:
@@ -374,22 +360,6 @@ def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
     page.locator("#source").press_sequentially(" a")
     page.wait_for_timeout(500)
     assert texts(page, "#output .sentence")[0] == offered[1], "what was chosen stays while typing goes on"
-
-
-def test_a_click_beside_the_words_asks_for_the_whole_sentence(
-    direct: Callable[..., Any], opened: Opened
-) -> None:
-    page = direct()
-    translated(page)
-    page.locator("#output .sentence").last.evaluate("(sentence) => sentence.click()")
-    page.wait_for_selector("#alternatives-list button")
-    assert page.get_attribute("#alternatives-sentence", "aria-pressed") == "true"
-    assert opened.watched.sent("translate")[-1]["prefix"] is None
-    page.click("#alternatives-word")
-    page.wait_for_selector("#alternatives-list button")
-    assert page.get_attribute("#alternatives-word", "aria-pressed") == "true"
-    page.mouse.click(5, 5)
-    assert page.is_hidden("#alternatives")
 
 
 def test_alternatives_are_reached_and_left_with_keys(direct: Callable[..., Any]) -> None:
@@ -453,22 +423,7 @@ def test_words_that_belong_together_are_marked_from_both_sides(direct: Callable[
     assert linked(page) == ([], [])
 
 
-def test_words_are_marked_at_the_caret_and_at_the_focus(direct: Callable[..., Any]) -> None:
-    from playwright.sync_api import expect
-
-    page = direct()
-    sentence = translated(page)["translations"][0]["sentences"][1]
-    span = max(link["source"] for link in sentence["links"])
-    page.focus("#source")
-    page.keyboard.press("Control+Home")
-    for _ in range(sentence["source_start"] + span[0] + 1):
-        page.keyboard.press("ArrowRight")
-    marked = page.locator("#mirror .word.linked")  # a browser tells of a moved caret some time after the key
-    expect(marked).to_have_text([cut(sentence["source"], span)])
-    page.keyboard.press("Alt+KeyO")
-    assert linked(page)[1] == texts(page, "#output .word")[:1]
-
-
+@pytest.mark.nightly
 def test_the_mirror_lies_under_the_text_and_nothing_in_the_field_scrolls(direct: Callable[..., Any]) -> None:
     page = direct(viewport={"width": 900, "height": 500}, reduced_motion="reduce")
     translated(page, "\n".join(["the red cat and the big old dog " * 6, "", "a bird"] * 4))
@@ -514,6 +469,7 @@ def test_confidence_is_shown_by_shade_line_and_word(direct: Callable[..., Any]) 
     assert page.locator("#output .word[aria-label]").count() == 0
 
 
+@pytest.mark.nightly
 def test_attention_is_a_picture_with_words(direct: Callable[..., Any], url: str) -> None:
     page = direct()
     first, second = translated(page)["translations"][0]["sentences"]
@@ -552,6 +508,7 @@ def options(page: Any, selector: str) -> list[str]:
     return texts(page, f"{selector} option")
 
 
+@pytest.mark.nightly
 def test_menus_offer_what_is_served(opened: Opened, url: str) -> None:
     page = opened(url)
     assert options(page, "#source-language") == ["Detect language", "English", "German"]
@@ -588,6 +545,7 @@ def test_the_language_is_detected_and_the_direction_follows(opened: Opened, url:
     assert page.get_attribute("#source", "lang") == "en"
 
 
+@pytest.mark.nightly
 def test_a_language_that_is_not_served_is_named(opened: Opened, url: str) -> None:
     page = opened(url)
     page.fill("#source", "El perro viejo duerme delante de la casa grande junto al río.")
@@ -600,6 +558,7 @@ def test_a_language_that_is_not_served_is_named(opened: Opened, url: str) -> Non
     assert options(page, "#source-language")[0] == "Detect language"
 
 
+@pytest.mark.nightly
 def test_swapping_takes_the_translation_along(direct: Callable[..., Any], opened: Opened) -> None:
     page = direct()
     answer = translated(page, "the red cat")
@@ -610,6 +569,7 @@ def test_swapping_takes_the_translation_along(direct: Callable[..., Any], opened
     assert opened.watched.sent("translate")[-1]["model"] == "back"
 
 
+@pytest.mark.nightly
 def test_no_way_back_is_explained(opened: Opened, single: str) -> None:
     page = opened(single)
     assert page.get_attribute("#swap", "aria-disabled") == "true"
@@ -642,6 +602,7 @@ def test_a_document_comes_back_translated(direct: Callable[..., Any], url: str) 
     assert page.locator("#jobs li").count() == 0
 
 
+@pytest.mark.nightly
 def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(
     direct: Callable[..., Any], url: str
 ) -> None:
@@ -663,6 +624,7 @@ def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(
     page.wait_for_selector("#jobs .ready")
 
 
+@pytest.mark.nightly
 def test_a_document_that_fails_says_why_and_can_be_tried_again(
     direct: Callable[..., Any], opened: Opened
 ) -> None:
@@ -713,19 +675,6 @@ def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Cal
     assert page.evaluate("localStorage.getItem('dragoman.history')") is None
 
 
-def test_history_can_be_switched_off(direct: Callable[..., Any]) -> None:
-    page = direct()
-    page.click("#open-history")
-    page.click("#history .switch")
-    page.keyboard.press("Escape")
-    translated(page, "a bird")
-    page.click("#copy")
-    page.wait_for_selector("#copy:has-text('Copied')")
-    assert page.evaluate("localStorage.getItem('dragoman.history')") is None
-    page.click("#open-history")
-    assert page.text_content("#history-state") == "Nothing is being kept."
-
-
 # --- terms -------------------------------------------------------------------------------------------------
 
 
@@ -756,6 +705,7 @@ def test_a_glossary_is_kept_on_the_device_and_its_terms_are_in_translations_unti
     assert "glossary" not in opened.watched.sent("translate")[-1]
 
 
+@pytest.mark.nightly
 def test_switches_ask_for_inflected_forms_and_for_what_stays_as_it_is(
     direct: Callable[..., Any], opened: Opened
 ) -> None:
@@ -795,6 +745,7 @@ GLOSSARIES = [
 """The name of a file, its content, and what the page says of it."""
 
 
+@pytest.mark.nightly
 def test_a_glossary_file_is_read_or_the_page_says_why_not(direct: Callable[..., Any], opened: Opened) -> None:
     opened.expected.append("inline style")  # the browser's own page about XML that is cut short has some
     page = direct()
@@ -812,6 +763,7 @@ def test_a_glossary_file_is_read_or_the_page_says_why_not(direct: Callable[..., 
 # --- how it looks and speaks -------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_theme_follows_the_system_until_one_is_chosen(direct: Callable[..., Any]) -> None:
     page = direct(color_scheme="dark")
     paper = "getComputedStyle(document.querySelector('#translator')).backgroundColor"
@@ -826,6 +778,7 @@ def test_the_theme_follows_the_system_until_one_is_chosen(direct: Callable[..., 
     assert page.evaluate(paper) == dark
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("locale", "lang", "heading"),
     [
@@ -849,13 +802,7 @@ def test_the_page_speaks_the_reader_s_language(
     page.wait_for_selector("html[lang=de]")
 
 
-def test_writing_from_right_to_left(direct: Callable[..., Any]) -> None:
-    page = direct()
-    page.fill("#source", "مرحبا بالعالم")
-    assert page.evaluate("document.querySelector('#source').matches(':dir(rtl)')")
-    assert page.evaluate("document.querySelector('#mirror').matches(':dir(rtl)')")
-
-
+@pytest.mark.nightly
 def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
     width = 320
     page = direct(viewport={"width": width, "height": 640}, has_touch=True)
@@ -878,13 +825,7 @@ def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
         page.keyboard.press("Escape")
 
 
-def test_nothing_moves_for_those_who_do_not_want_it(direct: Callable[..., Any]) -> None:
-    page = direct(reduced_motion="reduce")
-    page.evaluate("document.querySelector('#working').hidden = false")
-    moving = "getComputedStyle(document.querySelector('#working'), '::after').animationName"
-    assert page.evaluate(moving) == "none"
-
-
+@pytest.mark.nightly
 def test_keys(direct: Callable[..., Any], opened: Opened) -> None:
     page = direct()
     page.keyboard.press("Alt+KeyE")
@@ -905,6 +846,7 @@ def test_keys(direct: Callable[..., Any], opened: Opened) -> None:
     assert page.input_value("#source-language") == "de"
 
 
+@pytest.mark.nightly
 def test_the_first_stop_of_tab_leads_to_the_text(direct: Callable[..., Any]) -> None:
     page = direct()
     page.wait_for_selector("#source:focus")  # users can type at once
@@ -962,6 +904,7 @@ def test_a_service_that_is_away_is_waited_for(direct: Callable[..., Any], opened
     assert page.input_value("#source") == "the red cat"
 
 
+@pytest.mark.nightly
 def test_too_many_requests_are_counted_down(opened: Opened, browser: Any, tiny_run: Path) -> None:
     opened.expected = ["429"]
     with served([tiny_run], per_minute=1) as url:
@@ -981,6 +924,7 @@ def test_too_many_requests_are_counted_down(opened: Opened, browser: Any, tiny_r
         page.context.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -1012,6 +956,7 @@ def test_what_the_service_refuses_is_said_and_the_text_stays(
         assert page.is_hidden("#notice")
 
 
+@pytest.mark.nightly
 def test_a_stream_that_breaks_or_ends_in_an_error_is_told(direct: Callable[..., Any], opened: Opened) -> None:
     page = direct()
     bodies = iter(['event: error\ndata: {"error": "took more than the 60 s"}\n\n', ""])
@@ -1074,39 +1019,15 @@ def test_classes_are_bars_and_words_show_what_moved_them(opened: Opened, url: st
     assert page.locator("#bars li").count() == 0
 
 
-def test_a_service_of_classifiers_alone_shows_only_classes(
-    opened: Opened, browser: Any, tiny_classifier_run: Path
-) -> None:
-    with served([tiny_classifier_run]) as url:
-        page = opened(url)
-        assert page.is_visible("#classify-view")
-        assert page.is_hidden("[data-view=text]")
-        assert page.is_hidden("#translator")
-        page.context.close()
-
-
 # --- accessibility -----------------------------------------------------------------------------------------
-
-
-def test_axe_finds_what_is_wrong(opened: Opened, single: str) -> None:
-    page = opened(single)
-    page.evaluate(
-        """() => {
-          for (const name of ["aria-label", "aria-describedby", "placeholder"]) {
-            document.querySelector("#source").removeAttribute(name);
-          }
-          document.querySelector("#counter").style.color = "#ccc";
-        }"""
-    )
-    assert {each.split(":")[0] for each in violations(page)} == {"label", "color-contrast"}
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"color_scheme": "light"},
-        {"color_scheme": "dark"},
-        {"color_scheme": "light", "viewport": {"width": 320, "height": 640}},
+        pytest.param({"color_scheme": "dark"}, marks=pytest.mark.nightly),
+        pytest.param({"viewport": {"width": 320, "height": 640}}, marks=pytest.mark.nightly),
     ],
     ids=["light", "dark", "phone"],
 )
@@ -1149,6 +1070,7 @@ def test_axe_finds_nothing(direct: Callable[..., Any], settings: dict[str, Any])
     assert violations(page, "#classify-view") == []
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing_where_something_is_wrong(opened: Opened, single: str) -> None:
     page = opened(single)
     page.fill("#source", "a" * 61)

@@ -190,6 +190,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
+@pytest.mark.nightly
 def test_a_service_whose_temporary_folder_is_full_goes_on(
     tiny_run: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +230,7 @@ def form_of(content: bytes) -> bytes:
     )
 
 
+@pytest.mark.nightly
 def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
         workers = running.workers()
@@ -236,6 +238,7 @@ def test_a_service_whose_first_process_is_killed_ends(tiny_run: Path) -> None:
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
 
+@pytest.mark.nightly
 def test_workers_that_cannot_live_end_the_service_with_1(tiny_run: Path) -> None:
     with command(tiny_run, "--workers", 2) as running:
         while running.process.poll() is None:

@@ -211,8 +211,8 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
-@pytest.mark.slow
-@pytest.mark.parametrize("level", ["-O1", pytest.param("-O3", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
 def test_the_source_compiles_without_a_warning(level: str, tmp_path: Path) -> None:
     """Warnings about what may happen at run time need optimisation, of which a little finds nearly all."""
     for features in [each for needed, more in module.HELPFUL.items() for each in (needed, (*needed, *more))]:

@@ -13,8 +13,6 @@ from dragoman.decoding import Hypothesis, beam_search, greedy_search, length_pen
 from dragoman.decoding.hypotheses import best_tokens
 from dragoman.errors import RunError
 
-pytestmark = pytest.mark.usefixtures("both_steps")
-
 BOS, EOS, A, B = range(4)
 
 
@@ -52,6 +50,7 @@ def test_greedy_follows_the_garden_path() -> None:
     assert hypothesis.score == pytest.approx(math.log(0.24) / (7 / 6))
 
 
+@pytest.mark.usefixtures("both_steps")
 def test_a_beam_of_two_finds_the_better_sequence_and_ranks_both() -> None:
     ((first, second),) = beam(markov(GARDEN_PATH), length_penalty=0.0, n_best=2)
     assert (first.ids, second.ids) == ((B,), (A,))
@@ -169,16 +168,7 @@ def test_search_leaves_no_gradient_behind(search: Callable[..., object]) -> None
     assert not any(log_probs.requires_grad for log_probs in seen)
 
 
-def test_of_equal_tokens_the_lowest_ids_are_the_best() -> None:
-    generator = torch.Generator().manual_seed(0)
-    log_probs = torch.randint(-3, 0, (50, 40), generator=generator).float()
-    for k in (1, 2, 7, 39, 40, 60):
-        values, tokens = map(torch.from_numpy, best_tokens(log_probs, k))
-        expected = log_probs.sort(dim=1, descending=True, stable=True)
-        assert torch.equal(tokens, expected.indices[:, :k])
-        assert torch.equal(values, expected.values[:, :k].double())
-
-
+@pytest.mark.usefixtures("both_steps")
 @pytest.mark.parametrize(("n_columns", "k"), [(1, 1), (100, 5), (640, 3), (641, 4), (8000, 5), (8017, 6)])
 def test_the_best_tokens_are_those_of_a_stable_sort(n_columns: int, k: int) -> None:
     """Values of few kinds, so that ties are everywhere: among groups, inside one, and at the edge."""

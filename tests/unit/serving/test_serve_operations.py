@@ -253,8 +253,9 @@ def test_more_requests_than_allowed_at_once_are_answered_with_429(service: tuple
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 200), ("GET", "/page/nothing", 404), ("GET", "/v1/models", 200), ("GET", "/health", 200),
-        ("GET", "/metrics", 200), ("GET", "/v1/translate", 405), ("GET", "/no", 404), ("BREW", "/", 400),
+        ("GET", "/", 200), ("GET", "/page/page.js", 200), ("GET", "/page/nothing", 404),
+        ("GET", "/v1/models", 200), ("GET", "/health", 200), ("GET", "/metrics", 200),
+        ("GET", "/v1/translate", 405), ("GET", "/no", 404), ("BREW", "/", 400),
     ],
 )  # fmt: skip
 def test_every_answer_has_safe_headers_and_a_name(port: int, method: str, path: str, status: int) -> None:
@@ -266,6 +267,8 @@ def test_every_answer_has_safe_headers_and_a_name(port: int, method: str, path: 
     assert answer.headers["cross-origin-opener-policy"] == "same-origin"
     assert "server" not in answer.headers
     assert len(answer.headers["x-request-id"]) == 16
+    if status == 200 and path in ("/", "/page/page.js"):
+        assert answer.headers["cache-control"] == "no-cache"  # a browser asks whether it is still the same
     if status >= 400:
         assert list(answer.json) == ["error"]
 

@@ -153,7 +153,7 @@ def test_one_batch_of_a_shard_is_not_full(store: TokenStore) -> None:
     assert sum(len(batch) not in full for batch in planned(store, buckets)) <= len(store.shards)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_static_training_over_several_shards_continues_to_the_bit(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +327,7 @@ def test_updates_that_are_not_waited_for_are_those_that_are(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.nightly)])
 def test_an_interrupted_static_run_continues_to_the_bit(folder: Path, precision: str) -> None:
     settings = ("training.update_freq=2", "training.ema_decay=0.9", f"training.precision={precision}")
     whole = train(config(*settings), "whole")
@@ -341,7 +341,7 @@ def test_an_interrupted_static_run_continues_to_the_bit(folder: Path, precision:
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_keeps_its_kind_of_batches_where_it_is_continued(folder: Path) -> None:
     """As when a training of a GPU goes on without one: the same batches, other arithmetic."""
     whole = train(config(), "whole")

@@ -201,8 +201,8 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [3, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", [2, 3])
 def test_of_spread_weights_each_process_writes_and_reads_its_rows(tmp_path: Path, size: int) -> None:
     tests = str(Path(__file__).parents[2])
     program = f"import sys; sys.path.insert(0, {tests!r})\n{SPREAD}"

@@ -161,7 +161,9 @@ def test_what_is_wrong_is_found_by_name(phrases: dict[str, Pairs], lang: str, ca
 
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="DRAGOMAN_DATA is not set: no real corpora to look at")
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if "zh" in name else pytest.mark.nightly) for name in REAL]
+)
 def test_real_corpora_raise_no_concern_and_their_broken_copies_do(name: str) -> None:
     lang = REAL[name]
     files = [f"{DATA}/{name}.{side}.gz" for side in ("en", lang)]
@@ -176,7 +178,7 @@ def test_real_corpora_raise_no_concern_and_their_broken_copies_do(name: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="DRAGOMAN_DATA is not set: no real corpora to look at")
-@pytest.mark.parametrize("file", ["train.tsv.gz", "test_5k.tsv.gz"])
+@pytest.mark.parametrize("file", [pytest.param("train.tsv.gz", marks=pytest.mark.nightly), "test_5k.tsv.gz"])
 def test_real_reviews_raise_no_concern(file: str) -> None:
     assert inspect_labelled(open_labelled([f"{DATA}/imdb/{file}"])).concerns == ()
 
