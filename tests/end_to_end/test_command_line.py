@@ -303,18 +303,19 @@ def test_a_finished_run_is_not_trained_again(run: Path) -> None:
     assert (run / "model.safetensors").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+TEXT = ["--src", "a.en", "--tgt", "a.de"]
+
+REFUSED = {
+    "train": [
         ([], "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv"),
         (["--src", "a.en"], "--src needs --tgt beside it"),
         (["--src", "a.en", "--src", "b.en", "--tgt", "a.de"], "--src needs --tgt beside it"),
         (
-            ["--src", "a.en", "--tgt", "a.de", "--valid-tgt", "b.de"],
+            [*TEXT, "--valid-tgt", "b.de"],
             "--valid-tgt needs --valid-src beside it",
         ),
-        (["--src", "a.en", "--tgt", "a.de", "--tsv", "a.tsv"], "--src and --tgt, or --tsv, but not both"),
-        (["r.toml", "--src", "a.en", "--tgt", "a.de"], "r.toml names its own files and languages"),
+        ([*TEXT, "--tsv", "a.tsv"], "--src and --tgt, or --tsv, but not both"),
+        (["r.toml", *TEXT], "r.toml names its own files and languages"),
         (["r.toml"], "r.toml: cannot be read"),
         (
             ["a.tsv"],
@@ -326,11 +327,43 @@ def test_a_finished_run_is_not_trained_again(run: Path) -> None:
         (["r.toml", "--columns", "0,1"], "r.toml names its own files and languages"),
         (["--tsv", "a.tsv"], "a.tsv: say its languages, as in --src-lang en --tgt-lang de"),
         (["--src", "a.txt", "--tgt", "a.de"], "a.txt: its name does not tell the language"),
-        (["--src", "a.en", "--tgt", "a.de"], "a.en: no such file"),
+        (TEXT, "a.en: no such file"),
     ],
+    "translate": [
+        (["run", "--n-best", "2"], "--n-best is for --json"),
+        (
+            ["run", "--json", "--n-best", "4", "--beam-size", "2"],
+            "n_best = 4 needs a beam at least as large",
+        ),
+        (["run", "--precision", "fp16"], "--precision fp16: is not a precision"),
+        (["run", "--device", "tpu9"], 'device = "tpu9"'),
+        (["run", "missing.txt"], "missing.txt: no such file"),
+        (["empty"], "empty: is not a run"),
+        (["nowhere"], "nowhere: there is no such folder"),
+    ],
+    "evaluate": [
+        (["run", "--split", "train"], "--split train: there are test and valid"),
+        (["run", "--src", "a.en"], "give --src and --ref together and without --split"),
+        (["run", "--src", "a.en", "--ref", "a.de", "--split", "test"], "give --src and --ref together"),
+        (["run", "--src", "a.en", "--ref", "a.de"], "a.en: no such file"),
+    ],
+    "demo": [
+        (["--src", "fr"], "--src fr: the phrasebook has en, de, pl, zh"),
+        (["--tgt", "en"], "--src en --tgt en: choose two different languages"),
+        (["--set", "training.max_stepps=3"], "did you mean training.max_steps?"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [(command, *case) for command, cases in REFUSED.items() for case in cases],
 )
-def test_what_cannot_be_trained_is_said_in_one_line(arguments: list[str], message: str) -> None:
-    assert message in error_of("train", *arguments)
+def test_what_cannot_be_done_is_said_in_one_line(
+    run: Path, command: str, arguments: list[str], message: str
+) -> None:
+    Path("empty").mkdir()
+    assert message in error_of(command, *arguments, stdin="red cat\n")
 
 
 def test_overrides_are_checked_like_the_file() -> None:
@@ -438,20 +471,6 @@ def test_a_larger_n_best_widens_the_beam(run: Path) -> None:
     assert len(json.loads(out)["alternatives"]) == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--n-best", "2"], "--n-best is for --json"),
-        (["--json", "--n-best", "4", "--beam-size", "2"], "n_best = 4 needs a beam at least as large"),
-        (["--precision", "fp16"], "--precision fp16: is not a precision"),
-        (["--device", "tpu9"], 'device = "tpu9"'),
-        (["missing.txt"], "missing.txt: no such file"),
-    ],
-)
-def test_what_cannot_be_translated_is_said_in_one_line(run: Path, arguments: list[str], message: str) -> None:
-    assert message in error_of("translate", run, *arguments, stdin="red cat\n")
-
-
 def test_text_that_is_not_utf8_is_named_by_its_line(run: Path) -> None:
     bad = b"red cat\nFl\x81sse\n"
     Path("bad.txt").write_bytes(bad)
@@ -469,12 +488,6 @@ def test_a_sentence_too_long_is_named_by_its_line_and_translated_nevertheless(ru
         assert result.stderr.startswith("line 1500 is longer than the model's 512 tokens: translated in ")
         assert len(result.stderr.splitlines()) == 1
         assert len(result.stdout.splitlines()) == 1500
-
-
-def test_a_folder_that_is_no_run_is_named() -> None:
-    Path("empty").mkdir()
-    assert "empty: is not a run" in error_of("translate", "empty", stdin="")
-    assert "nowhere: there is no such folder" in error_of("translate", "nowhere", stdin="")
 
 
 def test_an_output_without_its_folder_is_refused_before_any_work(
@@ -603,19 +616,6 @@ def test_the_valid_split_is_the_named_one_or_the_one_held_out(run: Path) -> None
     assert_line(result.stdout, r"^valid · [1-6] sentences")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--split", "train"], "--split train: there are test and valid"),
-        (["--src", "a.en"], "give --src and --ref together and without --split"),
-        (["--src", "a.en", "--ref", "a.de", "--split", "test"], "give --src and --ref together"),
-        (["--src", "a.en", "--ref", "a.de"], "a.en: no such file"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_said_in_one_line(run: Path, arguments: list[str], message: str) -> None:
-    assert message in error_of("evaluate", run, *arguments)
-
-
 def test_a_run_without_test_set_says_what_to_give() -> None:
     write_corpus(Path(), "train", 60, seed=1)
     succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
@@ -678,15 +678,3 @@ def test_the_demo_trains_scores_and_shows_translations_beside_references() -> No
     names = [r["name"] for r in json.loads(Path("runs/demo-de-en/scores.json").read_text())["results"]]
     assert names[0] == "phrasebook"
     assert len(names) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--src", "fr"], "--src fr: the phrasebook has en, de, pl, zh"),
-        (["--tgt", "en"], "--src en --tgt en: choose two different languages"),
-        (["--set", "training.max_stepps=3"], "did you mean training.max_steps?"),
-    ],
-)
-def test_what_the_demo_cannot_do_is_said_in_one_line(arguments: list[str], message: str) -> None:
-    assert message in error_of("demo", *arguments)

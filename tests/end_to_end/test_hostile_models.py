@@ -98,29 +98,96 @@ def three_weights(name: str) -> bytes:
     return safetensors(json.dumps(header).encode(), b"\0" * 12)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "is damaged or cut short"),
-        (b"\x80\x04\x95", "is damaged or cut short"),
-        (safetensors(b"{}", n_header=2**63), "is damaged or cut short"),
-        (safetensors(b"{}", n_header=10**9), "is damaged or cut short"),
-        (safetensors(b"{" + b" " * (9 << 20) + b"}"), "has a header of 9,437,186 bytes"),
-        (safetensors(b"[" * 100_000), "is damaged or cut short"),
-        (safetensors(b'{"a":' * 50_000), "is damaged or cut short"),
-        (safetensors(header_of("a", [10**12], 4 * 10**12)), "is damaged or cut short"),
-        (safetensors(header_of("a", [2**62, 2**62], 16), b"\0" * 16), "is damaged or cut short"),
-        (safetensors(header_of("a", [-1], 4), b"\0" * 4), "is damaged or cut short"),
-        (three_weights("../../etc/passwd"), "is not for this configuration"),
-        (three_weights("\x1b[31mred"), "is not for this configuration"),
-        (three_weights("a" * 10**6), "is not for this configuration"),
-        (safetensors(b"{}"), "has 0 weights for 2 layers"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
-)
-def test_weights_that_are_none(run: Path, content: bytes, said: str) -> None:
-    (run / "model.safetensors").write_bytes(content)
-    assert said in refusal("translate", run)
+NO_MODEL, NO_REPORT = "is damaged or cut short", "is damaged, for it holds no JSON object"
+NO_TOKENIZER = "shared.json: is not a Dragoman tokenizer"
+DEEP = "[" * 200_000
+
+CONTENTS = [
+    *(
+        ("model.safetensors", content, NO_MODEL)
+        for content in (
+            b"", b"\x80\x04\x95", safetensors(b"{}", n_header=2**63), safetensors(b"{}", n_header=10**9),
+            safetensors(b"[" * 100_000), safetensors(b'{"a":' * 50_000),
+            safetensors(header_of("a", [10**12], 4 * 10**12)),
+            safetensors(header_of("a", [2**62, 2**62], 16), b"\0" * 16),
+            safetensors(header_of("a", [-1], 4), b"\0" * 4),
+        )
+    ),
+    ("model.safetensors", safetensors(b"{" + b" " * (9 << 20) + b"}"), "has a header of 9,437,186 bytes"),
+    ("model.safetensors", three_weights("../../etc/passwd"), "is not for this configuration"),
+    ("model.safetensors", three_weights("\x1b[31mred"), "is not for this configuration"),
+    ("model.safetensors", three_weights("a" * 10**6), "is not for this configuration"),
+    ("model.safetensors", safetensors(b"{}"), "has 0 weights for 2 layers"),
+    *(
+        ("tokenizer/shared.json", content, NO_TOKENIZER)
+        for content in (DEEP, '{"a":' * 200_000, "", "null", "3", '"model"', "[1]", "{}")
+    ),
+    ("config.toml", bytes(range(256)), "config.toml"),
+    ("report.json", DEEP, NO_REPORT),
+    ("report.json", '{"steps": ' * 100_000, NO_REPORT),
+    ("report.json", " " * (17 << 20), "has 17,825,792 bytes, and 16,777,216 at most can be right"),
+    ("report.json", f'{{"steps": {"9" * 5000}}}', NO_REPORT),
+    ("report.json", "{}", "is not one that Dragoman wrote (KeyError: 'steps')"),
+    (
+        "report.json", '{"steps": "\\u001b[2J", "epochs": [], "minutes": {}}',
+        "is not one that Dragoman wrote (ValueError",
+    ),
+    *(
+        ("history.jsonl", f"{line}\n", "history.jsonl")
+        for line in (DEEP, "3", '{"best": true}', '{"kind": "train"}', "\x00")
+    ),
+]  # fmt: skip
+"""What a file of a translator holds, and what is said of it."""
+
+
+@pytest.mark.parametrize(("name", "content", "said"), CONTENTS, ids=lambda value: str(value[:20]))
+def test_a_file_of_a_translator_that_is_none(run: Path, name: str, content: str | bytes, said: str) -> None:
+    (run / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    shown_only = name in ("report.json", "history.jsonl")
+    assert said in refusal("show" if shown_only else "translate", run)
+
+
+LABELS, VOCABULARY, TEMPERATURE = "labels.json", "tokenizer/text.json", "calibration.json"
+CLASSIFIERS = [
+    *(
+        (LABELS, "labels", ["blame", label], "holds control characters; rename it")
+        for label in ("\x1b]0;owned\x07", "a\nb", "\x9b31m")
+    ),
+    (LABELS, "labels", ["blame", "blame"], "holds a label twice"),
+    *((LABELS, "labels", value, "it holds no labels") for value in (["blame"], ["blame", 3], "blame")),
+    (LABELS, "labels", [str(i) for i in range(100_000)], "has shape"),
+    *(
+        (TEMPERATURE, "temperature", value, "it holds no temperature")
+        for value in (float("nan"), float("inf"), 0.0, -1.0, "1", None)
+    ),
+    *(
+        (VOCABULARY, "vocabulary", value, "is not a Dragoman tokenizer")
+        for value in (None, "abc", [], [1, 2], ["<pad>", "<s>", "</s>", "<unk>", ["deep"]], {"a": 1})
+    ),
+]
+"""A file of a classifier, a key of it, what is there, and what is said of it."""
+
+
+@pytest.mark.parametrize(("name", "key", "value", "said"), CLASSIFIERS, ids=lambda value: ascii(value)[:20])
+def test_a_file_of_a_classifier_that_is_none(
+    classifier: Path, name: str, key: str, value: object, said: str
+) -> None:
+    change_json(classifier / name, lambda content: content.update({key: value}))
+    assert said in refusal("classify", classifier)
+
+
+@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "report.json", "tokenizer/shared.json"])
+def test_nobody_waits_for_a_pipe_and_a_folder_or_a_link_to_itself_is_no_file(run: Path, name: str) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert f"{name}: is neither a file nor a folder; remove it" in refusal("translate", run)
+    (run / name).unlink()
+    if name != "report.json":  # which is not read
+        (run / name).mkdir()
+        assert name in refusal("translate", run)
+        (run / name).rmdir()
+        (run / name).symlink_to(Path(name).name)
+        assert name in refusal("translate", run)
 
 
 def test_a_pickle_is_never_opened(run: Path, tmp_path: Path) -> None:
@@ -234,11 +301,6 @@ def test_settings_that_ask_for_too_much(run: Path, old: str, new: str, said: str
     assert said in refusal("translate", run)
 
 
-def test_a_recipe_that_is_no_text(run: Path) -> None:
-    (run / "config.toml").write_bytes(os.urandom(1000))
-    assert "config.toml" in refusal("translate", run)
-
-
 # --- links, pipes and other things that are no files
 
 
@@ -276,26 +338,6 @@ def test_a_link_in_the_folder_and_a_link_to_it_are_followed(run: Path, tmp_path:
     assert succeed("translate", tmp_path / "newest", stdin="the red cat\n").stdout.count("\n") == 1
 
 
-def test_a_link_to_itself(run: Path) -> None:
-    (run / "model.safetensors").unlink()
-    (run / "model.safetensors").symlink_to("model.safetensors")
-    assert "model.safetensors" in refusal("translate", run)
-
-
-@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "report.json", "tokenizer/shared.json"])
-def test_nobody_waits_for_a_pipe(run: Path, name: str) -> None:
-    (run / name).unlink()
-    os.mkfifo(run / name)
-    assert f"{name}: is neither a file nor a folder; remove it" in refusal("translate", run)
-
-
-@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "tokenizer/shared.json"])
-def test_a_folder_in_place_of_a_file(run: Path, name: str) -> None:
-    (run / name).unlink()
-    (run / name).mkdir()
-    assert name in refusal("translate", run)
-
-
 # --- tokenizers
 
 
@@ -307,14 +349,6 @@ def test_a_tokenizer_of_100_megabytes_is_not_read(run: Path) -> None:
     with shared(run).open("r+b") as file:
         file.truncate(100 << 20)
     assert "shared.json: is not a Dragoman tokenizer (it has 104,857,600 bytes" in refusal("translate", run)
-
-
-@pytest.mark.parametrize(
-    "content", ["[" * 200_000, '{"a":' * 200_000, "", "null", "3", '"model"', "[1]", "{}"]
-)
-def test_a_tokenizer_that_is_none(run: Path, content: str) -> None:
-    shared(run).write_text(content)
-    assert "shared.json: is not a Dragoman tokenizer" in refusal("translate", run)
 
 
 REDOS = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
@@ -391,60 +425,7 @@ def test_a_language_names_no_module(classifier: Path, language: str) -> None:
     assert "language" in line or "spacy" in line
 
 
-@pytest.mark.parametrize(
-    "vocabulary", [None, "abc", [], [1, 2], ["<pad>", "<s>", "</s>", "<unk>", ["deep"]], {"a": 1}]
-)
-def test_a_vocabulary_that_is_none(classifier: Path, vocabulary: object) -> None:
-    change_json(classifier / "tokenizer" / "text.json", lambda s: s.update(vocabulary=vocabulary))
-    assert "is not a Dragoman tokenizer" in refusal("classify", classifier)
-
-
 # --- what is shown
-
-
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        (["blame", "\x1b]0;owned\x07"], "holds control characters; rename it"),
-        (["blame", "a\nb"], "holds control characters; rename it"),
-        (["blame", "\x9b31m"], "holds control characters; rename it"),
-        (["blame", "blame"], "holds a label twice"),
-        (["blame"], "it holds no labels"),
-        (["blame", 3], "it holds no labels"),
-        ("blame", "it holds no labels"),
-        ([str(i) for i in range(100_000)], "has shape"),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_labels_that_are_orders_to_a_terminal(classifier: Path, labels: object, said: str) -> None:
-    (classifier / "labels.json").write_text(json.dumps({"labels": labels}))
-    assert said in refusal("classify", classifier)
-
-
-@pytest.mark.parametrize("temperature", [float("nan"), float("inf"), 0.0, -1.0, "1", None])
-def test_a_temperature_that_is_none(classifier: Path, temperature: object) -> None:
-    (classifier / "calibration.json").write_text(json.dumps({"temperature": temperature}))
-    assert "it holds no temperature" in refusal("classify", classifier)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("[" * 200_000, "is damaged, for it holds no JSON object"),
-        ('{"steps": ' * 100_000, "is damaged, for it holds no JSON object"),
-        (" " * (17 << 20), "has 17,825,792 bytes, and 16,777,216 at most can be right"),
-        (f'{{"steps": {"9" * 5000}}}', "is damaged, for it holds no JSON object"),
-        ("{}", "is not one that Dragoman wrote (KeyError: 'steps')"),
-        (
-            '{"steps": "\\u001b[2J", "epochs": [], "minutes": {}}',
-            "is not one that Dragoman wrote (ValueError",
-        ),
-    ],
-    ids=lambda value: value[:20],
-)
-def test_a_report_that_is_none(run: Path, content: str, said: str) -> None:
-    (run / "report.json").write_text(content)
-    assert said in refusal("show", run)
 
 
 def test_nothing_in_a_report_reaches_the_terminal_as_an_order(run: Path) -> None:
@@ -467,12 +448,6 @@ def test_scores_that_are_none(run: Path, results: object) -> None:
         assert shown.exit_code in (0, 1), shown.exception
         assert shown.exit_code == 1 or "\x1b" not in shown.stdout
         assert shown.exception is None or isinstance(shown.exception, SystemExit)
-
-
-@pytest.mark.parametrize("line", ["[" * 200_000, "3", '{"best": true}', '{"kind": "train"}', "\x00"])
-def test_a_history_that_is_none(run: Path, line: str) -> None:
-    (run / "history.jsonl").write_text(line + "\n")
-    assert "history.jsonl" in refusal("show", run)
 
 
 # --- our own code

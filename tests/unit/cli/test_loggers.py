@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import inspect
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,18 +79,6 @@ def test_tensorboard_reads_the_losses_of_the_history() -> None:
     table = samples[-1].tensor_proto.string_val[0].decode()
     assert table.startswith("| source | reference | hypothesis |\n")
     assert len(table.splitlines()) == 2 + N_SAMPLES
-
-
-@pytest.mark.parametrize(
-    ("option", "package"), [(["--tensorboard"], "tensorboard"), (["--wandb", "p"], "wandb")]
-)
-def test_a_missing_package_is_named_with_its_install_line(
-    option: list[str], package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    done = CliRunner().invoke(app, [*COMMAND, *option])
-    assert done.exit_code == 1
-    assert f"pip install 'dragoman[{package}]'" in done.stderr
 
 
 @pytest.mark.slow

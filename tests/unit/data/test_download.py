@@ -10,6 +10,7 @@ import socket
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,40 +141,49 @@ def test_the_next_command_continues_what_an_earlier_one_left(web: Web, path: Pat
     assert web.requests[-1]["Range"] == "bytes=70000-"
 
 
-def test_a_server_that_ignores_ranges_sends_the_whole_file_once(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    web.replies = [Reply(ranges=False)]
-    fetch(url, to=path, checksum=SHA256)
-    assert path.read_bytes() == CONTENT
-    assert len(web.requests) == 2
+def reply(**what: Any) -> Callable[[Web, Path], None]:
+    return lambda web, path: web.replies.append(Reply(**what))
 
 
-def test_a_file_that_changed_meanwhile_is_fetched_from_its_beginning(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    web.put("file.bin", OTHER, etag='"second"')
-    fetch(url, to=path)
-    assert path.read_bytes() == OTHER
+def left(name: str, content: bytes) -> Callable[[Web, Path], object]:
+    return lambda web, path: path.with_name(name).write_bytes(content)
 
 
-def test_a_changed_file_is_noticed_when_the_server_honours_the_range_but_not_the_condition(
-    web: Web, path: Path
+def changed(etag: str, **what: Any) -> Callable[[Web, Path], None]:
+    def change(web: Web, path: Path) -> None:
+        web.put("file.bin", OTHER, etag=etag)
+        web.replies += [Reply(**what)] if what else []
+
+    return change
+
+
+MEANWHILE: dict[str, tuple[Callable[[Web, Path], object], bytes, int]] = {
+    "the server ignores ranges": (reply(ranges=False), CONTENT, 2),
+    "the server sends a wrong range": (reply(shift=-10), CONTENT, 3),
+    "the file changed": (changed('"second"'), OTHER, 2),
+    "the file changed, its condition is ignored": (
+        changed('"first"', headers={"ETag": '"second"'}),
+        OTHER,
+        3,
+    ),
+    "the part is whole": (left("file.bin.part", CONTENT), CONTENT, 2),
+    "the part is too long": (left("file.bin.part", CONTENT + b"more"), CONTENT, 3),
+    "the note is damaged": (left("file.bin.part.json", b'["what"]'), CONTENT, 2),
+}
+"""What happens between two commands, the file that the second one has, and the requests of both."""
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_a_download_that_was_interrupted_becomes_the_file_of_the_server(
+    web: Web, path: Path, name: str
 ) -> None:
+    happen, content, n_requests = MEANWHILE[name]
     url = web.put("file.bin", CONTENT)
     interrupt(web, url, path, 70_000)
-    web.put("file.bin", OTHER)
-    web.replies = [Reply(headers={"ETag": '"second"'})]
+    happen(web, path)
     fetch(url, to=path)
-    assert path.read_bytes() == OTHER
-
-
-def test_a_wrong_range_is_not_appended(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    web.replies = [Reply(shift=-10)]
-    fetch(url, to=path)
-    assert path.read_bytes() == CONTENT
+    assert path.read_bytes() == content
+    assert len(web.requests) == n_requests
 
 
 @pytest.mark.parametrize("etag", ["", 'W/"weak"'])
@@ -199,31 +209,6 @@ def test_a_part_from_another_address_is_not_continued(web: Web, path: Path) -> N
     assert path.read_bytes() == OTHER
 
 
-def test_a_part_that_is_whole_only_gets_its_name(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    (path.parent / "file.bin.part").write_bytes(CONTENT)
-    fetch(url, to=path, checksum=SHA256)
-    assert path.read_bytes() == CONTENT
-    assert len(web.requests) == 2
-
-
-def test_a_part_that_is_too_long_is_dropped(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    (path.parent / "file.bin.part").write_bytes(CONTENT + b"more")
-    fetch(url, to=path, checksum=SHA256)
-    assert path.read_bytes() == CONTENT
-
-
-def test_a_damaged_note_about_a_part_only_costs_the_part(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    (path.parent / "file.bin.part.json").write_text('["what"]')
-    fetch(url, to=path, checksum=SHA256)
-    assert path.read_bytes() == CONTENT
-
-
 # Servers that fail
 
 
@@ -234,13 +219,6 @@ def test_a_server_that_stops_sending_is_given_up_after_the_timeout_and_continued
     web.replies = [Reply(hang_after=100_000)]
     fetch(url, to=path, checksum=SHA256, timeout=0.6)
     assert web.requests[-1]["Range"] == "bytes=100000-"
-
-
-def test_a_server_that_never_sends_is_named(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    web.replies = [Reply(hang_after=0)] * 2
-    message = complaint(url, to=path, timeout=0.6, n_attempts=2)
-    assert message == f"file.bin could not be downloaded: {url}: the server stopped sending (2 attempts)"
 
 
 def test_a_server_that_does_not_answer_is_named(path: Path, web: Web) -> None:
@@ -275,31 +253,27 @@ def test_attempts_that_bring_something_new_do_not_count(web: Web, path: Path) ->
     assert len(web.requests) == 5
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        (404, "HTTP 404 Not Found: there is no such file any more"),
-        (410, "HTTP 410 Gone: there is no such file any more"),
-        (403, "HTTP 403 Forbidden"),
-    ],
-)
-def test_what_will_not_change_is_not_tried_again(web: Web, path: Path, status: int, said: str) -> None:
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+FAILURES = [
+    (Reply(status=404), "HTTP 404 Not Found: there is no such file any more", 1),
+    (Reply(status=410), "HTTP 410 Gone: there is no such file any more", 1),
+    (Reply(status=403), "HTTP 403 Forbidden", 1),
+    (Reply(headers=HTML), "answered with a web page in place of the file", 1),
+    (Reply(status=416), "HTTP 416: the server has no such range of the file (2 attempts)", 2),
+    (Reply(hang_after=0), "the server stopped sending (2 attempts)", 2),
+]
+"""An answer, what is said of it, and how often is asked: what will not change is not tried again."""
+
+
+@pytest.mark.parametrize(("answer", "said", "n_requests"), FAILURES, ids=lambda value: str(value)[:30])
+def test_a_file_that_does_not_come_is_reported(
+    web: Web, path: Path, answer: Reply, said: str, n_requests: int
+) -> None:
     url = web.put("file.bin", CONTENT)
-    web.replies = [Reply(status=status)]
-    assert complaint(url, to=path) == f"file.bin could not be downloaded: {url}: {said}"
-    assert len(web.requests) == 1
-
-
-def test_a_range_refused_for_good_is_reported(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    web.replies = [Reply(status=416)] * 2
-    assert "HTTP 416: the server has no such range" in complaint(url, to=path, n_attempts=2)
-
-
-def test_a_web_page_is_not_taken_for_the_file(web: Web, path: Path) -> None:
-    url = web.put("file.bin", b"<html>Please log in</html>")
-    web.replies = [Reply(headers={"Content-Type": "text/html; charset=utf-8"})]
-    assert complaint(url, to=path).endswith("answered with a web page in place of the file")
+    web.replies = [answer] * 2
+    message = complaint(url, to=path, timeout=0.6, n_attempts=2)
+    assert message == f"file.bin could not be downloaded: {url}: {said}"
+    assert len(web.requests) == n_requests
     assert not path.exists()
 
 

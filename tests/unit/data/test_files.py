@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import hashlib
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from dragoman.data.readers.files import (
     open_lines,
     remembered_hashes,
 )
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError
 
 TEXT = "Zwei Büsche.\n\n我们\t😀\r\nlast"
 LINES = ["Zwei Büsche.", "", "我们\t😀", "last"]
@@ -102,17 +101,6 @@ def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix:
     path.write_bytes(bytes(data))
     message = complaint(path)
     assert any(words in message for words in ("damaged or cut short", "not UTF-8", "a NUL byte"))
-
-
-def test_zst_without_its_package_names_the_install_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "text.zst", TEXT)
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(
-        MissingExtraError, match=r"needs the package zstandard: pip install 'dragoman\[zst\]'"
-    ):
-        list(open_lines(Path(path)))
 
 
 def test_invalid_utf8_is_reported_with_line_and_remedy(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from dragoman.cli.file_translation import DOCUMENT_ENDINGS
 from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError
 from dragoman.predict import protection
 from dragoman.predict.alignment import Link
 from dragoman.predict.protection import Protection
@@ -151,10 +150,3 @@ def test_an_unknown_ending_is_answered_with_those_that_there_are(name: str, show
 def test_what_is_no_text_is_refused(content: bytes, where: str) -> None:
     with pytest.raises(DataError, match=f"^{where}"):
         DocumentFile.read("a.txt", content, EN_DE)
-
-
-def test_without_its_package_a_format_shows_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "docx", None)
-    message = r"needs the package python-docx: pip install 'dragoman\[documents\]'"
-    with pytest.raises(MissingExtraError, match=message):
-        DocumentFile.read("a.docx", FILES[".docx"], EN_DE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents import Document, segments, translate_document
-from dragoman.errors import MissingExtraError
 from dragoman.predict.translator import Alternative, Translation, Translator
 
 LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
@@ -73,9 +71,3 @@ def test_chinese_sentences_stand_without_spaces() -> None:
 def test_a_document_is_its_sentences_translated(translator: Translator) -> None:
     first, second = (t.text for t in translator.translate(["The red cat.", "A dog!"]))
     assert translate_document(translator, "The red cat. A dog!\n") == f"{first} {second}\n"
-
-
-def test_without_sentencex_its_install_line_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(MissingExtraError, match=r"needs the package sentencex: pip install 'dragoman\[docum"):
-        Document.read("One.", "en")

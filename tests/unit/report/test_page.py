@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import sys
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from dragoman.errors import MissingExtraError, RunError
+from dragoman.errors import RunError
 from dragoman.report import page as page_module
 from dragoman.report.page import (
     MAX_BYTES,
@@ -149,13 +148,6 @@ def test_a_page_too_large_even_without_figures_is_refused() -> None:
 def test_a_figure_that_is_gone_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"gone\.svg: cannot be read"):
         page_html(page_with(Figure(tmp_path / "gone.svg", "alt", "caption")))
-
-
-def test_without_jinja2_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    page_module._template.cache_clear()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"jinja2: pip install 'dragoman\[report\]'"):
-        page_html(page_with(Paragraph("x")))
 
 
 def _embedded(path: Path) -> str:

@@ -6,7 +6,6 @@ import copy
 import math
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman.cli import app
-from dragoman.errors import MissingExtraError
 from dragoman.evaluation.classification import Evaluation
 from dragoman.metrics.classification import (
     ClassIntervals,
@@ -226,14 +224,6 @@ def test_a_classifier_that_is_always_right_can_be_drawn(tmp_path: Path) -> None:
     assert e.confident_mistakes(10) == []
     for plot in (plot_confusion, plot_classes, plot_reliability):
         plot(e, tmp_path / "a.svg")
-
-
-def test_without_matplotlib_the_message_is_its_install_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match="drawing a report needs the package matplotlib: pip install"):
-        plot_confusion(evaluation(), tmp_path / "a.svg")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from dragoman.config import TokenizerConfig
-from dragoman.errors import ConfigError, DataError, MissingExtraError, RunError
+from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.text.normalisation import normalise
 from dragoman.text.tokenizer import (
     BOS_ID,
@@ -294,12 +293,6 @@ def test_a_language_that_spacy_does_not_know_is_reported() -> None:
         train_tokenizer(ENGLISH, words(splitter="spacy"), lang="qq")
     anything = train_tokenizer(["it's here"], words(splitter="spacy"))
     assert pieces(anything, "it's here") == Words(splitter="spacy", language="xx").split("it's here")
-
-
-def test_without_spacy_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(MissingExtraError, match=r"splitter = \"spacy\" needs .* 'dragoman\[spacy\]'"):
-        train_tokenizer(ENGLISH, words(splitter="spacy", shared=False), lang="en")
 
 
 def test_a_file_split_by_spacy_decodes_without_it(tmp_path: Path) -> None:

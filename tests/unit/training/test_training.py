@@ -19,7 +19,7 @@ from commands import error_of
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, pad, source_mask
 from dragoman.data.store import TokenStore
-from dragoman.errors import ConfigError, PausedError, RunError, TrainingError
+from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
@@ -223,15 +223,6 @@ def test_a_training_that_is_asked_to_end_saves_and_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_stalled_validations_lower_the_rate_of_plateau_alone() -> None:
-    stuck = ["training.learning_rate=1e-9", "training.plateau_patience=1", "training.valid_every=2"]
-    for schedule, falls in (("constant", False), ("plateau", True)):
-        path = train(tiny_config(*stuck, f'training.schedule="{schedule}"'), f"runs/{schedule}")
-        rates = {r["lr"] for r in Run.open(path).history() if r["kind"] == "train" and r["step"] > 4}
-        assert (len(rates) > 1) == falls, schedule
-
-
-@pytest.mark.slow
 def test_the_best_checkpoints_are_kept_beside_the_last() -> None:
     settings = ["training.valid_every=1", "training.keep_checkpoints=1", "training.keep_best=2"]
     path = train(tiny_config(*settings, "training.metric=loss", "training.average=none"), "runs/tiny")
@@ -241,7 +232,7 @@ def test_the_best_checkpoints_are_kept_beside_the_last() -> None:
     assert {folder.name for folder in (path / "checkpoints").iterdir()} == expected
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_checkpoints_fit_into_the_room_they_are_given() -> None:
     first = train(tiny_config("training.valid_every=1", "training.keep_checkpoints=12"), "runs/first")
     sizes = [sum(f.stat().st_size for f in each.iterdir()) for each in (first / "checkpoints").iterdir()]
@@ -323,11 +314,6 @@ def test_muon_and_adamw_share_a_rate_and_every_weight_has_one_of_them() -> None:
     assert len({group["lr"] for group in state.optimizer.param_groups}) == 1
     kinds = {frozenset(kept) for kept in state.optimizer.state.values()}
     assert kinds == {frozenset({"momentum_buffer"}), frozenset({"step", "exp_avg", "exp_avg_sq"})}
-
-
-def test_muon_wants_whole_matrices() -> None:
-    with pytest.raises(ConfigError, match="does not go with sharding"):
-        tiny_config("training.optimizer=muon", "training.sharding=full")
 
 
 def interrupted(*overrides: str, stop_at: int = 7) -> Path:
@@ -528,31 +514,50 @@ def test_training_lowers_the_loss() -> None:
     assert found[-1][1] < 0.8 * found[0][1]
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_saves_and_continues_to_the_bit() -> None:
-    overrides = ["training.update_freq=2", "training.ema_decay=0.9"]
-    whole = train(tiny_config(*overrides), "runs/whole")
-    listener = Recorder(stop_at=7)  # between two validations
-    with pytest.raises(KeyboardInterrupt):
-        train(tiny_config(*overrides), "runs/cut", listener=listener)
-    assert "interrupted at step 7; the same command continues" in listener.messages[-1]
-    cut = train(tiny_config(*overrides), "runs/cut")
-    assert losses(cut) == losses(whole)
-    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+CONTINUED = {
+    "accumulated and averaged": (["training.update_freq=2", "training.ema_decay=0.9"], (7,)),
+    "several shards": (["training.update_freq=3"], (2, 5, 7)),  # in the middle of epochs and of shards
+    "consistency": (["training.consistency=2.0", "training.cutoff=0.2"], (7,)),
+    "modified": (
+        [
+            *(f"modifiers.{name}={rate}" for name, rate in ROBUST.items()),
+            "training.max_steps=24", "training.batch_tokens=400",  # some ten updates an epoch
+        ],
+        (3, 20),
+    ),
+}  # fmt: skip
+"""Settings, and the updates at which their training is interrupted."""
 
 
 @pytest.mark.slow
-def test_a_run_over_several_shards_continues_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = partial(TokenStore.prepare, shard_pairs=40)
-    monkeypatch.setattr(TokenStore, "prepare", prepare)
-    config = tiny_config("training.update_freq=3")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "accumulated and averaged",
+        "consistency",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("several shards", "modified")),
+    ],
+)
+def test_an_interrupted_run_saves_and_continues_to_the_bit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, stops = CONTINUED[name]
+    if name == "several shards":
+        monkeypatch.setattr(TokenStore, "prepare", partial(TokenStore.prepare, shard_pairs=40))
+    config = tiny_config(*settings)
     whole = train(config, "runs/whole")
-    for stop_at in (2, 5, 7):  # in the middle of epochs and of shards
+    for stop_at in stops:
+        listener = Recorder(stop_at=stop_at)
         with pytest.raises(KeyboardInterrupt):
-            train(config, "runs/cut", listener=Recorder(stop_at=stop_at))
-    assert len(list(Path("runs/cut/cache/train").iterdir())) == 4
+            train(config, "runs/cut", listener=listener)
+        assert f"interrupted at step {stop_at}; the same command continues" in listener.messages[-1]
+    if name in ("several shards", "modified"):
+        assert len(list(Path("runs/cut/cache/train").iterdir())) > 1
+    if name == "modified":
+        shutil.rmtree("runs/cut/cache")  # unlike BPE-dropout's, these draws can be repeated
     cut = train(config, "runs/cut")
     assert losses(cut) == losses(whole)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(("warmup_steps", "is_said"), [(2, True), (1, False)])
@@ -618,28 +623,6 @@ def test_the_best_checkpoint_is_the_one_that_is_used() -> None:
 def test_held_out_pairs_are_used_where_no_validation_files_are_named() -> None:
     path = train(tiny_config("data.valid=[]", "data.n_held_out=10"), "runs/tiny")
     assert Run.open(path).config.data.valid == ()
-
-
-def test_bpe_dropout_run_continues_from_the_same_segmentations() -> None:
-    overrides = ["tokenizer.dropout=0.2", "training.max_steps=6", "training.valid_every=3"]
-    path = train(tiny_config(*overrides), "runs/tiny")
-    assert len(losses(path)) == 6
-
-
-@pytest.mark.slow
-def test_modified_pairs_are_others_in_every_epoch_and_a_run_continues_to_the_bit() -> None:
-    overrides = [f"modifiers.{name}={rate}" for name, rate in ROBUST.items()]
-    overrides += ["training.max_steps=24", "training.batch_tokens=400"]  # some ten updates an epoch
-    whole = train(tiny_config(*overrides), "runs/whole")
-    for stop_at in (3, 20):
-        with pytest.raises(KeyboardInterrupt):
-            train(tiny_config(*overrides), "runs/cut", listener=Recorder(stop_at=stop_at))
-    stores = list(Path("runs/cut/cache/train").iterdir())
-    assert len(stores) > 1
-    shutil.rmtree("runs/cut/cache")  # unlike BPE-dropout's, these draws can be repeated
-    cut = train(tiny_config(*overrides), "runs/cut")
-    assert losses(cut) == losses(whole)
-    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(("precision", "has_it", "is_said"), [
@@ -722,17 +705,6 @@ def test_plateau_lowers_the_rate_when_validation_stalls(tmp_path: Path) -> None:
     assert rate < 10.0
 
 
-@pytest.mark.slow
-def test_consistency_is_trained_with_and_continues_to_the_bit(tmp_path: Path) -> None:
-    config = tiny_config("training.consistency=2.0", "training.cutoff=0.2")
-    whole = train(config, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(config, tmp_path / "cut", listener=Recorder(stop_at=7))
-    cut = train(config, tmp_path / "cut")
-    weights = [Run.open(path).load_weights() for path in (whole, cut)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
 def test_cutoff_hides_tokens_of_the_second_pass_only() -> None:
     """Without dropout the loss is that of a batch beside itself with hidden tokens; special tokens stay."""
     state, batch = tiny_state(tiny_config("model.dropout=0.0")), batch_of(*PAIRS)
@@ -757,11 +729,6 @@ def test_cutoff_hides_tokens_of_the_second_pass_only() -> None:
         torch.cat(rows), model.output.weight, batch.tgt_out[real], 0.1, 2.0
     )
     torch.testing.assert_close(loss, expected)
-
-
-def test_cutoff_wants_two_passes() -> None:
-    with pytest.raises(ConfigError, match="cutoff hides tokens from the second of two passes"):
-        tiny_config("training.cutoff=0.1")
 
 
 def test_words_that_the_vocabulary_does_not_know_are_counted(tmp_path: Path) -> None:
