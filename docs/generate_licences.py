@@ -51,9 +51,6 @@ NAMES = {  # metadata that holds a whole text, or a word that is no SPDX express
 }
 
 ELSEWHERE = {  # these do not go with the packages of other extras, so that no environment has all
-    "unbabel-comet": ("Apache-2.0", "comet"),
-    "bert-score": ("MIT", "bertscore"),
-    "setuptools": ("MIT", "comet"),
 }
 
 

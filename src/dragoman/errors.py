@@ -27,8 +27,6 @@ PACKAGES = {
     "yaml": "pyyaml",
     "python_multipart": "python-multipart",
     "prometheus_client": "prometheus-client",
-    "bert_score": "bert-score",
-    "comet": "unbabel-comet",
 }
 """The packages whose modules are called otherwise."""
 

@@ -76,8 +76,6 @@ CASES = [
     ("ray", "ray", ["translate", "run", "train.en", "--out", "out.de", "--ray", "local"]),
     ("ctranslate2", "ctranslate2", ["translate", "run", "train.en", "--engine", "ctranslate2"]),
     ("ctranslate2", "ctranslate2", ["evaluate", "run", "--engine", "ctranslate2"]),
-    ("bert_score", "bertscore", ["evaluate", "run", "--metric", "bertscore"]),
-    ("comet", "comet", ["evaluate", "run", "--metric", "comet:folder"]),
     ("sentencex", "documents", ["translate", "run", "train.en", "--document"]),
     ("docx", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
     ("zstandard", "zst", ["backtranslate", "run", "train.de", "--out", "pairs.tsv.zst"]),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
-from dragoman.cli.options import Device, Metric, MetricPython, Precision, To
+from dragoman.cli.options import Device, Precision, To
 from dragoman.cli.report import FIGURES, make_folder
 from dragoman.errors import ConfigError, require
 
@@ -52,8 +52,6 @@ def compare(
     latex: Annotated[
         str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write a LaTeX table for a paper (booktabs).")
     ] = None,
-    metric: Metric = None,
-    metric_python: MetricPython = "",
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
@@ -82,10 +80,7 @@ def compare(
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
-    request = EvaluationRequest(
-        split=split, to=to, src=src, ref=ref, device=device, precision=precision,
-        metric=tuple(metric or ()), metric_python=metric_python,
-    )  # fmt: skip
+    request = EvaluationRequest(split=split, to=to, src=src, ref=ref, device=device, precision=precision)
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [Run.open(path) for path in runs]

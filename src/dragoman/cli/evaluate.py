@@ -20,11 +20,10 @@ from dragoman.cli.options import (
     EngineName,
     Ensemble,
     LengthPenalty,
-    Metric,
-    MetricPython,
     NoRepeatedNgram,
     Precision,
     RunPath,
+    Scores,
     To,
 )
 from dragoman.errors import ConfigError, DataError
@@ -70,8 +69,7 @@ def evaluate(
     ensemble: Ensemble = None,
     engine: EngineName = "native",
     batch_sentences: BatchSentences = None,
-    metric: Metric = None,
-    metric_python: MetricPython = "",
+    scores: Scores = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
@@ -79,6 +77,9 @@ def evaluate(
 
     Each score has a 95 % confidence interval and a signature. Scores are stored in the run's scores.json,
     except for runs on the hub. A classifier is compared with a baseline trained on the same texts.
+
+    --scores adds numbers of another tool, such as COMET, for the lines that --out writes. They are kept in
+    the run, for compare and report.
     """
     from dragoman.cli.reading import write_output
     from dragoman.evaluation.scores import keep_scores
@@ -103,8 +104,7 @@ def evaluate(
         batch_sentences=batch_sentences,
         ensemble=tuple(ensemble or ()),
         engine=engine,
-        metric=tuple(metric or ()),
-        metric_python=metric_python,
+        scores=tuple(scores or ()),
         baseline=baseline,
         robustness=robustness,
         device=device,
@@ -164,10 +164,12 @@ def score(
         str,
         typer.Option(help="Target language, which selects the tokenization of scores.", show_default=False),
     ],
+    scores: Scores = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a file of translations against references."""
     from dragoman.data.readers.files import find_file, open_lines
+    from dragoman.evaluation.given_scores import read_given_scores
     from dragoman.evaluation.scores import score_record, scores_table
     from dragoman.evaluation.translation import scores_of
     from dragoman.text.words import LANGUAGE
@@ -180,8 +182,10 @@ def score(
             f"{hypotheses} has {len(found)} lines and {references} {len(expected)}; "
             "every translation needs its reference on the same line"
         )
-    scores = scores_of(found, expected, tgt_lang=tgt_lang)
+    name = str(hypotheses)
+    given = read_given_scores(scores or (), {name: len(found)})[name]
+    results = [*scores_of(found, expected, tgt_lang=tgt_lang), *(one.score() for one in given)]
     if as_json:
-        typer.echo(json.dumps([score_record(s) for s in scores], ensure_ascii=False, indent=2))
+        typer.echo(json.dumps([score_record(s) for s in results], ensure_ascii=False, indent=2))
     else:
-        typer.echo(scores_table(scores))
+        typer.echo(scores_table(results))

@@ -56,16 +56,12 @@ To = Annotated[
         show_default=False,
     ),
 ]
-Metric = Annotated[
+Scores = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME",
-        help="Also score by comet or bertscore, comet:MODEL or bertscore:MODEL@LAYER; repeatable. "
-        "MODEL: a folder, or a name of the Hugging Face hub.",
+        metavar="NAME=FILE",
+        help="Add scores of another tool: one number per line, higher is better; once per NAME and test set.",
     ),
-]
-MetricPython = Annotated[
-    str, typer.Option(metavar="PYTHON", help="Python with the packages of --metric.", show_default="this one")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]

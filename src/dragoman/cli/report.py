@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.app import say
-from dragoman.cli.options import Device, Metric, MetricPython, Precision, RunPath, To
+from dragoman.cli.options import Device, Precision, RunPath, To
 from dragoman.errors import require
 
 REPORT = "report.html"
@@ -33,8 +33,6 @@ def report(
             help="Number of best, median and worst sentences; a classifier shows twice as many mistakes.",
         ),
     ] = 5,
-    metric: Metric = None,
-    metric_python: MetricPython = "",
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
@@ -57,10 +55,7 @@ def report(
     require("matplotlib", "jinja2", extra="report", purpose="a report")
     opened = Run.open(run)
     task = task_of(opened.config)
-    request = EvaluationRequest(
-        split=split, to=to, device=device, precision=precision,
-        metric=tuple(metric or ()), metric_python=metric_python,
-    )  # fmt: skip
+    request = EvaluationRequest(split=split, to=to, device=device, precision=precision)
     task.check(request)
     folder, reference = out or opened.path, reference_curves(opened)
     several = len(opened.config.directions) > 1

@@ -15,7 +15,6 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
 from dragoman.evaluation.translation import read_pairs, split_of
-from dragoman.metrics.learned import SentenceScores
 from dragoman.metrics.score import Score, signature_differences
 from dragoman.metrics.significance import (
     GroupTest,
@@ -26,6 +25,7 @@ from dragoman.metrics.significance import (
     paired_mean_test,
     paired_test,
 )
+from dragoman.metrics.translation import SentenceScores
 from dragoman.runs import Run
 
 Record: TypeAlias = dict[str, Any]
@@ -103,7 +103,7 @@ class TranslatorComparison:
     spreads: Sequence[Spread] = ()
     """Of each group of seeds and each score."""
     left_out: Sequence[str] = ()
-    """Scores by models that some systems have, and not all with one signature."""
+    """Names of given scores that some systems have, but not all."""
 
     test = "paired bootstrap resampling"
 
@@ -117,7 +117,7 @@ class TranslatorComparison:
         first = next(iter(self.sets.values()))
         tests = (next(iter(p.values()))[0].signature for p in (self.bootstrap, self.randomisation))
         left_out = "".join(
-            f"; {name}: left out, for not every run has it with one signature (add --metric)"
+            f"; {name}: omitted, since not every run has it (add it with dragoman evaluate --scores)"
             for name in self.left_out
         )
         tested = f"p of BLEU: {'; p of BLEU: '.join(tests)}"
@@ -243,19 +243,18 @@ def _compare_set(
 
 
 def with_common_scores(sets: Mapping[str, TranslatedSet]) -> tuple[dict[str, TranslatedSet], list[str]]:
-    """Return the sets with the scores by models that all have with one signature, and names of the others."""
-    held = [{one.name: one.facts for one in kept.evaluation.by_sentence} for kept in sets.values()]
-    names = sorted({name for facts in held for name in facts})
-    common = {name for name in names if all(facts.get(name) == held[0].get(name) for facts in held)}
+    """Return the sets with the given scores that all of them have, and the names of the others."""
+    names = [{one.name for one in kept.evaluation.by_sentence} for kept in sets.values()]
+    common = set.intersection(*names)
     trimmed = {}
     for system, kept in sets.items():
-        own = [one for one in kept.evaluation.by_sentence if one.name in common]
-        trimmed[system] = replace(kept, evaluation=kept.evaluation.with_model_scores(own))
-    return trimmed, [name for name in names if name not in common]
+        shared = [one for one in kept.evaluation.by_sentence if one.name in common]
+        trimmed[system] = replace(kept, evaluation=kept.evaluation.with_given(shared))
+    return trimmed, sorted(set.union(*names) - common)
 
 
 def _by_name(sets: Mapping[str, TranslatedSet]) -> list[dict[str, SentenceScores]]:
-    """Return each score by a model that the sets have, by system."""
+    """Return each given score that the sets have, by system."""
     columns = zip(*(kept.evaluation.by_sentence for kept in sets.values()), strict=True)
     return [dict(zip(sets, column, strict=True)) for column in columns]
 
@@ -281,11 +280,11 @@ def _group_tests(
 ) -> list[GroupTest]:
     """Test each score of two groups of seeds."""
     before, after = ([sets[system].evaluation.hypotheses for system in group] for group in (first, second))
-    by_models = (
+    given = (
         compare_mean_groups(*([scores[system] for system in group] for group in (first, second)))
         for scores in _by_name(sets)
     )
-    return [*compare_groups(before, after, references, tgt_lang=tgt_lang), *by_models]
+    return [*compare_groups(before, after, references, tgt_lang=tgt_lang), *given]
 
 
 def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, TranslatedSet]) -> None:

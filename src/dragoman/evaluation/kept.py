@@ -19,13 +19,12 @@ from dragoman.config import CorpusFiles, TranslationConfig, file_names
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import RunError
-from dragoman.evaluation.model_scores import model_scores
+from dragoman.evaluation.given_scores import with_given_scores
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import KeptRecord, keep_scores
 from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
-from dragoman.metrics.learned import LearnedMetric
 from dragoman.metrics.score import Score
 from dragoman.predict.loading import model_hash
 from dragoman.predict.scoring import confidences
@@ -102,15 +101,11 @@ class Translations:
         precision: str = "auto",
         listen: Callable[[str], None] = lambda message: None,
         progress: Callable[[int, int], None] = lambda done, total: None,
-        metrics: Sequence[LearnedMetric] = (),
     ) -> None:
-        """`listen` is told what is done; `progress`, of how many sentences are done out of all of a set.
-
-        Sets are scored by `metrics` as well, and by those that they were scored by before.
-        """
+        """`listen` is told what is done; `progress`, of how many sentences are done out of all of a set."""
         self.run, self.config = run, translation_config(run)
         self._device, self._precision = device, precision
-        self._listen, self._progress, self._metrics = listen, progress, metrics
+        self._listen, self._progress = listen, progress
         self._loaded: Translator | None = None
         self._model_hash = ""
         self._translated_now = False
@@ -137,7 +132,7 @@ class Translations:
                 files = files_of(self.config, split, name)
                 chosen = pairs[:max_sentences]
                 found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
-                if len(chosen) == len(pairs) and (self._translated_now or self._metrics):
+                if len(chosen) == len(pairs) and self._translated_now:
                     own = replace(found[-1].evaluation, name=self.config.labelled(name))
                     with self._keeping():
                         keep_scores(self.run, [own.record()])
@@ -162,16 +157,8 @@ class Translations:
         evaluation = Evaluation(
             name, kept.hypotheses, references, kept.scores, kept.beam_size, kept.length_penalty, kept.seconds
         )
-        by_sentence = model_scores(
-            self.run,
-            sources,
-            evaluation,
-            tgt_lang=self.config.data.tgt_lang,
-            metrics=self._metrics,
-            listen=self._listen,
-        )
         return TranslatedSet(
-            evaluation.with_model_scores(by_sentence),
+            with_given_scores(self.run, sources, evaluation),
             sources,
             kept.confidences,
             tuple(files),

@@ -12,9 +12,8 @@ from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.named import open_direction, open_text, open_validation
 from dragoman.errors import DataError
 from dragoman.evaluation.scores import describe_settings, score_record, scores_table
-from dragoman.metrics.learned import SentenceScores
 from dragoman.metrics.score import Score
-from dragoman.metrics.translation import LOWER_CASED, score_all, tokenised_lowercased_bleu
+from dragoman.metrics.translation import LOWER_CASED, SentenceScores, score_all, tokenised_lowercased_bleu
 from dragoman.notebook import Shown, table_of
 from dragoman.predict.translator import Translator
 
@@ -34,15 +33,15 @@ class Evaluation:
     other_settings: Mapping[str, Any] = field(default_factory=dict)
     """What was searched otherwise than the run says, beside the beam and the length penalty."""
     by_sentence: tuple[SentenceScores, ...] = ()
-    """COMET and BERTScore, whose means are the last of `scores`."""
+    """Scores of other tools, whose means are the last of `scores`."""
 
     @property
     def main_scores(self) -> tuple[Score, ...]:
         """The scores that systems are compared by: all but the BLEU of papers about Multi30k."""
         return tuple(score for score in self.scores if not score.name.endswith(LOWER_CASED))
 
-    def with_model_scores(self, by_sentence: Sequence[SentenceScores]) -> Evaluation:
-        """Return the evaluation with these scores of models, and no others."""
+    def with_given(self, by_sentence: Sequence[SentenceScores]) -> Evaluation:
+        """Return the evaluation with these scores of other tools only."""
         own = self.scores[: len(self.scores) - len(self.by_sentence)]
         scores = (*own, *(one.score() for one in by_sentence))
         return replace(self, scores=scores, by_sentence=tuple(by_sentence))
@@ -84,10 +83,10 @@ class Evaluation:
         return self.hypotheses
 
     def part(self, name: str, indices: Sequence[int], *, tgt_lang: str) -> Evaluation:
-        """Return the scores of the sentences at `indices` alone; the time is their share."""
+        """Return our own scores of the sentences at `indices` alone; the time is their share."""
         hypotheses = tuple(self.hypotheses[i] for i in indices)
         references = tuple(self.references[i] for i in indices)
-        part = replace(
+        return replace(
             self,
             name=name,
             hypotheses=hypotheses,
@@ -96,7 +95,6 @@ class Evaluation:
             seconds=self.seconds * len(indices) / len(self.hypotheses),
             by_sentence=(),
         )
-        return part.with_model_scores([one.part(indices) for one in self.by_sentence])
 
 
 def evaluate(

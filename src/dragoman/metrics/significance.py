@@ -17,9 +17,14 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from dragoman.errors import DataError
-from dragoman.metrics.learned import MeanMetric, SentenceScores
 from dragoman.metrics.score import SEED
-from dragoman.metrics.translation import bootstrap_seed, check_sentences, metrics_for
+from dragoman.metrics.translation import (
+    MeanMetric,
+    SentenceScores,
+    bootstrap_seed,
+    check_sentences,
+    metrics_for,
+)
 
 Method: TypeAlias = Literal["bootstrap", "randomisation"]
 
@@ -30,7 +35,7 @@ class SystemScore(NamedTuple):
     """A system's score, and the p-value of its difference from the first system's."""
 
     name: str
-    """BLEU, chrF2 or TER; COMET or BERTScore."""
+    """BLEU, chrF2 or TER; or the name of given scores."""
     value: float
     """0–100."""
     p_value: float | None
@@ -61,14 +66,11 @@ def paired_test(
     return _paired(systems, references, metrics_for(tgt_lang), method, n_samples, seed)
 
 
-def paired_mean_test(
-    systems: Mapping[str, SentenceScores], *, method: Method, n_samples: int = 0, seed: int = SEED
-) -> dict[str, SystemScore]:
+def paired_mean_test(systems: Mapping[str, SentenceScores], *, method: Method) -> dict[str, SystemScore]:
     """Test one score that is a mean over sentences as `paired_test` does BLEU; errors as there."""
-    texts = {name: scores.texts() for name, scores in systems.items()}
+    texts = {name: scores.texts for name, scores in systems.items()}
     first = next(iter(systems.values()))
-    metric, references = MeanMetric(first.name, first.facts), [""] * len(first.values)
-    tested = _paired(texts, references, [metric], method, n_samples, seed)
+    tested = _paired(texts, [""] * len(first.values), [MeanMetric(first.name)], method, 0, SEED)
     return {name: score for name, (score,) in tested.items()}
 
 

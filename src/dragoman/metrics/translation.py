@@ -1,15 +1,18 @@
-"""Translation metrics: sacreBLEU's BLEU, chrF and TER, with signatures."""
+"""Translation metrics: sacreBLEU's BLEU, chrF and TER, with signatures; means of numbers of other tools."""
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from sacrebleu.metrics import base
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF, CHRFScore
@@ -108,6 +111,55 @@ def metrics_for(tgt_lang: str) -> list[Metric]:
     return [_bleu_metric(tgt_lang), _FloatCHRF(), _ter_metric(tgt_lang)]
 
 
+@dataclass(frozen=True)
+class SentenceScores:
+    """A score of another tool: the mean of the numbers that it gives the sentences."""
+
+    name: str
+    values: tuple[float, ...]
+    """One number for each sentence, on the tool's scale."""
+
+    def score(self) -> Score:
+        """Return the mean, with a bootstrap interval."""
+        return _score(MeanMetric(self.name), self.texts, [""] * len(self.values), 1000)
+
+    @property
+    def texts(self) -> list[str]:
+        """The values as `MeanMetric` reads them."""
+        return list(map(repr, self.values))
+
+
+class MeanMetric(Metric):
+    """The mean of numbers, as a metric that sacreBLEU can resample. A hypothesis is a number."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.name = name
+        self.num_refs = None  # type: ignore[assignment] # not known here, and so not in the signature
+
+    def get_signature(self) -> base.Signature:
+        """Return sacreBLEU's signature of the resampling; what gave the numbers is not known."""
+        signature = super().get_signature()
+        signature.update("numbers", "given")
+        return signature
+
+    def _extract_corpus_statistics(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]] | None
+    ) -> list[list[float]]:
+        return [[float(number), 1.0] for number in hypotheses]
+
+    def _aggregate_and_compute(self, stats: Any) -> base.Score:
+        return self._compute_score_from_stats(np.asarray(stats, dtype=np.float64).sum(0))
+
+    def _compute_score_from_stats(self, stats: npt.NDArray[np.float64] | list[Any]) -> base.Score:
+        return base.Score(self.name, float(stats[0] / stats[1]))
+
+    def _preprocess_segment(self, sent: str) -> str:
+        raise NotImplementedError
+
+    _extract_reference_info = _compute_segment_statistics = _preprocess_segment  # type: ignore[assignment]
+
+
 def words(text: str, *, lang: str) -> list[str]:
     """Return the words of `text` as BLEU counts them in this language; punctuation is separate."""
     return str(_tokenizer(_tokenisation(lang))(text)).split()
@@ -165,14 +217,9 @@ def _score(
     check_sentences(hypotheses, references)
     with bootstrap_seed(seed):
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)
-    signature = metric.get_signature().format()
-    interval = None
-    if n_bootstrap > 1:
-        # The public form of mean and half-width; left out by sacreBLEU where every resample scores 0.
-        described = json.loads(result.format(width=9, signature=signature, is_json=True))
-        mean, half = described.get("confidence_mean", 0.0), described.get("confidence_var", 0.0)
-        interval = (mean - half, mean + half)
-    return Score(str(result.name), float(result.score), signature, interval)
+    mean, half = result._mean, result._ci  # its public form has neither if the mean is not above 0
+    interval = (mean - half, mean + half) if n_bootstrap > 1 else None
+    return Score(str(result.name), float(result.score), metric.get_signature().format(), interval)
 
 
 def check_sentences(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -186,8 +186,8 @@ def _scores(found: ReportData) -> list[Section]:
         Paragraph(
             "Scores are sacreBLEU's, of detokenised text, 0 to 100; TER counts edits per 100 words, and less "
             "is better. Intervals are those of bootstrap resampling of the sentences (Koehn 2004): they do "
-            "not say how far another seed of the training would come out. COMET and BERTScore, where they "
-            "are, are means of what their packages give each sentence, times 100."
+            "not say how far another seed of the training would come out. Scores whose signature has "
+            "numbers:given are means of numbers that another tool gave the sentences."
         )
     )
     return [Section("Scores", parts)]

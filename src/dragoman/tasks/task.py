@@ -122,10 +122,8 @@ class EvaluationRequest:
     engine: str = "native"
     robustness: bool = False
     """Whether altered text is translated as well."""
-    metric: tuple[str, ...] = ()
-    """Metrics beside BLEU, chrF and TER, as `LearnedMetric` names them."""
-    metric_python: str = ""
-    """The Python that runs their packages; "" is this one."""
+    scores: tuple[str, ...] = ()
+    """Scores of other tools, NAME=FILE, as `read_given_scores` reads them."""
     baseline: bool = True
     """Whether a classifier is compared with the baseline."""
     device: str = "auto"

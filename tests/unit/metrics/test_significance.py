@@ -7,11 +7,19 @@ import os
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
 from dragoman.metrics.score import signature_differences
-from dragoman.metrics.significance import Method, mcnemar, paired_test
-from dragoman.metrics.translation import score_all
+from dragoman.metrics.significance import (
+    Method,
+    compare_groups,
+    compare_mean_groups,
+    mcnemar,
+    paired_mean_test,
+    paired_test,
+)
+from dragoman.metrics.translation import SentenceScores, score_all
 
 REFERENCES = [
     f"the {colour} cat sat on the {place} mat" for colour in ("red", "old", "big") for place in "abcd"
@@ -66,6 +74,57 @@ def test_the_same_seed_gives_the_same_p_values_and_the_signature_names_it(method
     before = os.environ.get("SACREBLEU_SEED")
     assert tested(1) == tested(1)
     assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def edited(seed: int, share: float) -> list[str]:
+    """REFERENCES with this share of their words replaced."""
+    rng = np.random.default_rng(seed)
+    return [
+        " ".join("x" if replaced else word for word, replaced in zip(text.split(), row, strict=True))
+        for text, row in zip(REFERENCES, rng.random((len(REFERENCES), 8)) < share, strict=True)
+    ]
+
+
+def sentence_ter(hypotheses: list[str]) -> SentenceScores:
+    """TER of each sentence. All references have 8 words, so that their mean is the TER of the whole."""
+    both = zip(hypotheses, REFERENCES, strict=True)
+    return SentenceScores("ter by sentence", tuple(TER().sentence_score(h, [r]).score for h, r in both))
+
+
+@methods
+def test_given_numbers_have_the_p_values_of_the_metric_that_they_are_from(method: Method) -> None:
+    systems = {"a": edited(1, 0.5), "b": edited(2, 0.4), "same": edited(1, 0.5)}
+    own = paired_test(systems, REFERENCES, tgt_lang="en", method=method)
+    given = paired_mean_test({name: sentence_ter(texts) for name, texts in systems.items()}, method=method)
+    for name in systems:
+        ter = own[name][2]
+        assert given[name].value == pytest.approx(ter.value)
+        assert given[name].p_value == ter.p_value
+    assert given["same"].p_value == 1.0
+    assert 0 < (given["b"].p_value or 0) < 1
+
+
+def test_given_numbers_have_the_interval_and_group_test_of_the_metric_that_they_are_from() -> None:
+    first, second = [edited(1, 0.5), edited(2, 0.4)], [edited(3, 0.2), edited(4, 0.4)]
+    own = score_all(first[0], REFERENCES, tgt_lang="en")[2]
+    score = sentence_ter(first[0]).score()
+    assert (score.value, score.interval) == (pytest.approx(own.value), pytest.approx(own.interval))
+    own_test = compare_groups(first, second, REFERENCES, tgt_lang="en", n_samples=200)[2]
+    test = compare_mean_groups(*(list(map(sentence_ter, g)) for g in (first, second)), n_samples=200)
+    assert (test.difference, test.interval) == (
+        pytest.approx(own_test.difference),
+        pytest.approx(own_test.interval),
+    )
+    assert test.p_value == own_test.p_value
+
+
+def test_the_interval_of_a_mean_below_zero_is_its_bootstrap_interval() -> None:
+    values = [-30.0, -10.0, 5.0, 25.0, -50.0]
+    drawn = np.random.default_rng(12345).choice(5, size=(1000, 5))
+    means = np.sort(np.array(values)[drawn].mean(1))
+    half = (means[1000 - 25 - 1] - means[25]) / 2
+    score = SentenceScores("qe", tuple(values)).score()
+    assert score.interval == pytest.approx((means.mean() - half, means.mean() + half), abs=1e-4)
 
 
 def test_two_systems_of_one_length_are_needed() -> None:

@@ -47,7 +47,7 @@ def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> 
              "engine": "ctranslate2", "beam_size": 2,
              "length_penalty": 0.5, "coverage_penalty": 0.1, "no_repeat_ngram": 3,
              "batch_sentences": 8, "robustness": True, "to": "de", "ensemble": (Path("run"),),
-             "metric": ("comet",), "metric_python": "python"}  # fmt: skip
+             "scores": ("comet=file",)}  # fmt: skip
     for name in TASKS:
         task = task_named(name)
         task.check(EvaluationRequest())

@@ -67,8 +67,8 @@ def read_scores(path: Path) -> Iterator[float]:
             score = math.nan
         if score is not None and not math.isfinite(score):
             raise DataError(
-                f"{path} line {number}: {line[:40]!r} is not a finite number; write one number a line, as "
-                "dragoman score-model --mean does, and an empty line for a pair without a score"
+                f"{path} line {number}: {line[:40]!r} is not a finite number; write one number per line, as "
+                "dragoman score-model --mean does"
             )
         yield math.nan if score is None else score
 

@@ -44,7 +44,7 @@ class Classification(Task):
     foreign: ClassVar[tuple[str, ...]] = (
         "to",
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
-        "ensemble", "engine", "robustness", "metric", "metric_python",
+        "ensemble", "engine", "robustness", "scores",
     )  # fmt: skip
 
     def config_for(self, request: TrainingRequest) -> Config:

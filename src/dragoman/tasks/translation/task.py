@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from dragoman.evaluation.kept import Translations
     from dragoman.evaluation.robustness import Robustness
     from dragoman.evaluation.translation import Evaluation
-    from dragoman.metrics.learned import LearnedMetric
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
     from dragoman.tasks.task import DemoTable
@@ -110,21 +108,11 @@ class Translation(Task):
     def evaluate(
         self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest, say: Say
     ) -> Iterator[Evaluation | Robustness]:
-        with learned_metrics(request, {direction[1] for direction, _ in tests.values()}) as metrics:
-            yield from self._evaluate(run, tests, request, say, metrics)
-
-    def _evaluate(
-        self,
-        run: Run,
-        tests: Mapping[str, TestSet],
-        request: EvaluationRequest,
-        say: Say,
-        metrics: Sequence[LearnedMetric],
-    ) -> Iterator[Evaluation | Robustness]:
-        from dragoman.evaluation.model_scores import model_scores
+        from dragoman.evaluation.given_scores import read_given_scores, with_given_scores
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
+        given = read_given_scores(request.scores, {name: len(test.pairs) for name, test in tests.items()})
         whole = load_translator(
             run.path,
             device=request.device,
@@ -148,9 +136,7 @@ class Translation(Task):
             )
             found[name] = evaluation.scores[0].value
             sources = [pair.src for pair in pairs]
-            evaluation = evaluation.with_model_scores(
-                model_scores(run, sources, evaluation, tgt_lang=direction[1], metrics=metrics, listen=say)
-            )
+            evaluation = with_given_scores(run, sources, evaluation, given[name], say)
             yield replace(evaluation, other_settings={**evaluation.other_settings, **means})
             if request.robustness:
                 card = robustness(translator, name, pairs, settings=request.search)
@@ -172,9 +158,8 @@ class Translation(Task):
     ) -> Page:
         from dragoman.report.translation import gather, translation_page
 
-        with learned_metrics(request, {translation_config(run).data.tgt_lang}) as metrics:
-            translations = _kept_translations(run, request, say, progress, metrics)
-            found = gather(translations, split=request.split)
+        translations = _kept_translations(run, request, say, progress)
+        found = gather(translations, split=request.split)
         for problem in found.problems:
             say(problem)
         return translation_page(
@@ -192,14 +177,10 @@ class Translation(Task):
         from dragoman.evaluation.comparison import compare, compare_on
 
         other_text = _is_other_text(request)
-        languages = {translation_config(run).data.tgt_lang for run in runs.values()}
-        with learned_metrics(request, languages) as metrics:
-            systems = {
-                name: _kept_translations(run, request, say, progress, metrics) for name, run in runs.items()
-            }
-            if other_text:
-                return compare_on(systems, str(request.src), str(request.ref))
-            return compare(systems, split=request.split)
+        systems = {name: _kept_translations(run, request, say, progress) for name, run in runs.items()}
+        if other_text:
+            return compare_on(systems, str(request.src), str(request.ref))
+        return compare(systems, split=request.split)
 
     def comparison_page(
         self,
@@ -269,46 +250,11 @@ def _is_other_text(request: EvaluationRequest) -> bool:
     return request.src is not None
 
 
-@contextmanager
-def learned_metrics(request: EvaluationRequest, languages: Set[str]) -> Iterator[list[LearnedMetric]]:
-    """Yield the metrics that `request` names, loaded for target languages; end their processes after that.
-
-    Raises:
-        ConfigError: there is no such metric, or its model cannot be loaded.
-        MissingExtraError: its package is not installed.
-    """
-    from dragoman.metrics.learned import LearnedMetric
-
-    if request.metric_python and not request.metric:
-        raise ConfigError("--metric-python: is for --metric comet or --metric bertscore; name one")
-    names, device = dict.fromkeys(request.metric), request.device
-    metrics = [LearnedMetric(name, python=request.metric_python, device=device) for name in names]
-    try:
-        for metric in metrics:  # before anything is translated
-            for language in sorted(languages):
-                metric.facts(language)
-        yield metrics
-    finally:
-        for metric in metrics:
-            metric.close()
-
-
-def _kept_translations(
-    run: Run,
-    request: EvaluationRequest,
-    say: Say,
-    progress: Progress,
-    metrics: Sequence[LearnedMetric],
-) -> Translations:
+def _kept_translations(run: Run, request: EvaluationRequest, say: Say, progress: Progress) -> Translations:
     from dragoman.evaluation.kept import Translations
 
     check_precision(request.precision)
     prepare_for_translating()
     return Translations(
-        run,
-        device=request.device,
-        precision=request.precision,
-        listen=say,
-        progress=progress,
-        metrics=metrics,
+        run, device=request.device, precision=request.precision, listen=say, progress=progress
     )
