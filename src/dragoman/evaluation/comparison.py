@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+from sacrebleu.metrics.base import Metric
 
 from dragoman.config import Config, TranslationConfig
 from dragoman.data.corpora import open_corpus
@@ -16,16 +18,8 @@ from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.score import Score, signature_differences
-from dragoman.metrics.significance import (
-    GroupTest,
-    Method,
-    SystemScore,
-    compare_groups,
-    compare_mean_groups,
-    paired_mean_test,
-    paired_test,
-)
-from dragoman.metrics.translation import SentenceScores
+from dragoman.metrics.significance import GroupTest, Method, compare_groups, paired_test
+from dragoman.metrics.translation import MeanMetric, metrics_for
 from dragoman.runs import Run
 
 Record: TypeAlias = dict[str, Any]
@@ -64,80 +58,82 @@ class Spread(NamedTuple):
         return stdev(self.values)
 
 
-class Comparison(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
     """One test set with the scores of every run; the others are compared with the first one."""
 
+    name: str
+    """The name of the test set."""
+    provenance: str
+    """The test set, its size and files, in words."""
+    scores: Mapping[str, Sequence[Score]]
+    """By the names of the runs."""
+    test: str
+    """The test that compares a run with the first one, in words."""
+    p_values: Mapping[str, Mapping[str, Sequence[float | None]]]
+    """By test, as `records` names it, and by run: one for each score; None for the first run."""
+    spreads: Sequence[Spread]
+    """The scores of each group of runs that differ only in their seeds."""
+    remarks: Sequence[str] = ()
+    """More facts for the caption."""
+
     @property
-    def name(self) -> str:
-        """The name of the test set."""
+    def signatures(self) -> dict[str, str]:
+        """The signature of each score, by its name."""
+        return {score.name: score.signature for score in next(iter(self.scores.values()))}
 
     @property
     def caption(self) -> str:
         """The test set, its size and files, and the signatures of scores and tests, separated by "; "."""
-
-    @property
-    def signatures(self) -> Mapping[str, str]:
-        """The signature of each score, by its name."""
-
-    @property
-    def test(self) -> str:
-        """The test that compares a run with the first one, in words."""
-
-    @property
-    def spreads(self) -> Sequence[Spread]:
-        """The scores of each group of runs that differ only in their seeds."""
+        return "; ".join([self.provenance, *self.signatures.values(), *self.remarks])
 
     def records(self) -> list[Record]:
         """Return each score of each run, then each score of each group of seeds, as numbers."""
+        records: list[Record] = []
+        first = next(iter(self.scores))
+        for system, scores in self.scores.items():
+            for i, score in enumerate(scores):
+                low, high = score.interval or (None, None)
+                difference = None if system == first else score.value - self.scores[first][i].value
+                records.append(
+                    {
+                        "test_set": self.name,
+                        "kind": "run",
+                        "name": system,
+                        "score": score.name,
+                        "value": score.value,
+                        "low": low,
+                        "high": high,
+                        "difference": difference,
+                        **{test: by_run[system][i] for test, by_run in self.p_values.items()},
+                    }
+                )
+        for spread in self.spreads:
+            test = spread.test
+            records.append(
+                {
+                    "test_set": self.name,
+                    "kind": "group of seeds",
+                    "name": spread.group,
+                    "score": spread.name,
+                    "value": spread.mean,
+                    "standard_deviation": spread.deviation,
+                    "seeds": len(spread.values),
+                    "difference": test and test.difference,
+                    "difference_low": test and test.interval[0],
+                    "difference_high": test and test.interval[1],
+                    "p_seeds": test and test.p_value,
+                }
+            )
+        return records
 
 
-@dataclass(frozen=True)
-class TranslatorComparison:
-    """One test set translated by every system (a `Comparison`)."""
+@dataclass(frozen=True, kw_only=True)
+class TranslatorComparison(Comparison):
+    """One test set translated by every system."""
 
-    name: str
     sets: Mapping[str, TranslatedSet]
     """By the systems' names."""
-    bootstrap: Mapping[str, Sequence[SystemScore]]
-    randomisation: Mapping[str, Sequence[SystemScore]]
-    spreads: Sequence[Spread] = ()
-    """Of each group of seeds and each score."""
-    left_out: Sequence[str] = ()
-    """Names of given scores that some systems have, but not all."""
-
-    test = "paired bootstrap resampling"
-
-    @property
-    def signatures(self) -> dict[str, str]:
-        first = next(iter(self.sets.values()))
-        return {score.name: score.signature for score in first.evaluation.main_scores}
-
-    @property
-    def caption(self) -> str:
-        first = next(iter(self.sets.values()))
-        tests = (next(iter(p.values()))[0].signature for p in (self.bootstrap, self.randomisation))
-        left_out = "".join(
-            f"; {name}: omitted, since not every run has it (add it with dragoman evaluate --scores)"
-            for name in self.left_out
-        )
-        tested = f"p of BLEU: {'; p of BLEU: '.join(tests)}"
-        return f"{first.provenance}; {'; '.join(self.signatures.values())}; {tested}{left_out}"
-
-    def records(self) -> list[Record]:
-        first = next(iter(self.sets.values())).evaluation.main_scores
-        scores = [
-            run_record(
-                self.name,
-                system,
-                score,
-                first[i] if index else None,
-                p_bootstrap=self.bootstrap[system][i].p_value,
-                p_randomisation=self.randomisation[system][i].p_value,
-            )
-            for index, (system, kept) in enumerate(self.sets.items())
-            for i, score in enumerate(kept.evaluation.main_scores)
-        ]
-        return scores + spread_records(self.name, self.spreads)
 
     def changed(self, system: str, n: int) -> tuple[list[Changed], list[Changed]]:
         """Return the `n` sentences that `system` translates better than the first by most, and the `n` worse.
@@ -220,26 +216,64 @@ def _set_names(config: TranslationConfig, split: str) -> list[str]:
     return list(config.data.test) if split == "test" else ["valid"]
 
 
+class _Tested(NamedTuple):
+    """Metrics, and the texts that they score."""
+
+    metrics: Sequence[Metric]
+    systems: Mapping[str, Sequence[str]]
+    references: Sequence[str]
+
+
 def _compare_set(
-    name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, Any]
+    name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, TranslationConfig]
 ) -> TranslatorComparison:
-    sets, left_out = with_common_scores(sets)
+    sets, omitted = with_common_scores(sets)
     (first_name, first), *others = sets.items()
     for other_name, other in others:
         check_comparable((first_name, first), (other_name, other))
-    references, tgt_lang = first.evaluation.references, configs[first_name].data.tgt_lang
-    bootstrap, randomisation = (_paired_tests(sets, references, tgt_lang, method) for method in METHODS)
-    spreads: list[Spread] = []
-    for title, group in seed_groups(configs).items():
-        tests: Sequence[GroupTest | None] = [None] * len(first.evaluation.main_scores)
-        if spreads:
-            tests = _group_tests(sets, spreads[0].systems, group, references, tgt_lang)
-        for i, test in enumerate(tests):
-            scores = [sets[system].evaluation.main_scores[i] for system in group]
-            spreads.append(
-                Spread(title, tuple(group), scores[0].name, tuple(score.value for score in scores), test)
-            )
-    return TranslatorComparison(name, sets, bootstrap, randomisation, spreads, left_out)
+    parts = _tested(sets, configs[first_name].data.tgt_lang)
+    p_values: dict[str, dict[str, list[float | None]]] = {}
+    remarks = []
+    for method in METHODS:
+        tests = [paired_test(p.systems, p.references, metrics=p.metrics, method=method) for p in parts]
+        p_values[f"p_{method}"] = {
+            system: [score.p_value for test in tests for score in test[system]] for system in sets
+        }
+        remarks.append(f"p of BLEU: {tests[0][first_name][0].signature}")
+    remarks += (
+        f"{score}: omitted, since not every run has it (add it with dragoman evaluate --scores)"
+        for score in omitted
+    )
+
+    def test_groups(before: Sequence[str], after: Sequence[str]) -> list[GroupTest]:
+        tests = []
+        for p in parts:
+            old, new = ([p.systems[system] for system in group] for group in (before, after))
+            tests += compare_groups(old, new, p.references, metrics=p.metrics)
+        return tests
+
+    scores = {system: kept.evaluation.main_scores for system, kept in sets.items()}
+    return TranslatorComparison(
+        name=name,
+        provenance=first.provenance,
+        scores=scores,
+        test="paired bootstrap resampling",
+        p_values=p_values,
+        spreads=spreads_of(configs, scores, test_groups),
+        remarks=remarks,
+        sets=sets,
+    )
+
+
+def _tested(sets: Mapping[str, TranslatedSet], tgt_lang: str) -> list[_Tested]:
+    """Return what is tested, in the order of the scores: our own metrics, then each given score."""
+    first = next(iter(sets.values())).evaluation
+    hypotheses = {system: kept.evaluation.hypotheses for system, kept in sets.items()}
+    parts = [_Tested(metrics_for(tgt_lang), hypotheses, first.references)]
+    for i, given in enumerate(first.by_sentence):
+        numbers = {system: kept.evaluation.by_sentence[i].texts for system, kept in sets.items()}
+        parts.append(_Tested([MeanMetric(given.name)], numbers, [""] * len(first.references)))
+    return parts
 
 
 def with_common_scores(sets: Mapping[str, TranslatedSet]) -> tuple[dict[str, TranslatedSet], list[str]]:
@@ -251,40 +285,6 @@ def with_common_scores(sets: Mapping[str, TranslatedSet]) -> tuple[dict[str, Tra
         shared = [one for one in kept.evaluation.by_sentence if one.name in common]
         trimmed[system] = replace(kept, evaluation=kept.evaluation.with_given(shared))
     return trimmed, sorted(set.union(*names) - common)
-
-
-def _by_name(sets: Mapping[str, TranslatedSet]) -> list[dict[str, SentenceScores]]:
-    """Return each given score that the sets have, by system."""
-    columns = zip(*(kept.evaluation.by_sentence for kept in sets.values()), strict=True)
-    return [dict(zip(sets, column, strict=True)) for column in columns]
-
-
-def _paired_tests(
-    sets: Mapping[str, TranslatedSet], references: Sequence[str], tgt_lang: str, method: Method
-) -> dict[str, list[SystemScore]]:
-    """Test each score of every system against the first system's."""
-    hypotheses = {system: kept.evaluation.hypotheses for system, kept in sets.items()}
-    tested = paired_test(hypotheses, references, tgt_lang=tgt_lang, method=method)
-    for scores in _by_name(sets):
-        for system, score in paired_mean_test(scores, method=method).items():
-            tested[system].append(score)
-    return tested
-
-
-def _group_tests(
-    sets: Mapping[str, TranslatedSet],
-    first: Sequence[str],
-    second: Sequence[str],
-    references: Sequence[str],
-    tgt_lang: str,
-) -> list[GroupTest]:
-    """Test each score of two groups of seeds."""
-    before, after = ([sets[system].evaluation.hypotheses for system in group] for group in (first, second))
-    given = (
-        compare_mean_groups(*([scores[system] for system in group] for group in (first, second)))
-        for scores in _by_name(sets)
-    )
-    return [*compare_groups(before, after, references, tgt_lang=tgt_lang), *given]
 
 
 def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, TranslatedSet]) -> None:
@@ -347,42 +347,20 @@ def seed_groups(configs: Mapping[str, Config]) -> dict[str, list[str]]:
     return dict(zip(short if len(set(short)) == len(kept) else titles([*differing]), kept, strict=True))
 
 
-def run_record(
-    test_set: str, system: str, score: Score, first: Score | None, **p_values: float | None
-) -> Record:
-    """Return a score of a run as a row of figures; `first` is that of the first run, None for that one."""
-    low, high = score.interval or (None, None)
-    return {
-        "test_set": test_set,
-        "kind": "run",
-        "name": system,
-        "score": score.name,
-        "value": score.value,
-        "low": low,
-        "high": high,
-        "difference": None if first is None else score.value - first.value,
-        **p_values,
-    }
-
-
-def spread_records(test_set: str, spreads: Sequence[Spread]) -> list[Record]:
-    """Means over groups of seeds as rows of figures."""
-    return [
-        {
-            "test_set": test_set,
-            "kind": "group of seeds",
-            "name": spread.group,
-            "score": spread.name,
-            "value": spread.mean,
-            "standard_deviation": spread.deviation,
-            "seeds": len(spread.values),
-            "difference": spread.test and spread.test.difference,
-            "difference_low": spread.test and spread.test.interval[0],
-            "difference_high": spread.test and spread.test.interval[1],
-            "p_seeds": spread.test and spread.test.p_value,
-        }
-        for spread in spreads
-    ]
+def spreads_of(
+    configs: Mapping[str, Config],
+    scores: Mapping[str, Sequence[Score]],
+    test: Callable[[Sequence[str], Sequence[str]], Sequence[GroupTest | None]],
+) -> list[Spread]:
+    """Return each score of each group of seeds; `test` compares the scores of the first group and another."""
+    spreads: list[Spread] = []
+    for title, group in seed_groups(configs).items():
+        columns = list(zip(*(scores[system] for system in group), strict=True))
+        tests = test(spreads[0].systems, group) if spreads else [None] * len(columns)
+        for column, tested in zip(columns, tests, strict=True):
+            values = tuple(score.value for score in column)
+            spreads.append(Spread(title, tuple(group), column[0].name, values, tested))
+    return spreads
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,8 +7,7 @@ trainings that differ only in their seeds, a bootstrap over seeds and sentences.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,13 +17,7 @@ from sacrebleu.significance import PairedTest
 
 from dragoman.errors import DataError
 from dragoman.metrics.score import SEED
-from dragoman.metrics.translation import (
-    MeanMetric,
-    SentenceScores,
-    bootstrap_seed,
-    check_sentences,
-    metrics_for,
-)
+from dragoman.metrics.translation import MeanMetric, bootstrap_seed, check_sentences
 
 Method: TypeAlias = Literal["bootstrap", "randomisation"]
 
@@ -48,12 +41,12 @@ def paired_test(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[str],
     *,
-    tgt_lang: str,
+    metrics: Sequence[Metric],
     method: Method,
     n_samples: int = 0,
     seed: int = SEED,
 ) -> dict[str, list[SystemScore]]:
-    """BLEU, chrF2 and TER of each system, and whether they differ from those of the first one.
+    """Scores of each system by `metrics_for` or `MeanMetric`, and whether they differ from the first ones.
 
     "bootstrap" is paired bootstrap resampling (Koehn 2004) with 1,000 resamples, "randomisation" is
     approximate randomisation (Riezler & Maxwell 2005) with 10,000 trials; `n_samples` > 0 asks for others.
@@ -63,25 +56,6 @@ def paired_test(
     sacreBLEU gives a system that differs in no sentence the smallest p-value there is; here it has 1.
     DataError: fewer than two systems, no sentences, or different numbers of them.
     """
-    return _paired(systems, references, metrics_for(tgt_lang), method, n_samples, seed)
-
-
-def paired_mean_test(systems: Mapping[str, SentenceScores], *, method: Method) -> dict[str, SystemScore]:
-    """Test one score that is a mean over sentences as `paired_test` does BLEU; errors as there."""
-    texts = {name: scores.texts for name, scores in systems.items()}
-    first = next(iter(systems.values()))
-    tested = _paired(texts, [""] * len(first.values), [MeanMetric(first.name)], method, 0, SEED)
-    return {name: score for name, (score,) in tested.items()}
-
-
-def _paired(
-    systems: Mapping[str, Sequence[str]],
-    references: Sequence[str],
-    metrics: Sequence[Metric],
-    method: Method,
-    n_samples: int,
-    seed: int,
-) -> dict[str, list[SystemScore]]:
     if len(systems) < 2:
         raise DataError(f"a comparison needs two systems or more, and there are {len(systems)}")
     for hypotheses in systems.values():
@@ -126,11 +100,11 @@ def compare_groups(
     second: Sequence[Sequence[str]],
     references: Sequence[str],
     *,
-    tgt_lang: str,
+    metrics: Sequence[Metric],
     n_samples: int = 1000,
     seed: int = SEED,
 ) -> list[GroupTest]:
-    """Test whether the mean BLEU, chrF2 and TER of two groups of seeds differ: see `compare_label_groups`.
+    """Test whether the mean scores of two groups of seeds differ: see `compare_label_groups`.
 
     Each group holds the translations of its trainings, of the same sentences.
 
@@ -140,26 +114,13 @@ def compare_groups(
     for hypotheses in (*first, *second):
         check_sentences(hypotheses, references)
     tested = []
-    for metric in metrics_for(tgt_lang):
+    for metric in metrics:
         groups = [
             np.array([metric._extract_corpus_statistics(h, [references]) for h in group], dtype=np.float64)
             for group in (first, second)
         ]
-        name = str(metric.corpus_score(references, [references]).name)
-        tested.append(_hierarchical(name, groups, partial(_score_of, metric), n_samples, seed))
+        tested.append(_hierarchical(metric, groups, n_samples, seed))
     return tested
-
-
-def compare_mean_groups(
-    first: Sequence[SentenceScores],
-    second: Sequence[SentenceScores],
-    *,
-    n_samples: int = 1000,
-    seed: int = SEED,
-) -> GroupTest:
-    """Test whether the mean of a score of sentences differs in two groups: see `compare_label_groups`."""
-    groups = [np.array([one.values for one in group])[..., None] for group in (first, second)]
-    return _hierarchical(first[0].name, groups, _mean_of(groups), n_samples, seed)
 
 
 def compare_label_groups(
@@ -179,33 +140,25 @@ def compare_label_groups(
     Raises:
         DataError: a group is empty, or there are no texts, or different numbers of them.
     """
-    groups = [100 * np.asarray(group, dtype=np.float64)[..., None] for group in (first, second)]
-    return _hierarchical("accuracy", groups, _mean_of(groups), n_samples, seed)
-
-
-def _mean_of(groups: Sequence[npt.NDArray[np.float64]]) -> Callable[[npt.NDArray[np.float64]], float]:
-    """Return the function from a sum over the sentences of `groups` (R, N, 1) to their mean."""
-    return lambda total: float(total[0]) / groups[0].shape[1]
-
-
-def _score_of(metric: Metric, total: npt.NDArray[np.float64]) -> float:
-    return float(metric._compute_score_from_stats(total.tolist()).score)
+    groups = [np.stack([100.0 * group, np.ones(group.shape)], axis=-1) for group in (first, second)]
+    return _hierarchical(MeanMetric("accuracy"), groups, n_samples, seed)
 
 
 def _hierarchical(
-    name: str,
-    groups: Sequence[npt.NDArray[np.float64]],
-    score: Callable[[npt.NDArray[np.float64]], float],
-    n_samples: int,
-    seed: int,
+    metric: Metric, groups: Sequence[npt.NDArray[np.float64]], n_samples: int, seed: int
 ) -> GroupTest:
     """Return the bootstrap of `compare_label_groups`.
 
-    `groups` hold the statistics (R, N, K) of R trainings and N sentences; `score` takes their sum (K,).
+    `groups` hold the statistics (R, N, K) of R trainings and N sentences, of whose sum (K,) `metric` makes a
+    score.
     """
     n_sentences = groups[0].shape[1] if groups[0].ndim == 3 else 0
     if not n_sentences or not all(len(g) and g.ndim == 3 and g.shape[1] == n_sentences for g in groups):
         raise DataError("two groups of runs need a run or more each, and the same sentences")
+
+    def score(total: npt.NDArray[np.float64]) -> float:
+        return float(metric._compute_score_from_stats(total.tolist()).score)
+
     rng = np.random.default_rng(seed)
     drawn = rng.choice(n_sentences, size=(n_samples, n_sentences))
     weights = np.stack([np.bincount(row, minlength=n_sentences) for row in drawn]).astype(np.float64)
@@ -218,6 +171,7 @@ def _hierarchical(
     difference, differences = float(means[1] - means[0]), resampled[1] - resampled[0]
     far = np.abs(differences - difference) >= abs(difference) - 1e-9
     low, high = np.quantile(differences, (0.025, 0.975)).tolist()
+    name = str(metric._compute_score_from_stats(groups[0][0].sum(0).tolist()).name)
     return GroupTest(name, difference, (low, high), (int(far.sum()) + 1) / (n_samples + 1))
 
 
@@ -233,9 +187,6 @@ def mcnemar(first: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]) -> floa
         raise DataError(f"answers to {len(first)} and {len(second)} texts: each needs both")
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     n, fewer = only_first + only_second, min(only_first, only_second)
-    tail = math.fsum(math.exp(_log_binomial(n, k) - n * math.log(2)) for k in range(fewer + 1))
-    return min(1.0, 2 * tail)
-
-
-def _log_binomial(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    rest = math.lgamma(n + 1) - n * math.log(2)  # of the logarithm of n! / (k! (n - k)! 2^n)
+    terms = (math.exp(rest - math.lgamma(k + 1) - math.lgamma(n - k + 1)) for k in range(fewer + 1))
+    return min(1.0, 2 * math.fsum(terms))

@@ -9,8 +9,9 @@ from dragoman.config import Config, parse_config
 from dragoman.errors import DataError
 from dragoman.evaluation.comparison import seed_groups
 from dragoman.metrics.significance import SEED, compare_groups, compare_label_groups
-from dragoman.metrics.translation import bleu
+from dragoman.metrics.translation import bleu, metrics_for
 
+ENGLISH = metrics_for("en")
 REFERENCES = [f"the {colour} cat sat on the {place} mat" for colour in ("red", "old") for place in "abcd"]
 WORSE = [" ".join(reversed(reference.split())) for reference in REFERENCES]
 MIXED = [*WORSE[:3], *REFERENCES[3:]]
@@ -18,14 +19,14 @@ OTHER = [*REFERENCES[:6], *WORSE[6:]]
 
 
 def test_groups_of_the_same_translations_do_not_differ() -> None:
-    for test in compare_groups([MIXED, OTHER], [MIXED, OTHER], REFERENCES, tgt_lang="en", n_samples=100):
+    for test in compare_groups([MIXED, OTHER], [MIXED, OTHER], REFERENCES, metrics=ENGLISH, n_samples=100):
         assert test.difference == 0.0
         assert test.p_value == 1.0
         assert test.interval[0] <= 0 <= test.interval[1]
 
 
 def test_a_group_that_is_better_in_every_sentence_and_seed_has_the_smallest_p_value() -> None:
-    tests = compare_groups([WORSE] * 3, [REFERENCES] * 3, REFERENCES, tgt_lang="en", n_samples=200)
+    tests = compare_groups([WORSE] * 3, [REFERENCES] * 3, REFERENCES, metrics=ENGLISH, n_samples=200)
     assert [test.name for test in tests] == ["BLEU", "chrF2", "TER"]
     assert tests[0].p_value == pytest.approx(1 / 201)
     assert tests[0].interval[0] > 0
@@ -37,7 +38,7 @@ def test_groups_of_equal_seeds_collapse_to_the_paired_bootstrap_over_sentences()
         lines, references = ([texts[i] for i in indices] for texts in (hypotheses, REFERENCES))
         return bleu(lines, references, tgt_lang="en", n_bootstrap=0).value
 
-    tested = compare_groups([MIXED] * 3, [OTHER] * 2, REFERENCES, tgt_lang="en", n_samples=50)[0]
+    tested = compare_groups([MIXED] * 3, [OTHER] * 2, REFERENCES, metrics=ENGLISH, n_samples=50)[0]
     samples = np.random.default_rng(SEED).choice(8, size=(50, 8)).tolist()
     differences = np.array([score(OTHER, indices) - score(MIXED, indices) for indices in samples])
     measured = score(OTHER, [*range(8)]) - score(MIXED, [*range(8)])
@@ -77,7 +78,7 @@ def test_groups_need_runs_and_the_same_sentences() -> None:
         with pytest.raises(DataError, match=message):
             compare_label_groups(np.ones((2, 4), dtype=bool), np.ones(shape, dtype=bool))
     with pytest.raises(DataError, match=message):
-        compare_groups([], [WORSE], REFERENCES, tgt_lang="en")
+        compare_groups([], [WORSE], REFERENCES, metrics=ENGLISH)
 
 
 def config(seed: int, *overrides: str, name: str = "x") -> Config:

@@ -11,15 +11,11 @@ from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
 from dragoman.metrics.score import signature_differences
-from dragoman.metrics.significance import (
-    Method,
-    compare_groups,
-    compare_mean_groups,
-    mcnemar,
-    paired_mean_test,
-    paired_test,
-)
-from dragoman.metrics.translation import SentenceScores, score_all
+from dragoman.metrics.significance import Method, compare_groups, mcnemar, paired_test
+from dragoman.metrics.translation import MeanMetric, SentenceScores, metrics_for, score_all
+
+ENGLISH = metrics_for("en")
+NUMBERS = [MeanMetric("given")]
 
 REFERENCES = [
     f"the {colour} cat sat on the {place} mat" for colour in ("red", "old", "big") for place in "abcd"
@@ -33,7 +29,7 @@ methods = pytest.mark.parametrize("method", ["bootstrap", "randomisation"])
 @methods
 def test_a_system_does_not_differ_from_itself(method: Method) -> None:
     systems = {"a": OTHER, "b": list(OTHER)}
-    tested = paired_test(systems, REFERENCES, tgt_lang="en", method=method, n_samples=50)
+    tested = paired_test(systems, REFERENCES, metrics=ENGLISH, method=method, n_samples=50)
     assert [score.p_value for score in tested["a"]] == [None, None, None]
     assert [score.p_value for score in tested["b"]] == [1.0, 1.0, 1.0]
 
@@ -41,7 +37,7 @@ def test_a_system_does_not_differ_from_itself(method: Method) -> None:
 @methods
 def test_a_system_that_is_better_in_every_sentence_has_the_smallest_p_value(method: Method) -> None:
     systems = {"worse": WORSE, "perfect": REFERENCES}
-    tested = paired_test(systems, REFERENCES, tgt_lang="en", method=method, n_samples=200)
+    tested = paired_test(systems, REFERENCES, metrics=ENGLISH, method=method, n_samples=200)
     by_name = {score.name: score for score in tested["perfect"]}
     p_value = by_name["BLEU"].p_value
     assert p_value is not None
@@ -52,7 +48,7 @@ def test_a_system_that_is_better_in_every_sentence_has_the_smallest_p_value(meth
 
 @methods
 def test_the_scores_are_those_of_a_test_set_alone(method: Method) -> None:
-    tested = paired_test({"a": WORSE, "b": OTHER}, REFERENCES, tgt_lang="en", method=method, n_samples=20)
+    tested = paired_test({"a": WORSE, "b": OTHER}, REFERENCES, metrics=ENGLISH, method=method, n_samples=20)
     for hypotheses, name in ((WORSE, "a"), (OTHER, "b")):
         alone = score_all(hypotheses, REFERENCES, tgt_lang="en", n_bootstrap=0)
         assert [(s.name, s.value) for s in tested[name]] == [(s.name, pytest.approx(s.value)) for s in alone]
@@ -64,7 +60,7 @@ def test_the_same_seed_gives_the_same_p_values_and_the_signature_names_it(method
 
     def tested(seed: int) -> list[float | None]:
         scores = paired_test(
-            {"a": half, "b": OTHER}, REFERENCES, tgt_lang="en", method=method, n_samples=100, seed=seed
+            {"a": half, "b": OTHER}, REFERENCES, metrics=ENGLISH, method=method, n_samples=100, seed=seed
         )["b"]
         assert all(f"seed:{seed}" in score.signature for score in scores)
         kind = {"bootstrap": "bs", "randomisation": "ar"}[method]
@@ -88,20 +84,22 @@ def edited(seed: int, share: float) -> list[str]:
 def sentence_ter(hypotheses: list[str]) -> SentenceScores:
     """TER of each sentence. All references have 8 words, so that their mean is the TER of the whole."""
     both = zip(hypotheses, REFERENCES, strict=True)
-    return SentenceScores("ter by sentence", tuple(TER().sentence_score(h, [r]).score for h, r in both))
+    return SentenceScores("given", tuple(TER().sentence_score(h, [r]).score for h, r in both))
 
 
 @methods
 def test_given_numbers_have_the_p_values_of_the_metric_that_they_are_from(method: Method) -> None:
     systems = {"a": edited(1, 0.5), "b": edited(2, 0.4), "same": edited(1, 0.5)}
-    own = paired_test(systems, REFERENCES, tgt_lang="en", method=method)
-    given = paired_mean_test({name: sentence_ter(texts) for name, texts in systems.items()}, method=method)
+    own = paired_test(systems, REFERENCES, metrics=ENGLISH, method=method)
+    numbers = {name: sentence_ter(texts).texts for name, texts in systems.items()}
+    given = paired_test(numbers, [""] * len(REFERENCES), metrics=NUMBERS, method=method)
     for name in systems:
-        ter = own[name][2]
-        assert given[name].value == pytest.approx(ter.value)
-        assert given[name].p_value == ter.p_value
-    assert given["same"].p_value == 1.0
-    assert 0 < (given["b"].p_value or 0) < 1
+        (tested,), ter = given[name], own[name][2]
+        assert tested.name == "given"
+        assert tested.value == pytest.approx(ter.value)
+        assert tested.p_value == ter.p_value
+    assert given["same"][0].p_value == 1.0
+    assert 0 < (given["b"][0].p_value or 0) < 1
 
 
 def test_given_numbers_have_the_interval_and_group_test_of_the_metric_that_they_are_from() -> None:
@@ -109,8 +107,9 @@ def test_given_numbers_have_the_interval_and_group_test_of_the_metric_that_they_
     own = score_all(first[0], REFERENCES, tgt_lang="en")[2]
     score = sentence_ter(first[0]).score()
     assert (score.value, score.interval) == (pytest.approx(own.value), pytest.approx(own.interval))
-    own_test = compare_groups(first, second, REFERENCES, tgt_lang="en", n_samples=200)[2]
-    test = compare_mean_groups(*(list(map(sentence_ter, g)) for g in (first, second)), n_samples=200)
+    own_test = compare_groups(first, second, REFERENCES, metrics=ENGLISH, n_samples=200)[2]
+    numbers = ([sentence_ter(texts).texts for texts in group] for group in (first, second))
+    (test,) = compare_groups(*numbers, [""] * len(REFERENCES), metrics=NUMBERS, n_samples=200)
     assert (test.difference, test.interval) == (
         pytest.approx(own_test.difference),
         pytest.approx(own_test.interval),
@@ -129,9 +128,9 @@ def test_the_interval_of_a_mean_below_zero_is_its_bootstrap_interval() -> None:
 
 def test_two_systems_of_one_length_are_needed() -> None:
     with pytest.raises(DataError, match="needs two systems or more, and there are 1"):
-        paired_test({"a": OTHER}, REFERENCES, tgt_lang="en", method="bootstrap")
+        paired_test({"a": OTHER}, REFERENCES, metrics=ENGLISH, method="bootstrap")
     with pytest.raises(DataError, match="there are 1 translations and 12 references"):
-        paired_test({"a": OTHER, "b": ["one"]}, REFERENCES, tgt_lang="en", method="bootstrap")
+        paired_test({"a": OTHER, "b": ["one"]}, REFERENCES, metrics=ENGLISH, method="bootstrap")
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (3, 0), (1, 5), (4, 4), (30, 12)])
