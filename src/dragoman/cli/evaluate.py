@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -170,7 +171,7 @@ def score(
     """Score a file of translations against references."""
     from dragoman.data.readers.files import find_file, open_lines
     from dragoman.evaluation.given_scores import read_given_scores
-    from dragoman.evaluation.scores import score_record, scores_table
+    from dragoman.evaluation.scores import scores_table
     from dragoman.evaluation.translation import scores_of
     from dragoman.text.words import LANGUAGE
 
@@ -186,6 +187,6 @@ def score(
     given = read_given_scores(scores or (), {name: len(found)})[name]
     results = [*scores_of(found, expected, tgt_lang=tgt_lang), *(one.score() for one in given)]
     if as_json:
-        typer.echo(json.dumps([score_record(s) for s in results], ensure_ascii=False, indent=2))
+        typer.echo(json.dumps([asdict(s) for s in results], ensure_ascii=False, indent=2))
     else:
         typer.echo(scores_table(results))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from dragoman.data.doctor.inspection import inspect_text
 from dragoman.distillation.material import Lessons, Material, check_lessons
 from dragoman.distillation.students import student_config, with_beam
 from dragoman.distillation.teaching import DROPPED, teach
-from dragoman.evaluation.scores import score_record
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
@@ -218,7 +218,7 @@ def _score(
         [pair.tgt for pair in pairs],
         tgt_lang=translator.config.data.tgt_lang,
     )
-    return {"model": name, "set": which, "beam_size": beam, **score_record(score)}
+    return {"model": name, "set": which, "beam_size": beam, **asdict(score)}
 
 
 def describe_lessons(taught: Mapping[str, Any]) -> str:

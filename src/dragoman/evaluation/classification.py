@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from dragoman.data.named import changed_files, hashes_of, open_labelled_split, o
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
-from dragoman.evaluation.scores import aligned, read_score, score_record, scores_table
+from dragoman.evaluation.scores import aligned, read_score, scores_table
 from dragoman.metrics.classification import (
     ClassIntervals,
     ClassScore,
@@ -263,7 +263,7 @@ class Evaluation:
             "n_texts": len(self.expected),
             "seconds": self.seconds,
             "texts_per_second": self.texts_per_second,
-            "scores": [score_record(score) for score in self.scores],
+            "scores": [asdict(score) for score in self.scores],
             "loss": self.loss(),
             "loss_uncalibrated": self.loss(calibrated=False),
             "temperature": self.temperature,
@@ -294,14 +294,7 @@ class BaselineResult:
 
     def record(self) -> dict[str, Any]:
         """Return the record for scores.json."""
-        return {
-            "name": NAME,
-            "n_train": self.n_train,
-            "signature": self.signature,
-            "train": self.train,
-            "test": self.test,
-            "scores": [score_record(score) for score in self.scores],
-        }
+        return {"name": NAME, **asdict(self)}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> BaselineResult:

@@ -22,10 +22,10 @@ from dragoman.errors import RunError
 from dragoman.evaluation.given_scores import with_given_scores
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import KeptRecord, keep_scores
-from dragoman.evaluation.sentences import sentence_scores
 from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.score import Score
+from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.loading import model_hash
 from dragoman.predict.scoring import confidences
 from dragoman.predict.translator import Translator, translation_config
@@ -64,7 +64,7 @@ class TranslatedSet:
     @cached_property
     def qualities(self) -> list[float]:
         """chrF2 of each sentence, 0–100."""
-        return sentence_scores(self.evaluation.hypotheses, self.evaluation.references)
+        return list(map(sentence_chrf, self.evaluation.hypotheses, self.evaluation.references))
 
     @property
     def provenance(self) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
 
 from dragoman.data.corpora import Pair
 from dragoman.data.modifiers import on_one_line
-from dragoman.evaluation.scores import aligned, score_record
+from dragoman.evaluation.scores import aligned
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import bleu, chrf
@@ -117,7 +117,7 @@ class Robustness:
             "length_penalty": self.length_penalty,
             **({"search": dict(self.other_settings)} if self.other_settings else {}),
             "seconds": self.seconds,
-            "scores": [score_record(score) for score in scores],
+            "scores": [asdict(score) for score in scores],
             "alterations": [asdict(row) for row in self.rows],
         }
 
@@ -156,12 +156,6 @@ def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[st
     return {name: altered for name, altered in found.items() if altered}
 
 
-def frequent_words(texts: Iterable[str], *, n: int) -> list[str]:
-    """Return the `n` most frequent words of the texts, as they are written there."""
-    counts = Counter(word for text in texts for word in text.split() if word.isalpha())
-    return [word for word, _ in counts.most_common(n)]
-
-
 def robustness(
     translator: Translator,
     test: str,
@@ -175,52 +169,40 @@ def robustness(
     `settings` are those of [search] that are not the run's own. ConfigError: a setting is wrong.
     """
     config = translator.config
-    given = {key: value for key, value in (settings or {}).items() if value is not None}
+    given = dict(settings or {})
     search = {**given, "n_best": 1}
     n = min(n_pairs, len(pairs))
     spread = [pairs[i * len(pairs) // n] for i in range(n)]
     chosen = alterations(spread, languages=config.languages)
+    if has_spaces(config.languages[0]):
+        counts = Counter(word for pair in pairs for word in pair.src.split() if word.isalpha())
+        if counts:
+            chosen[WORDS] = [Pair(word, "") for word, _ in counts.most_common(N_WORDS)]
     start = time.perf_counter()
     found: dict[str, list[str]] = {
         name: [each.text for each in translator.translate([pair.src for pair in altered], **search)]
         for name, altered in chosen.items()
     }
-    words = frequent_words((pair.src for pair in pairs), n=N_WORDS) if has_spaces(config.languages[0]) else []
-    alone = [each.text for each in translator.translate(words, **search)]
     seconds = time.perf_counter() - start
     rows: list[Altered] = []
     signature = ""
     for name, altered in chosen.items():
-        references, tgt_lang = [pair.tgt for pair in altered], config.data.tgt_lang
-        own = chrf(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
-        plain, signature = rows[0].chrf if rows else None, own.signature
-        rows.append(
-            _faults(
-                name,
-                altered,
-                found[name],
-                bleu=bleu(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0).value,
-                chrf=own.value,
-                share=100 * own.value / plain if plain else None,
-            )
-        )
-    if words:
-        rows.append(_faults(WORDS, [Pair(word, "") for word in words], alone))
+        row = _faults(name, altered, found[name])
+        if name != WORDS:
+            references, tgt_lang = [pair.tgt for pair in altered], config.data.tgt_lang
+            words = bleu(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
+            letters = chrf(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
+            plain, signature = rows[0].chrf if rows else None, letters.signature
+            share = 100 * letters.value / plain if plain else None
+            row = replace(row, bleu=words.value, chrf=letters.value, share=share)
+        rows.append(row)
     beam_size = given.pop("beam_size", config.search.beam_size)
     length_penalty = given.pop("length_penalty", config.search.length_penalty)
     return Robustness(test, tuple(rows), signature, beam_size, length_penalty, seconds, given)
 
 
-def _faults(
-    name: str,
-    pairs: Sequence[Pair],
-    hypotheses: Sequence[str],
-    *,
-    bleu: float | None = None,
-    chrf: float | None = None,
-    share: float | None = None,
-) -> Altered:
-    """Return the scores with the faults that need no reference."""
+def _faults(name: str, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Altered:
+    """Return the faults that need no reference, without scores."""
     triples = [(*pair, hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True)]
     wanted = kept = 0
     for src, tgt, hypothesis in triples:
@@ -233,9 +215,9 @@ def _faults(
     return Altered(
         name=name,
         n_sentences=len(triples),
-        bleu=bleu,
-        chrf=chrf,
-        share=share,
+        bleu=None,
+        chrf=None,
+        share=None,
         copied=100 * copied / len(triples),
         repeated=100 * sum(map(has_loop, hypotheses)) / len(triples),
         empty=100 * sum(not out.strip() for out in hypotheses) / len(triples),

@@ -24,18 +24,8 @@ def check_split(split: str | None) -> None:
         raise ConfigError(f"--split {split}: there are test and valid")
 
 
-def score_record(score: Score) -> dict[str, Any]:
-    """Return a score as JSON has it."""
-    return {
-        "name": score.name,
-        "value": score.value,
-        "interval": None if score.interval is None else list(score.interval),
-        "signature": score.signature,
-    }
-
-
 def read_score(record: dict[str, Any]) -> Score:
-    """Return the score in a record of `score_record`. KeyError, TypeError: the record is malformed."""
+    """Return the score that `asdict` made a record of. KeyError, TypeError: the record is malformed."""
     interval = record["interval"]
     low_high = None if interval is None else (float(interval[0]), float(interval[1]))
     return Score(record["name"], float(record["value"]), record["signature"], low_high)

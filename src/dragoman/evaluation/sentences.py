@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
 from dragoman.metrics.faults import COPIED, has_loop, similarity
-from dragoman.metrics.translation import sentence_chrf, words
+from dragoman.metrics.translation import words
 
 Fault: TypeAlias = Literal["copied", "repeated", "empty", "too long"]
 FAULTS: tuple[Fault, ...] = ("copied", "repeated", "empty", "too long")
@@ -54,11 +54,6 @@ def _changed(missing: str, extra: str) -> list[Difference]:
     """Return the pieces that are in one text only, the reference's first."""
     pieces = (Difference("missing", missing), Difference("extra", extra))
     return [piece for piece in pieces if piece.text]
-
-
-def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF2 of each sentence, 0–100: to put them in an order, not to compare systems."""
-    return [sentence_chrf(hyp, ref) for hyp, ref in zip(hypotheses, references, strict=True)]
 
 
 class Extremes(NamedTuple):

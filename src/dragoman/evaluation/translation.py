@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.named import open_direction, open_text, open_validation
 from dragoman.errors import DataError
-from dragoman.evaluation.scores import describe_settings, score_record, scores_table
+from dragoman.evaluation.scores import describe_settings, scores_table
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import LOWER_CASED, SentenceScores, score_all, tokenised_lowercased_bleu
 from dragoman.notebook import Shown, table_of
@@ -67,7 +67,7 @@ class Evaluation:
             **({"search": dict(self.other_settings)} if self.other_settings else {}),
             "seconds": self.seconds,
             "sentences_per_second": self.sentences_per_second,
-            "scores": [score_record(score) for score in self.scores],
+            "scores": [asdict(score) for score in self.scores],
         }
 
     def describe(self) -> str:
@@ -107,11 +107,11 @@ def evaluate(
 ) -> Evaluation:
     """Return the translations of the sources of `pairs`, scored against the targets.
 
-    `settings` are those of [search] that are not the run's own; None among them is. DataError: there is no
-    pair. ConfigError: a setting is wrong.
+    `settings` are those of [search] that are not the run's own. DataError: there is no pair. ConfigError: a
+    setting is wrong.
     """
     config = translator.config
-    given = {key: value for key, value in (settings or {}).items() if value is not None}
+    given = dict(settings or {})
     beam_size = given.pop("beam_size", config.search.beam_size)
     length_penalty = given.pop("length_penalty", config.search.length_penalty)
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": 1, **given}

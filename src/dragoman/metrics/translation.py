@@ -108,7 +108,9 @@ def score_all(
 
 def metrics_for(tgt_lang: str) -> list[Metric]:
     """sacreBLEU's metrics as `score_all` computes them: BLEU, chrF2 and TER."""
-    return [_bleu_metric(tgt_lang), _FloatCHRF(), _ter_metric(tgt_lang)]
+    by_character = _primary(tgt_lang) in _CHINESE | _JAPANESE
+    ter = _FloatTER(normalized=by_character, asian_support=by_character)
+    return [_bleu_metric(tgt_lang), _FloatCHRF(), ter]
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,6 @@ class _FloatTER(TER):
 
 def _bleu_metric(tgt_lang: str) -> BLEU:
     return BLEU(tokenize=_tokenisation(tgt_lang))
-
-
-def _ter_metric(tgt_lang: str) -> TER:
-    by_character = _primary(tgt_lang) in _CHINESE | _JAPANESE
-    return _FloatTER(normalized=by_character, asian_support=by_character)
 
 
 def _primary(language: str) -> str:

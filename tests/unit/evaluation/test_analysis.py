@@ -21,7 +21,7 @@ from dragoman.evaluation.analysis import (
     rare_words,
     training_counts,
 )
-from dragoman.evaluation.sentences import extremes, faults, sentence_scores, word_diff
+from dragoman.evaluation.sentences import extremes, faults, word_diff
 from dragoman.metrics.translation import bleu, words
 
 TEXT = st.text(alphabet="ab1.,é猫 ", max_size=30)
@@ -192,7 +192,3 @@ def test_each_fault_is_found_unless_the_reference_has_it_too() -> None:
         assert {kind for kind, indices in found.items() if indices} == {fault}
     same = ("Paris, London", "Paris, London", "Paris, London")
     assert not any(faults(*([text] for text in same), tgt_lang="de").values())
-
-
-def test_a_perfect_sentence_has_100() -> None:
-    assert sentence_scores(["ein Haus", "zwei"], ["ein Haus", "drei Katzen"])[0] == 100.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dragoman.data.named import open_labelled_split
 from dragoman.errors import DataError, MissingExtraError, RunError
 from dragoman.evaluation.baseline import NAME, Baseline
 from dragoman.evaluation.classification import BaselineScorer, Evaluation, evaluate, split_of
-from dragoman.evaluation.scores import read_score, score_record
+from dragoman.evaluation.scores import read_score
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config
 from dragoman.predict.translator import Translator
@@ -301,5 +302,5 @@ def test_without_the_training_texts_the_reason_or_the_known_score_stands_in_its_
 
 def test_a_score_survives_its_record(evaluation: Evaluation) -> None:
     for score in evaluation.scores:
-        assert read_score(score_record(score)) == score
+        assert read_score(asdict(score)) == score
     assert np.isfinite(evaluation.loss())
