@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 REMOVED = {
-    "dragoman forecast": "train on a half of the text (--set data.part=0.5) and compare the scores",
+    "dragoman forecast": "train on a half of the text and compare the scores: --set data.part='[0.0, 0.5]'",
     "dragoman merge": "fine-tune with --from RUN --replay 0.2 to keep what a run has learnt",
     "dragoman models": "runs of the hub are listed at https://huggingface.co/models?library=dragoman",
     "dragoman get": "name the run hf:user/model in any command; it is downloaded once",
