@@ -12,7 +12,6 @@ REMOVED = {
     "dragoman get": "name the run hf:user/model in any command; it is downloaded once",
     "--metric": "score with the metric's own program and give its numbers: --scores NAME=FILE",
     "--metric-python": "score with the metric's own program and give its numbers: --scores NAME=FILE",
-    "--min-metric": "score with the metric's own program and give its numbers: --scores NAME=FILE",
     "--csv": "use --json",
     "--record": "run `python tools/record_results.py RECIPE RUN` in a checkout",
     "batching.joining": "remove it; requests are decoded in batches",
