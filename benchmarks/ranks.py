@@ -33,6 +33,7 @@ n_decoder_layers = 1
 dropout = {dropout}
 [training]
 max_steps = {steps}
+timeout_minutes = {timeout_minutes}
 batch_tokens = 200
 update_freq = 2
 warmup_steps = 10
@@ -58,7 +59,6 @@ class Training:
         folder: Path,
         out: str,
         *options: str,
-        silence: float | None = None,
         program: str = "",
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -67,11 +67,10 @@ class Training:
         (Path(self._files.name) / "sitecustomize.py").write_text(program, encoding="utf-8")
         self._output = (Path(self._files.name) / "stderr").open("w", encoding="utf-8")
         path = os.pathsep.join([self._files.name, *sys.path])
-        limit = {} if silence is None else {"DRAGOMAN_SILENCE_SECONDS": str(silence)}
         self._process = subprocess.Popen(
             [*arguments] or command(out, *options), cwd=folder,
             stderr=self._output, stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path, "NO_COLOR": "1", **limit, **(environment or {})},
+            env={**os.environ, "PYTHONPATH": path, "NO_COLOR": "1", **(environment or {})},
         )  # fmt: skip
         self.pid = self._process.pid
 
@@ -137,8 +136,17 @@ def write_corpus(folder: Path) -> None:
     (folder / "valid.tsv").write_text("\n".join(lines[::40]), encoding="utf-8")
 
 
-def write_recipe(folder: Path, *, dropout: float = 0.0, steps: int = 12, valid_every: int = 6) -> None:
-    text = RECIPE.format(dropout=dropout, steps=steps, valid_every=valid_every)
+def write_recipe(
+    folder: Path,
+    *,
+    dropout: float = 0.0,
+    steps: int = 12,
+    valid_every: int = 6,
+    timeout_minutes: float = 10.0,
+) -> None:
+    text = RECIPE.format(
+        dropout=dropout, steps=steps, valid_every=valid_every, timeout_minutes=timeout_minutes
+    )
     (folder / "recipe.toml").write_text(text, encoding="utf-8")
 
 
@@ -178,19 +186,16 @@ def children_of(pid: int) -> list[int]:
 
 def pids_by_rank(launcher: int) -> dict[int, int]:
     """Return the processes of a training that a launcher has started, by rank."""
-    return {int(rank): pid for pid in children_of(launcher) if (rank := _variable(pid, "RANK"))}
+    environments = {pid: _read(Path(f"/proc/{pid}/environ")) for pid in children_of(launcher)}
+    ranks = {pid: re.search(r"(?:^|\0)RANK=(\d+)", text) for pid, text in environments.items()}
+    return {int(rank[1]): pid for pid, rank in ranks.items() if rank}
 
 
-def launch_of(pid: int) -> str:
-    """Return the folder that all processes of one launch share; "" if this one has ended."""
-    error_file = _variable(pid, "TORCHELASTIC_ERROR_FILE")
-    return str(Path(error_file).parents[1]) if error_file else ""
-
-
-def _variable(pid: int, name: str) -> str:
-    """Return an environment variable of a process, or "" if it has none or has ended."""
-    variables = _read(Path(f"/proc/{pid}/environ")).split("\0")
-    return next((one.partition("=")[2] for one in variables if one.startswith(f"{name}=")), "")
+def is_equal(run: Path, whole: Path, steps: int) -> bool:
+    """Return whether weights, optimizer and history equal those of `whole`, seconds excepted."""
+    names = ("model.safetensors", f"checkpoints/step-{steps:06d}/optimizer.safetensors")
+    equal = all((run / name).read_bytes() == (whole / name).read_bytes() for name in names)
+    return equal and facts(run) == facts(whole)
 
 
 def _read(path: Path) -> str:

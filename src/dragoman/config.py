@@ -691,6 +691,8 @@ class TrainingConfig(Section):
     """Checkpoints to average at the end; the average is kept only if it scores better."""
     sharding: Literal["none", "full"] = "none"
     """With several processes: replicate all weights, or shard them (FSDP2), for large models."""
+    timeout_minutes: float = Field(default=10.0, ge=0.001, le=10_000.0)
+    """With several processes: minutes that an update waits for all of them, before they are restarted."""
     steps: Literal["auto", "free", "static"] = "auto"
     """"free": batches of any shape, synchronous updates. "static": batches of a dozen shapes, asynchronous
     updates with CUDA graphs (training/updates/captured.py). "auto" = static on a GPU, for translators."""

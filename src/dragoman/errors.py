@@ -5,11 +5,12 @@
     ├── DataError          a corpus cannot be read, does not match, or is empty
     ├── RunError           a run directory is missing, incomplete or of another version
     ├── TrainingError      a training cannot go on: the loss became NaN, the disk is full
+    │   └── LostProcessError  another process of it has ended, or does not respond
     ├── ServiceError       a service cannot go on: its processes die as soon as they are there
     └── MissingExtraError  an optional package is not installed; the message holds its install line
 
-The command line prints the message of a `DragomanError` in one line and exits with 1. Any other
-exception that reaches it is a bug.
+The command line prints the message of a `DragomanError` in one line and exits with 1 (70 for a
+`LostProcessError`). Any other exception that reaches it is a bug.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ class RunError(DragomanError):
 
 class TrainingError(DragomanError):
     """A training cannot go on."""
+
+
+class LostProcessError(TrainingError):
+    """Another process of a training has ended or does not respond; its launcher can restart all of them."""
 
 
 class ServiceError(DragomanError):

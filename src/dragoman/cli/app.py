@@ -19,7 +19,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman import __version__
-from dragoman.errors import ConfigError, DataError, DragomanError, PausedError, printable, require
+from dragoman.errors import (
+    ConfigError,
+    DataError,
+    DragomanError,
+    LostProcessError,
+    PausedError,
+    printable,
+    require,
+)
 from dragoman.files import cannot_write, destination, has_folder, refuse_overwriting
 from dragoman.remote import RemotePath, remote_url
 from dragoman.removed import instead_of
@@ -63,7 +71,7 @@ def errors_as_exit_codes() -> Iterator[None]:
     try:
         yield
     except DragomanError as error:
-        fail(str(error))
+        fail(str(error), code=CRASHED if isinstance(error, LostProcessError) else USER_ERROR)
     except KeyboardInterrupt:
         give_back_ctrl_c()
         if os.environ.get("RANK", "0") != "0":  # of several processes that train together, one speaks

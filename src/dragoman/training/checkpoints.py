@@ -41,6 +41,7 @@ class CheckpointWriter:
         All processes take part. RunError: the one before cannot be written, or this one not begun.
         """
         self.wait()
+        self.processes.wait()  # a slow disk of one must not time out the others
         snapshot = state.snapshot(self.processes)
         folder = self.run.checkpoints / _name(snapshot.position.step)
         if self.processes.first:

@@ -65,7 +65,8 @@ def train(
     if config.tokenizer.splitter == "spacy":
         require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
-    with joined(config.training.device) as processes, ExitStack() as held:
+    together = joined(config.training.device, timeout_minutes=config.training.timeout_minutes)
+    with together as processes, ExitStack() as held:
         listener = (listener if processes.first else None) or TrainingListener()
         with processes.first_ahead():
             if processes.first:

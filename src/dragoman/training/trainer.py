@@ -245,6 +245,7 @@ class Trainer:
         weights = all_whole(self.state.weights(), processes)
         if processes.first:
             self.score(weights)
+        processes.wait()  # which may take longer than the timeout of what follows
         if processes.size > 1:
             shared = json.loads(processes.from_first(json.dumps(asdict(position))))
             for name, value in shared.items():

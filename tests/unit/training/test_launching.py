@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import pytest
+import typer
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from dragoman import cli
-from dragoman.cli.app import CRASHED
+from dragoman.cli.app import CRASHED, errors_as_exit_codes
+from dragoman.errors import LostProcessError
+from dragoman.runs import Run
 from dragoman.training.parallel.launching import EXPECTED, describe, hours_left
+from recording import tiny_config
 
 
 def test_new_starts_share_the_hours() -> None:
@@ -40,11 +43,21 @@ def test_a_crash_of_one_of_several_processes_is_told_from_a_mistake(
     assert "RuntimeError: unspecified launch failure" in capsys.readouterr().err
 
 
-def test_a_process_that_was_killed_for_its_silence_is_told_from_one_out_of_memory(tmp_path: Path) -> None:
-    file = tmp_path / "error.json"
-    failure = ProcessFailure(local_rank=1, pid=7, exitcode=-9, error_file=str(file))
-    assert describe(failure, 2) == "process 1 of 2 was killed by SIGKILL (out of memory?)"
-    message = {"message": "silent", "extraInfo": {"timestamp": "1"}}
-    file.write_text(json.dumps({"message": message}), encoding="utf-8")
-    failure = ProcessFailure(local_rank=1, pid=7, exitcode=-9, error_file=str(file))
-    assert describe(failure, 2) == "process 1 of 2 did not respond and was killed"
+def test_a_process_that_has_lost_another_one_is_started_again_after_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(typer.Exit) as left, errors_as_exit_codes():
+        raise LostProcessError("process 0 of 2: another one has ended")
+    assert left.value.exit_code == CRASHED
+    assert capsys.readouterr().err == "error: process 0 of 2: another one has ended\n"
+
+
+def test_a_process_that_died_is_named_with_its_cause_and_step(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", tiny_config())
+    killed = ProcessFailure(local_rank=1, pid=7, exitcode=-9, error_file="")
+    crashed = ProcessFailure(local_rank=0, pid=7, exitcode=70, error_file="")
+    assert describe(killed, 2, run) == (
+        "process 1 of 2 was killed by SIGKILL (out of memory?) before its first log line"
+    )
+    run.append_history({"kind": "train", "step": 5})
+    assert describe(crashed, 2, run) == "process 0 of 2 ended with exit code 70 after step 5"

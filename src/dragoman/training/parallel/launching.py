@@ -19,7 +19,6 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from dragoman.errors import TrainingError
 from dragoman.runs import Run
-from dragoman.training.parallel.pulse import watch_pulses
 
 RESTARTS = 3
 """Maximum restarts after a process has died."""
@@ -44,14 +43,15 @@ def launch(
     `max_hours` (0 = no limit) covers all restarts together. `options` are further options of `dragoman
     train` that are not settings of the run.
 
-    When one of them dies the others are ended, and all of them continue from the last checkpoint. One that
-    hangs is killed.
+    When one of them dies the others are ended, and all of them continue from the last checkpoint. The
+    launcher counts the restarts itself: PyTorch's would restart after a mistake in the recipe, too.
 
     Raises:
-        ConfigError: DRAGOMAN_SILENCE_SECONDS is not a number from 0.
         TrainingError: restarts did not help.
     """
-    be_quiet()
+    for name in list(logging.root.manager.loggerDict):  # what happens is said below, in our words
+        if name.startswith("torch.distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     arguments = ["-m", "dragoman", "train", str(run.config_path), "--out", str(run.path), *options]
     threads = max(1, (os.cpu_count() or 1) // n_processes)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
@@ -61,17 +61,16 @@ def launch(
         with tempfile.TemporaryDirectory() as logs:
             config = on_this_machine(n_processes, run, logs)
             try:
-                with watch_pulses(n_processes):
-                    elastic_launch(config, sys.executable)(*arguments, *hours_left(max_hours, since=begun))
+                elastic_launch(config, sys.executable)(*arguments, *hours_left(max_hours, since=begun))
             except ChildFailedError as error:
                 failure = error.get_first_failure()[1]
                 if failure.exitcode in EXPECTED:
                     return failure.exitcode
-                what = f"{describe(failure, n_processes)} {where(run)}"
+                what = describe(failure, n_processes, run)
                 if attempt == RESTARTS:
                     raise TrainingError(
                         f"{what}, after {RESTARTS} restarts; the last checkpoint is kept"
-                    ) from None
+                    ) from error
                 say(f"{what}; restarting all processes from the last checkpoint")
             except SignalException as error:
                 return 128 + error.sigval
@@ -104,24 +103,11 @@ def hours_left(max_hours: float, *, since: float) -> list[str]:
     return ["--max-hours", str(left)] if max_hours else []
 
 
-def be_quiet() -> None:
-    """Keep PyTorch's launcher from saying in its own words what is said in ours."""
-    for name in list(logging.root.manager.loggerDict):
-        if name.startswith("torch.distributed"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def describe(failure: ProcessFailure, n_processes: int) -> str:
-    """Which process has died, and of what."""
+def describe(failure: ProcessFailure, n_processes: int, run: Run) -> str:
+    """Say which process has died, of what, and after which step of the history."""
     code = failure.exitcode
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    if isinstance(failure.error_file_data.get("message"), dict):  # left there by another process
-        how = "did not respond and was killed"
-    hint = " (out of memory?)" if code == -9 and "SIGKILL" in how else ""
-    return f"process {failure.local_rank} of {n_processes} {how}{hint}"
-
-
-def where(run: Run) -> str:
-    """How far the training had come by its last log line."""
+    hint = " (out of memory?)" if code == -9 else ""
     steps = [record["step"] for record in run.history() if "step" in record]
-    return f"after step {max(steps)}" if steps else "before its first log line"
+    when = f"after step {max(steps)}" if steps else "before its first log line"
+    return f"process {failure.local_rank} of {n_processes} {how}{hint} {when}"

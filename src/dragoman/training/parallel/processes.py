@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -20,22 +19,25 @@ import numpy.typing as npt
 import torch
 from torch import distributed as dist
 
-from dragoman.errors import ConfigError, TrainingError
+from dragoman.errors import ConfigError, LostProcessError, TrainingError
 from dragoman.hardware import choose_device, find_device
-from dragoman.training.parallel.heartbeats import Heartbeat, longest_silence
 
 PATIENCE = timedelta(hours=6)
-"""Timeout of collective operations: longer than any validation. If a process dies, the launcher ends the
-others long before this."""
+"""Timeout of `Processes.wait`: longer than any validation. If a process dies, the launcher ends the others
+long before this."""
 
 START = timedelta(minutes=5)
 """How long processes wait for one another to start."""
 
-SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "NCCL")
-"""Substrings of torch.distributed's messages when another process has died."""
+SIGNS_OF_LOSS = (
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "NCCL", "Timed out",
+    "monitoredBarrier",
+)  # fmt: skip
+"""Substrings of torch.distributed's messages when another process has died or no longer responds."""
 
 GRACE = 10.0
-"""Seconds to wait before reporting it: the launcher usually ends this process sooner, and knows the cause."""
+"""Seconds before the first process of a machine reports it, and each other one a second later. The launcher
+usually ends them sooner: it has seen a process die, or the first one has reported."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Processes:
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Device of this process."""
+    group: Any = None
+    """The gloo group of `wait`; None = torch.distributed's default group."""
 
     @property
     def first(self) -> bool:
@@ -76,17 +80,22 @@ class Processes:
         return found
 
     def wait(self) -> None:
-        """Wait until all processes have called this (barrier)."""
-        self.total(0.0)
+        """Wait until all processes have called this (barrier): hours, where rank 0 validates meanwhile."""
+        if self.size > 1:
+            dist.monitored_barrier(self.group, timeout=PATIENCE)
 
     @contextmanager
     def first_ahead(self) -> Iterator[None]:
-        """Run a block in rank 0 first, then in the others, which can use the files that it wrote."""
+        """Run a block in rank 0 first, then in the others, which can use the files that it wrote.
+
+        Ends in all processes together: what follows may be an operation with a short timeout.
+        """
         if not self.first:
             self.wait()
         yield
         if self.first:
             self.wait()
+        self.wait()
 
     def from_first(self, text: str) -> str:
         """Broadcast the text of rank 0."""
@@ -114,10 +123,15 @@ ALONE = Processes()
 
 
 @contextmanager
-def joined(device: str = "auto") -> Iterator[Processes]:
+def joined(device: str = "auto", *, timeout_minutes: float = 10.0) -> Iterator[Processes]:
     """Join the process group described by torchrun's environment variables; without them, a group of one.
 
-    On GPUs, each process takes its own. ConfigError: `device` is not available.
+    On GPUs, each process takes its own. The timeout is that of all collective operations but `wait`.
+
+    Raises:
+        ConfigError: `device` is not available.
+        LostProcessError: another process has ended, or an operation timed out.
+        TrainingError: another process does not start.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -127,18 +141,18 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     place = choose_device(device_of_process(device, rank_here, n_processes=n_here))
     store, rank = meet(size, timeout=START)
     backend = "nccl" if place.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    processes = Processes(rank, size, place)
+    timeout = timedelta(minutes=timeout_minutes)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     try:
-        with heartbeat(processes):
-            yield processes
+        yield Processes(rank, size, place, dist.new_group(backend="gloo", timeout=PATIENCE))
     except RuntimeError as error:
         if not any(sign in str(error) for sign in SIGNS_OF_LOSS):
             raise
-        time.sleep(GRACE)
-        raise TrainingError(
-            "another of the processes that train together has gone; the last checkpoint is kept"
-        ) from None
+        time.sleep(GRACE + rank_here)
+        raise LostProcessError(
+            f"process {rank} of {size}: another one has ended, or has not responded for {timeout_minutes:g} "
+            "minutes (training.timeout_minutes); the last checkpoint is kept"
+        ) from error
     finally:
         dist.destroy_process_group()
 
@@ -163,12 +177,6 @@ def meet(size: int, *, timeout: timedelta) -> tuple[Any, int]:
             "it printed, and start all of them with the same MASTER_ADDR and MASTER_PORT"
         ) from error
     return store, rank
-
-
-def heartbeat(processes: Processes) -> AbstractContextManager[object]:
-    """Return a context in which a process that hangs is noticed (heartbeats.py)."""
-    name, silence = processes.from_first(uuid.uuid4().hex), longest_silence()
-    return Heartbeat(processes.rank, processes.size, name, silence=silence) if silence else nullcontext()
 
 
 def device_of_process(device: str, rank: int, *, n_processes: int) -> str:
