@@ -47,36 +47,32 @@ def in_order(
         RunError: a worker died.
     """
     workers: list[_Worker] = []
+    given: deque[_Worker | _Result] = deque()  # each item in its order: who has it, or what came of it
     try:
         workers += [_Worker(i, open_, remedy) for i in range(n_workers)]
-        yield from _in_order(workers, items, tick)
+        by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in workers}
+        while True:
+            for worker in workers:
+                if worker in given or len(given) >= AHEAD * len(workers):
+                    continue
+                if (item := next(items, None)) is not None:
+                    worker.send(item)
+                    given.append(worker)
+                del item  # it may be large
+            if not given:
+                return
+            for connection in wait(list(by_connection)):
+                worker = by_connection[connection]
+                message = worker.receive()
+                if isinstance(message, _Result):
+                    given[given.index(worker)] = message
+                else:
+                    tick(message)
+            while given and isinstance(given[0], _Result):
+                yield given.popleft().value  # type: ignore[union-attr]
     finally:
         for worker in workers:
             worker.end()
-
-
-def _in_order(workers: list[_Worker], items: Iterator[Any], tick: Tick) -> Generator[Any, None, None]:
-    by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in workers}
-    given: deque[_Worker | _Result] = deque()  # each item in its order: who has it, or what came of it
-    while True:
-        for worker in workers:
-            if worker in given or len(given) >= AHEAD * len(workers):
-                continue
-            if (item := next(items, None)) is not None:
-                worker.send(item)
-                given.append(worker)
-            del item  # it may be large
-        if not given:
-            return
-        for connection in wait(list(by_connection)):
-            worker = by_connection[connection]
-            message = worker.receive()
-            if isinstance(message, _Result):
-                given[given.index(worker)] = message
-            else:
-                tick(message)
-        while given and isinstance(given[0], _Result):
-            yield given.popleft().value  # type: ignore[union-attr]
 
 
 class _Worker:

@@ -114,7 +114,9 @@ def start_or_continue(
     torch.manual_seed(config.seed)
     with processes.first_ahead():
         newest = newest_checkpoint(run)
-        static = is_static(newest) if newest else wants_static(config, device)
+        on_gpu = device.type == "cuda" and not config.training.wants_free_steps()
+        wanted = {"free": False, "static": True, "auto": on_gpu}[config.training.steps]
+        static = is_static(newest) if newest else wanted  # batches of few shapes
         task = make_task(config, run, device, listener, static=static)
     if newest is None:
         training = config.training
@@ -155,15 +157,6 @@ def note_text(trainer: Trainer, hashes: Mapping[str, Mapping[str, str]], changed
         trainer.listener.message(f"continuing with changed text from step {step}: {', '.join(names)}")
     if trainer.processes.first and (changed or not (trainer.run.path / CORPORA).exists()):
         trainer.run.write_json(CORPORA, hashes)
-
-
-def wants_static(config: Config, device: torch.device) -> bool:
-    """Return whether batches have few shapes: on a GPU, unless a setting rules it out."""
-    training = config.training
-    if training.steps == "free":
-        return False
-    on_gpu = device.type == "cuda" and not training.wants_free_steps()
-    return training.steps == "static" or on_gpu
 
 
 @contextmanager

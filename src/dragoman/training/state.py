@@ -50,7 +50,7 @@ class Position:
     static: bool = False
     """Whether batches are of few shapes: other batches than of any shape, so that it stays with a run."""
     n_pieces: int = 1
-    """Pieces that batches are read in, so that they fit into memory (memory.py)."""
+    """Pieces that batches are read in, so that they fit into memory (updater.py)."""
     n_worse: int = 0
     """Validations since the best one."""
     n_stalled: int = 0
@@ -106,7 +106,11 @@ class TrainState:
         """Copy all of it into memory. All processes must call this."""
         files = {
             "model": parameters(self.model),
-            "optimizer": _optimizer_tensors(self.optimizer, self.model),
+            "optimizer": {
+                f"{kind}:{name}": tensor
+                for name, parameter in self.model.named_parameters()
+                for kind, tensor in self.optimizer.state.get(parameter, {}).items()
+            },
             "random": random_states(processes, self.device),
         }
         if self.ema is not None:
@@ -277,14 +281,6 @@ def average_weights(files: Sequence[Path]) -> Weights:
         for name, tensor in load_tensors(file).items():
             mean[name] = tensor if i == 0 else mean[name] + (tensor - mean[name]) / (i + 1)
     return mean
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Transformer) -> Weights:
-    return {
-        f"{key}:{name}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
 
 
 def read_position(checkpoint: Path) -> Position:

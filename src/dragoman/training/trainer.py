@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from torch import nn
 
 from dragoman.config import Config, TrainingConfig
+from dragoman.data.batching import Indices
 from dragoman.data.named import changed_files, hashes_of
 from dragoman.errors import PausedError, RunError, TrainingError
 from dragoman.hardware import environment, peak_memory
@@ -25,10 +26,9 @@ from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.state import Position, TrainState, average_weights
 from dragoman.training.task import Sample, Task, Validation, Weights
-from dragoman.training.updates import divergence, memory
-from dragoman.training.updates.memory import Indices
+from dragoman.training.updates import divergence
 from dragoman.training.updates.schedule import learning_rate
-from dragoman.training.updates.updater import AsyncUpdater, SyncUpdater, Updater
+from dragoman.training.updates.updater import AsyncUpdater, SyncUpdater, fit
 
 REPORT = "report.json"
 """Written last: a run that has it is finished."""
@@ -90,7 +90,10 @@ class Trainer:
             KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
         """
         state, config, processes = self.state, self.config, self.processes
-        updater = self.updater()
+        cls = AsyncUpdater if self.task.static and processes.size == 1 else SyncUpdater
+        updater = cls(
+            self.task, state, config, module=self.module, processes=processes, message=self.listener.message
+        )
         training, position = config.training, state.position
         clock = time.perf_counter()
         logged_at = position.seconds
@@ -128,18 +131,6 @@ class Trainer:
             if is_over(position, config):
                 return
 
-    def updater(self) -> Updater:
-        """Return an updater that begins at the position; it is asynchronous if the task allows it."""
-        cls = AsyncUpdater if self.task.static and self.processes.size == 1 else SyncUpdater
-        return cls(
-            self.task,
-            self.state,
-            self.config,
-            module=self.module,
-            processes=self.processes,
-            message=self.listener.message,
-        )
-
     def batches(self) -> Iterator[list[Indices]]:
         """Yield the batches of one update after another from the position on, which is advanced.
 
@@ -172,7 +163,7 @@ class Trainer:
             return
         largest = max(self.plan()[:N_TRIED], key=self.task.memory)
         if len(mine := processes.share(largest)):
-            memory.fit(self.task, position, mine, processes.device)
+            fit(self.task, position, mine, processes.device)
         position.n_pieces = int(processes.largest(position.n_pieces)[0])
         if position.n_pieces > 1:
             self.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
@@ -268,8 +259,10 @@ class Trainer:
             position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
         record = {"kind": "valid", "step": position.step, "epoch": position.epoch, **result.record}
         self._note_scores({**record, "best": best}, result)
-        if should_be_learning(position, training):
-            warn(position, result, self.listener)
+        for name, warning in result.warnings.items() if should_be_learning(position, training) else ():
+            if name not in position.warned:  # each one is said once per training
+                position.warned.append(name)
+                self.listener.message(f"warning: {warning}")
 
     def _note_scores(self, record: dict[str, Any], result: Validation) -> None:
         position = self.state.position
@@ -358,14 +351,6 @@ def should_be_learning(position: Position, training: TrainingConfig) -> bool:
     """
     passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
     return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
-
-
-def warn(position: Position, result: Validation, listener: TrainingListener) -> None:
-    """Print warnings about the model, each one once per training."""
-    for name, warning in result.warnings.items():
-        if name not in position.warned:
-            position.warned.append(name)
-            listener.message(f"warning: {warning}")
 
 
 class TrainingListener:

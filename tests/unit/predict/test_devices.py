@@ -35,7 +35,6 @@ from dragoman.training.parallel.processes import ALONE, Processes, device_of_pro
 from dragoman.training.state import Position, TrainState, random_states
 from dragoman.training.tasks.translation import TranslationTask
 from dragoman.training.trainer import Trainer
-from dragoman.training.updates import memory
 from dragoman.training.updates.captured import Gradients, untouched
 from dragoman.training.updates.updater import LossModule
 from elsewhere import Elsewhere, second_device
@@ -358,7 +357,9 @@ def test_a_process_without_a_part_of_the_largest_batch_has_nothing_to_try(
     """Three processes, and two sentences in the largest batch."""
     tried: list[Any] = []
     monkeypatch.setattr(Trainer, "plan", lambda self: [np.array([3, 4])])
-    monkeypatch.setattr(memory, "fit", lambda task, position, batch, device: tried.append(batch.tolist()))
+    monkeypatch.setattr(
+        "dragoman.training.trainer.fit", lambda task, position, batch, device: tried.append(batch.tolist())
+    )
     monkeypatch.setattr(Processes, "largest", lambda self, *values: list(values))
     for rank in range(3):
         task: Any = SimpleNamespace(memory=len)

@@ -16,7 +16,7 @@ from dragoman.training.loop import train
 from dragoman.training.state import Position
 from dragoman.training.task import BatchResult
 from dragoman.training.tasks.translation import TranslationTask
-from dragoman.training.updates import memory
+from dragoman.training.updates.updater import fit, pieces
 from recording import Recorder, losses
 from tiny import TINY, write_corpus
 
@@ -77,7 +77,7 @@ def test_an_example_that_does_not_fit_alone_ends_the_training(monkeypatch: pytes
 def test_pieces_are_all_of_a_batch_alike_in_size_and_none_is_empty() -> None:
     batch = np.arange(10, 21)
     for n in (1, 2, 4, 16):
-        found = memory.pieces(batch, n)
+        found = pieces(batch, n)
         assert sorted(np.concatenate(found).tolist()) == batch.tolist()
         assert len(found) == min(n, len(batch))
         assert max(map(len, found)) - min(map(len, found)) <= 1
@@ -89,7 +89,7 @@ def test_trying_a_batch_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
     task = TranslationTask(config(), Run.open(path), torch.device("cpu"), Recorder())
     largest = max(task.plan(0), key=task.memory)
     position, state = Position(), torch.get_rng_state()
-    memory.fit(task, position, largest, torch.device("cpu"))
+    fit(task, position, largest, torch.device("cpu"))
     assert len(largest) / position.n_pieces <= 5 < len(largest) / (position.n_pieces / 2)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in task.model.parameters())

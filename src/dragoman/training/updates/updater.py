@@ -1,7 +1,9 @@
 """Update the weights: gradients summed over batches and processes, and an optimizer step.
 
 Two updaters: synchronous, and asynchronous for batches of few shapes, with rare host synchronisation. Both
-take the batches of an update, and split batches that do not fit into memory.
+take the batches of an update, and split batches that do not fit into memory: an update is the sum of
+gradients divided by the number of items, however a batch is split; only dropout differs. So running out of
+memory costs one repetition, and needs no setting.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dragoman.config import Config
+from dragoman.data.batching import Indices
 from dragoman.errors import TrainingError
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import accumulates, shard, whole
 from dragoman.training.state import Position, TrainState
 from dragoman.training.task import Task
-from dragoman.training.updates import divergence, memory
+from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Gradients, Ledger
-from dragoman.training.updates.memory import Indices
 from dragoman.training.updates.schedule import learning_rate
 
 
@@ -114,7 +116,7 @@ class Updater(ABC):
                     ) from None
                 self.state.optimizer.zero_grad(set_to_none=not self.task.static)
             # Outside of the handler, which would keep what is to be freed.
-            memory.cut_smaller(position, max(batches, key=len))
+            cut_smaller(position, max(batches, key=len))
             self.message(
                 f"out of memory: each batch is read in {position.n_pieces} pieces from here on; "
                 "the updates are the same"
@@ -125,8 +127,8 @@ class Updater(ABC):
         mine, device = self.processes.share(batch), self.processes.device
         if not len(mine):
             return [Part(self.task.batch(batch[:1], device), weight=0.0)]
-        pieces = memory.pieces(mine, self.state.position.n_pieces)
-        return [Part(self.task.batch(piece, device)) for piece in pieces]
+        n_pieces = self.state.position.n_pieces
+        return [Part(self.task.batch(piece, device)) for piece in pieces(mine, n_pieces)]
 
     def set_rate(self) -> None:
         """Set the learning rate of the step that the position has reached."""
@@ -266,3 +268,47 @@ def raise_loss_scale(position: Position) -> None:
     position.n_unscaled += 1
     if position.n_unscaled >= 2000:
         position.loss_scale, position.n_unscaled = min(2 * position.loss_scale, 2.0**24), 0
+
+
+def pieces(indices: Indices, n: int) -> list[Indices]:
+    """Split the examples of a batch into up to `n` non-empty pieces of similar lengths."""
+    return [piece for piece in (indices[i::n] for i in range(n)) if len(piece)]
+
+
+def cut_smaller(position: Position, batch: Indices) -> None:
+    """Double the number of pieces per batch from now on.
+
+    TrainingError: the pieces of `batch`, which did not fit, have one example each already.
+    """
+    if position.n_pieces >= len(batch):
+        raise TrainingError(
+            "a single example does not fit into the device's memory; the last checkpoint is kept. "
+            "Set a smaller data.max_length, or a smaller model"
+        )
+    position.n_pieces *= 2
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def fit(task: Task[Any], position: Position, batch: Indices, device: torch.device) -> None:
+    """Run `batch` forward and backward, and split batches until it fits.
+
+    Gradients and random-number states are restored.
+    """
+    state = torch.get_rng_state()
+    state_there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    while not _fits(task, pieces(batch, position.n_pieces)[0], device):
+        cut_smaller(position, batch)
+    torch.set_rng_state(state)
+    if state_there is not None:
+        torch.cuda.set_rng_state(state_there, device)
+
+
+def _fits(task: Task[Any], indices: Indices, device: torch.device) -> bool:
+    try:
+        task.loss(task.batch(indices, device)).loss.backward()  # type: ignore[no-untyped-call]
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        task.model.zero_grad()
+    return True
