@@ -116,3 +116,9 @@ def test_parts_in_a_language_without_spaces_are_joined_without(
     monkeypatch.setattr(translator, "config", translator.config.model_copy(update={"data": data}))
     translation = translator.translate(["red cat. " * translator.config.model.max_positions])[0]
     assert translation.text == "".join(part.text for part in translation.parts).strip()
+
+
+def test_tokens_of_a_text_in_parts_are_those_of_its_parts(translator: Translator) -> None:
+    whole = translator.translate([" ".join(["the red cat ."] * 300)], beam_size=1, max_length_factor=0.1)[0]
+    assert len(whole.parts) > 1
+    assert whole.ids == (tuple(i for part in whole.parts for i in part.ids[0]),)
