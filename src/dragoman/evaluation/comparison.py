@@ -78,14 +78,10 @@ class Comparison:
     """More facts for the caption."""
 
     @property
-    def signatures(self) -> dict[str, str]:
-        """The signature of each score, by its name."""
-        return {score.name: score.signature for score in next(iter(self.scores.values()))}
-
-    @property
     def caption(self) -> str:
         """The test set, its size and files, and the signatures of scores and tests, separated by "; "."""
-        return "; ".join([self.provenance, *self.signatures.values(), *self.remarks])
+        signatures = [score.signature for score in next(iter(self.scores.values()))]
+        return "; ".join([self.provenance, *signatures, *self.remarks])
 
     def records(self) -> list[Record]:
         """Return each score of each run, then each score of each group of seeds, as numbers."""
