@@ -33,7 +33,7 @@ from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, write_atomically
 from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
-from dragoman.notebook import MAX_ROWS, Cell, curve, facts, table
+from dragoman.notebook import MAX_ROWS, Cell, table
 from dragoman.remote import refuse_remote, remote_url
 
 if TYPE_CHECKING:
@@ -65,12 +65,7 @@ MAX_HISTORY = 1 << 30
 
 
 class History(list[dict[str, Any]]):
-    """The records of a history.jsonl; a notebook shows the validations, and losses and score as curves."""
-
-    def series(self, kind: str, key: str) -> list[tuple[float, float]]:
-        """Return the steps and values of `key` in the records of a kind; NaN where there was no number."""
-        records = [record for record in self if record.get("kind") == kind and key in record]
-        return [(r["step"], math.nan if r[key] is None else r[key]) for r in records]
+    """The records of a history.jsonl; a notebook shows the validations."""
 
     @property
     def score_key(self) -> str:
@@ -78,22 +73,12 @@ class History(list[dict[str, Any]]):
         known = ("bleu", "micro_f1")
         return next((name for name in known if any(name in record for record in self)), "accuracy")
 
-    def curves(self) -> dict[str, Cell]:
-        """Return the learning curves as small pictures, by their names."""
-        named = {
-            "training loss": ("train", "train_loss"),
-            "validation loss": ("valid", "valid_loss"),
-            self.score_key: ("valid", self.score_key),
-        }
-        return {name: curve(self.series(*which), name=name) for name, which in named.items()}
-
     def _repr_html_(self) -> str:
         names = ("step", "epoch", "valid_loss", "bleu", "chrf", "micro_f1", "accuracy", "macro_f1", "best")
         rows = [r for r in self if r.get("kind") in ("valid", "average")]
         headings = [name for name in names if any(name in row for row in rows)]
         cells = [[_cell(row.get(name)) for name in headings] for row in rows]
-        shown = table(headings, cells[-MAX_ROWS:], caption=f"{len(rows)} validations, the last ones")
-        return facts(self.curves()) + shown
+        return table(headings, cells[-MAX_ROWS:], caption=f"{len(rows)} validations, the last ones")
 
 
 @dataclass(frozen=True)
@@ -194,7 +179,7 @@ class Run:
             f"best {history.score_key}": score,
             "seed": str(self.config.seed),
         }
-        return facts(rows | history.curves())
+        return table(("", ""), rows.items())
 
     @property
     def config_path(self) -> Path:

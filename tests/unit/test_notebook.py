@@ -1,8 +1,7 @@
-"""What notebooks show: tables and small pictures, with everything from outside escaped."""
+"""What notebooks show: tables, with everything from outside escaped."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +16,7 @@ from dragoman.data.labelled import Labelled
 from dragoman.evaluation.classification import evaluate as evaluate_classifier
 from dragoman.evaluation.translation import evaluate, scores_of
 from dragoman.metrics.score import Score
-from dragoman.notebook import MAX_ROWS, Html, Shown, curve, heat_map, share, table
+from dragoman.notebook import MAX_ROWS, Shown, heat_map, table
 from dragoman.predict.alignment import WordAlignment, align_words
 from dragoman.predict.attention import CrossAttention, attention_maps
 from dragoman.predict.classifier import Classification, Classifier
@@ -35,16 +34,12 @@ class Reader(HTMLParser):
         self.rows: list[list[str]] = []
         self.tags: list[str] = []
         self.addresses: list[str] = []
-        self.points: list[list[tuple[float, float]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
             if name in ("src", "href"):
                 self.addresses.append(value or "")
-            if name == "points":
-                pairs = [pair.split(",") for pair in (value or "").split()]
-                self.points.append([(float(x), float(y)) for x, y in pairs])
         if tag == "tr":
             self.rows.append([])
         if tag in ("td", "th"):
@@ -67,13 +62,12 @@ def shown(value: Any) -> Reader:
     return read(value._repr_html_())
 
 
-# Tables and pictures
+# Tables
 
 
 def test_a_table_holds_its_cells_as_they_are() -> None:
-    reader = read(table(("a", HOSTILE), [(HOSTILE, 1234), (None, 0.25), (Html("<b>x</b>"), "")]))
-    assert reader.rows == [["a", HOSTILE], [HOSTILE, "1,234"], ["", "0.2"], ["x", ""]]
-    assert "b" in reader.tags
+    reader = read(table(("a", HOSTILE), [(HOSTILE, 1234), (None, 0.25), ("<b>x</b>", "")]))
+    assert reader.rows == [["a", HOSTILE], [HOSTILE, "1,234"], ["", "0.2"], ["<b>x</b>", ""]]
 
 
 def test_a_long_list_is_shown_in_part_and_the_rest_counted() -> None:
@@ -81,39 +75,12 @@ def test_a_long_list_is_shown_in_part_and_the_rest_counted() -> None:
     reader = shown(scores)
     assert len(reader.rows) == 1 + MAX_ROWS
     assert "… and 7 more" in scores._repr_html_()
-    assert len(shown(scores[:3]).rows) == 4
-    assert scores[3].value == 3.0
-
-
-def test_a_curve_rises_where_its_values_do() -> None:
-    (points,) = read(curve([(1, 2.0), (2, math.nan), (3, 5.0), (9, 6.0)], name="loss")).points
-    assert len(points) == 3
-    xs, ys = zip(*points, strict=True)
-    assert list(xs) == sorted(xs)
-    assert list(ys) == sorted(ys, reverse=True)  # y counts from the top
-    assert (xs[1] - xs[0]) / (xs[2] - xs[0]) == pytest.approx(2 / 8, abs=0.01)
-    assert (ys[0] - ys[1]) / (ys[0] - ys[2]) == pytest.approx(3 / 4, abs=0.01)
-
-
-@pytest.mark.parametrize("points", [[], [(1, math.nan)], [(1, 2.0)]])
-def test_too_few_values_are_no_curve(points: list[tuple[float, float]]) -> None:
-    assert "svg" not in read(curve(points, name="loss")).tags
-
-
-def test_equal_values_are_a_level_line() -> None:
-    (points,) = read(curve([(1, 3.0), (2, 3.0)], name="loss")).points
-    assert points[0][1] == points[1][1]
 
 
 def test_a_heat_map_has_a_row_for_each_row_and_frames_what_is_marked() -> None:
     html = heat_map([[0.1, 0.9], [1.0, 0.0]], (HOSTILE, "b"), ("x", HOSTILE), caption="c", marked=[(0, 1)])
     assert read(html).rows == [["", "x", HOSTILE], [HOSTILE, "10", "90"], ["b", "100", "0"]]
     assert html.count("outline:2px") == 1
-
-
-@pytest.mark.parametrize(("value", "width"), [(0.0, 0), (0.5, 30), (1.0, 60)])
-def test_a_share_is_a_bar_as_long_as_it(value: float, width: int) -> None:
-    assert f'<rect width="{width}"' in share(value)
 
 
 # What the types show
@@ -168,14 +135,13 @@ def test_an_empty_text_that_has_no_label_can_be_shown() -> None:
     assert shown(Shown([Classification("", "", {})])).rows[1] == ["", "", ""]
 
 
-def test_a_run_is_shown_with_its_curves(tiny_run: Path) -> None:
+def test_a_run_is_shown_with_its_best_score(tiny_run: Path) -> None:
     run = Run.open(tiny_run)
     rows = dict(row for row in shown(run).rows if len(row) == 2)
     assert rows["run"] == str(tiny_run)
     assert rows["steps"] == "6 of 6, finished"
     best = [record for record in run.history() if record.get("best")][-1]
     assert rows["best bleu"] == f"{best['bleu']:.1f} at step {best['step']}"
-    assert len(shown(run).points) == 3  # two losses and a score
 
 
 def test_a_history_is_a_list_and_shows_its_validations(tiny_run: Path) -> None:
@@ -185,13 +151,12 @@ def test_a_history_is_a_list_and_shows_its_validations(tiny_run: Path) -> None:
     rows = shown(history).rows
     heading = next(i for i, row in enumerate(rows) if row[0] == "step")
     assert [row[0] for row in rows[heading + 1 :]] == [str(record["step"]) for record in valid]
-    assert history.series("valid", "bleu") == [(r["step"], r["bleu"]) for r in valid if r["kind"] == "valid"]
 
 
 def test_a_run_that_has_just_begun_can_be_shown(tiny_run: Path, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "new", Run.open(tiny_run).config)
     assert dict(row for row in shown(run).rows if len(row) == 2)["best accuracy"] == "no validation yet"
-    assert shown(History([{"kind": "train", "step": 1, "train_loss": None}])).points == []
+    assert shown(History([{"kind": "train", "step": 1, "train_loss": None}])).rows == [[]]
 
 
 def test_attention_is_shown_as_percentages(translator: Translator) -> None:

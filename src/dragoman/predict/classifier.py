@@ -19,7 +19,7 @@ from dragoman.hardware import choose_device, choose_dtype
 from dragoman.hub import folder_of
 from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.classifier import TransformerClassifier
-from dragoman.notebook import Cell, Html, Shown, share, table
+from dragoman.notebook import Cell, Shown, table
 from dragoman.predict.loading import for_inference, load_classifier_model
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
@@ -53,12 +53,12 @@ class Classification(NamedTuple):
 
     def notebook_row(self) -> dict[str, Cell]:
         """Return the row of a notebook's table."""
-        sure = Html(" ".join(share(self.probabilities[label]) for label in self.labels))
+        sure = ", ".join(f"{100 * self.probabilities[label]:.1f} %" for label in self.labels)
         return {"text": self.text, "label": ", ".join(self.labels), "probability": sure}
 
     def _repr_html_(self) -> str:
-        rows = [(label, share(p)) for label, p in self.probabilities.items()]
-        return table(("label", "probability"), rows, caption=self.text)
+        rows = [(label, 100 * p) for label, p in self.probabilities.items()]
+        return table(("label", "probability, %"), rows, caption=self.text)
 
 
 class Logits(NamedTuple):
