@@ -7,8 +7,10 @@ other toolkit's files, as its architecture was published.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +35,16 @@ def random_tensors(shapes: Mapping[str, tuple[int, ...]], *, seed: int = 1) -> d
         is_gain = "norm" in name and name.endswith("weight")
         tensors[name] = 1 + tensor if is_gain else tensor
     return tensors
+
+
+class Attack:
+    """Leaves a trace where it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trace),)
 
 
 class Pair:

@@ -26,17 +26,17 @@ def read(folder: ForeignFolder, options: Options) -> Imported:
     """
     kept: Any = folder.json("config.json").get(RUN)
     config = _config(kept, folder, options)
-    tokenizers = _tokenizers(folder)
+    for name in ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]:
+        folder.file(f"{RUN}/{name}")  # transformers saves a model without this folder
+    tokenizers = TokenizerPair.load(folder.path / RUN)
     sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
     if kept.get("src_vocab_size") != sizes[0] or kept.get("shared") is not config.tokenizer.shared:
         raise RunError(
             f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
         )
     bias = kept.get("forbidden_bias")
-    numbers = (
-        [one for one in bias if isinstance(one, float) and isfinite(one)] if isinstance(bias, list) else []
-    )
-    if config.model.output_bias and len(numbers) != len(FORBIDDEN):
+    is_list = isinstance(bias, list) and all(isinstance(one, float) and isfinite(one) for one in bias)
+    if config.model.output_bias and not (is_list and len(bias) == len(FORBIDDEN)):
         raise RunError(f"{folder.path / 'config.json'}: {RUN}.forbidden_bias is damaged; export again")
     return Imported(config, tokenizers, from_huggingface(read_weights(folder), config.model, kept, *sizes))
 
@@ -50,7 +50,7 @@ FORMAT = Format(
 
 
 def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationConfig:
-    """Return the configuration of the run, in the languages that the user says, if any."""
+    """Return the configuration of the run. RunError: it is damaged, or the user names other languages."""
     if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
         raise RunError(
             f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
@@ -59,22 +59,8 @@ def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationCo
         where = str(folder.path / "config.json")
         config = parse_section(TranslationConfig, kept["config"], where=where)
     except ConfigError as error:
-        raise RunError(str(error)) from None
-    given = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
-    if len(config.directions) > 1 and any(given.values()):
-        raise RunError(f"{folder.given}: translates {config.subject}; leave --src-lang and --tgt-lang away")
-    data = config.data.model_copy(update={name: lang for name, lang in given.items() if lang})
-    return config.model_copy(update={"data": data})
-
-
-def _tokenizers(folder: ForeignFolder) -> TokenizerPair:
-    """Return the run's tokenizers from their own folder, which transformers ignores."""
-    names = ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]
-    for name in names:
-        if not folder.has(f"{RUN}/{name}"):
-            raise RunError(
-                f"{folder.path}: holds no {RUN}/{name}; copy the folder {RUN} from the export there, for "
-                "transformers saves a model without it"
-            )
-        folder.file(f"{RUN}/{name}")
-    return TokenizerPair.load(folder.path / RUN)
+        raise RunError(str(error)) from error
+    src, tgt = config.languages
+    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
+        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
+    return config

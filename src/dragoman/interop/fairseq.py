@@ -1,9 +1,9 @@
 """Models of fairseq (Ott et al. 2019): a checkpoint of its `transformer`, and a dictionary a language.
 
 Read after fairseq 0.12: `models/transformer`, `modules/transformer_layer`, `multihead_attention`,
-`sinusoidal_positional_embedding`, `data/dictionary` and `checkpoint_utils.save_state`, and after the names
-that `upgrade_state_dict_named` knows of older ones. Settings are under "args" (argparse) or "cfg", weights
-under "model". The first position is padding_idx + 1; decoding starts with the end token.
+`sinusoidal_positional_embedding`, `data/dictionary` and `checkpoint_utils.save_state`. Settings are under
+"args" (argparse) or "cfg", weights under "model". The first position is padding_idx + 1; decoding starts with
+the end token.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from dragoman.interop.assembling import (
     model_config,
 )
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
-from dragoman.interop.segmenting import beside, segmentation
 from dragoman.interop.settings import Setting, Settings
 from dragoman.interop.torch_files import ForeignTensors, Inert, inert, read_torch
-from dragoman.model.architecture import SIDES, SUBLAYERS
+from dragoman.model.architecture import SIDES
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model", "sentencepiece.model")
@@ -51,29 +50,17 @@ HARMLESS: list[type | tuple[type, str]] = [
 ]  # fmt: skip
 
 UNKNOWN_HERE = {
-    "adaptive_softmax_cutoff": "an adaptive softmax",
-    "adaptive_input": "adaptive embeddings",
-    "char_inputs": "characters as input",
-    "layernorm_embedding": "a norm of embeddings",
     "cross_self_attention": "attention to source and target at once",
-    "no_cross_attention": "a decoder that does not look at the source",
-    "no_decoder_final_norm": "a decoder without its last norm",
-    "base_layers": "sparse (BASE) layers",
-    "use_factorized_embedding": "factorised embeddings",
-    "scale_attn": "a norm after attention",
-    "scale_heads": "weighted heads",
-    "scale_fc": "a norm inside the feed-forward block",
-    "scale_resids": "weighted residuals",
-    "encoder_add_adapters": "adapters",
-    "decoder_add_adapters": "adapters",
-    "encoder_recurrent_stacking": "layers with shared weights",
-    "decoder_recurrent_stacking": "layers with shared weights",
     "encoder_xformers_att_config": "attention of xFormers",
     "decoder_xformers_att_config": "attention of xFormers",
 }
+"""What changes no weight; other architectures have weights that are left over, or miss some of ours."""
 
-FAST_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)")
-"""Weights that fairseq 0.12.2 has a second time, for a faster encoder.
+NEEDLESS = re.compile(
+    r"(en|de)coder\.(version|embed_positions\._float_tensor)"
+    r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+)
+"""What holds no weight, and the weights that fairseq 0.12.2 has a second time, for a faster encoder.
 
 It fills them from the layer itself whenever it loads a checkpoint, and never trains them. A file holds zeros,
 or the weights of the time when the training was last continued.
@@ -99,13 +86,9 @@ SETTINGS = {
 }
 
 
-def _detects(folder: ForeignFolder) -> bool:
-    return bool(folder.names("dict.*.txt") and folder.names("*.pt"))
-
-
 def read(folder: ForeignFolder, options: Options) -> Foreign:
     """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
-    path = folder.file(folder.checkpoint or _checkpoint(folder))
+    path = folder.weights("*.pt", *CHECKPOINTS)
     state = read_torch(path, harmless=HARMLESS)
     settings = Settings(_arguments(state), where=path)
     arch = settings.text("arch", "transformer")
@@ -116,36 +99,24 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
         settings.text("source_lang"), settings.text("target_lang"), where=folder.given
     )
     src, tgt = (_vocabulary(folder, f"dict.{lang}.txt") for lang in languages)
-    if not isinstance(state.get("model"), dict):
-        raise RunError(f"{path}: holds no model; give a checkpoint of fairseq")
-    tensors = ForeignTensors(state["model"], where=path)
+    tensors = ForeignTensors(state.get("model"), where=path)
     model, weights = _convert(tensors, settings, src, tgt)
     notes = ["fairseq divides a score by length ** lenpen; Dragoman ranks by the penalty of Wu et al. 2016"]
-    tokenizer = settings.get("tokenizer")
-    name = tokenizer.get("_name") if isinstance(tokenizer, Mapping) else tokenizer
-    if name == "moses" or settings.get("moses_no_escape") is not None:
+    if settings.get("tokenizer") == "moses":
         notes[:0] = ["text was cut by Moses' tokenizer before its subwords (tokenizer = moses): give it so"]
-    spm = beside(folder, settings.text("sentencepiece_model"), *SENTENCEPIECE)
-    codes = beside(folder, settings.text("bpe_codes"), *CODES)
-    cut = [segmentation(folder, options, side, spm=spm, codes=codes) for side in ("src", "tgt")]
+    spm = folder.beside(settings.text("sentencepiece_model"), *SENTENCEPIECE)
+    codes = folder.beside(settings.text("bpe_codes"), *CODES)
+    cut = [folder.segmentation(options, side, spm=spm, codes=codes) for side in ("src", "tgt")]
     search = checked_search({"beam_size": settings.count("beam", 5)}, where=path)
     return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
 
 
 FORMAT = Format(
-    "fairseq", "checkpoint_best.pt or model.pt, with a dict.LANG.txt for each language", _detects, read
+    "fairseq",
+    "checkpoint_best.pt or model.pt, with a dict.LANG.txt for each language",
+    lambda folder: bool(folder.names("dict.*.txt") and folder.names("*.pt")),
+    read,
 )
-
-
-def _checkpoint(folder: ForeignFolder) -> str:
-    """Return the name of the checkpoint. RunError: there are several, and none has the name of the best."""
-    name, all_of_them = beside(folder, *CHECKPOINTS), folder.names("*.pt")
-    if name is None and len(all_of_them) != 1:
-        raise RunError(
-            f"{folder.path}: holds {', '.join(all_of_them[:3]) or 'no .pt file'} and no checkpoint_best.pt; "
-            "name the checkpoint itself"
-        )
-    return name or all_of_them[0]
 
 
 def _arguments(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,26 +142,16 @@ def _section(value: Any) -> dict[str, Any]:
 
 def _plain(value: Any, depth: int = 5) -> Any:
     """Values of argparse and OmegaConf as plain ones; what is nested deeper than `depth` stays as it is."""
-    if isinstance(value, argparse.Namespace):
-        return vars(value)
-    if isinstance(value, Inert) and depth:
+    if isinstance(value, (argparse.Namespace, Inert)) and depth:
         inside = vars(value)
-        value = inside.get("_content", inside.get("_val"))
-    if isinstance(value, Mapping):
-        return {
-            key: _plain(below, depth - 1) if depth and isinstance(below, Inert) else below
-            for key, below in value.items()
-        }
+        value = inside.get("_content", inside.get("_val", inside))
+        if isinstance(value, Mapping):
+            return {key: _plain(below, depth - 1) for key, below in value.items()}
     return value
 
 
 def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
     """Return the tokens of a dictionary: four special ones, then a token and its count a line."""
-    if not folder.has(name):
-        raise RunError(
-            f"{folder.path}: holds no {name}, the vocabulary of a language; copy it from the data of the "
-            "training (--src-lang and --tgt-lang say which languages)"
-        )
     pieces = list(SPECIAL)
     for number, line in enumerate(folder.text(name).removesuffix("\n").split("\n"), start=1):
         piece, _, count = line.rstrip().rpartition(" ")
@@ -216,7 +177,8 @@ def _convert(
         found | {"activation_dropout": activation_dropout, "max_positions": min(lengths)},
         where=settings.where,
     )
-    _modernise(tensors, settings, model)
+    for name in [name for name in tensors if NEEDLESS.fullmatch(name)]:
+        del tensors[name]
     if settings.get("share_decoder_input_output_embed") or settings.get("share_all_embeddings"):
         tensors.repeat("decoder.embed_tokens.weight", "decoder.output_projection.weight")
     tables = [f"{side}.embed_positions.weight" for side in SIDES]
@@ -231,27 +193,3 @@ def _convert(
 
     learned = all(name in tensors for name in tables)
     return assemble(tensors, NAMES, model, (src, tgt), lambda: map(table, tables), learned=learned)
-
-
-def _modernise(tensors: ForeignTensors, settings: Settings, model: ModelConfig) -> None:
-    """Give the tensors of old checkpoints their later names, and drop those that hold nothing."""
-    for side, oldest in (("encoder", 2), ("decoder", 3)):
-        name = f"{side}.version"
-        if name in tensors and tensors.take(name, 1).item() < oldest and model.norm == "pre":
-            raise settings.refusal(
-                f"{side}_normalize_before", f"this old {side} has no norm behind its last layer"
-            )
-        tensors.drop(f"{side}.embed_positions._float_tensor", f"{side}.embed_positions.weights")
-    tensors.rename("decoder.embed_out", "decoder.output_projection.weight")
-    for name in [*tensors]:
-        if FAST_COPY.fullmatch(name):
-            tensors.drop(name)
-        elif match := re.fullmatch(r"(encoder|decoder)(.*)\.layer_norms\.(\d)\.(weight|bias)", name):
-            side, layer, number, kind = match.groups()
-            sublayer = dict(enumerate(SUBLAYERS[side])).get(int(number))
-            tensors.rename(name, f"{side}{layer}.{NAMES.get(f'{sublayer}.norm', name)}.{kind}")
-        elif match := re.fullmatch(r"(.*_attn)\.in_proj_(weight|bias)", name):  # of queries, keys and values
-            columns = [model.d_model] if match[2] == "weight" else []
-            stacked = tensors.take(name, 3 * model.d_model, *columns)
-            for part, tensor in zip("qkv", stacked.chunk(3), strict=True):
-                tensors.put(f"{match[1]}.{part}_proj.{match[2]}", tensor)

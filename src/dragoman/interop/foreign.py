@@ -15,7 +15,14 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.errors import RunError
-from dragoman.text.foreign import PiecesTokenizer, SentencePieceTokenizer, pieces_spec, sentencepiece_spec
+from dragoman.text.foreign import (
+    CONTINUED,
+    PiecesTokenizer,
+    SentencePieceTokenizer,
+    pieces_spec,
+    sentencepiece_spec,
+)
+from dragoman.text.normalisation import META_SPACE
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
@@ -120,12 +127,10 @@ class Options:
 
     def languages(self, src: str | None, tgt: str | None, *, where: Path) -> tuple[str, str]:
         """Source and target as the user says, else as the files do. RunError: neither says them."""
-        src, tgt = self.src_lang or src, self.tgt_lang or tgt
-        if not src or not tgt:
-            missing = " and ".join(
-                option for option, lang in (("--src-lang", src), ("--tgt-lang", tgt)) if not lang
-            )
-            raise RunError(f"{where}: does not say its languages; add {missing}, as in --src-lang en")
+        src, tgt = self.src_lang or src or "", self.tgt_lang or tgt or ""
+        if missing := [option for option, lang in (("--src-lang", src), ("--tgt-lang", tgt)) if not lang]:
+            options = " and ".join(missing)
+            raise RunError(f"{where}: does not say its languages; add {options}, as in --src-lang en")
         return src, tgt
 
 
@@ -155,6 +160,18 @@ class ForeignFolder:
         """All these files are there."""
         return all((self.path / name).is_file() for name in names)
 
+    def weights(self, pattern: str, *usual: str) -> Path:
+        """Return the checkpoint: the file that was named, the first of the `usual` names, or the only one.
+
+        RunError: there is none, or there are several.
+        """
+        there = self.names(pattern)
+        name = self.checkpoint or next((name for name in usual if name in there), None)
+        if name is None and len(there) != 1:
+            held = ", ".join(there[:3]) or f"no {pattern}"
+            raise RunError(f"{self.path}: holds {held}; name the checkpoint itself")
+        return self.file(name or there[0])
+
     def file(self, name: str) -> Path:
         """Where the file `name` is. RunError: it is not there, or is elsewhere."""
         pure = PurePosixPath(name)
@@ -172,14 +189,14 @@ class ForeignFolder:
         return path
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file of text or settings.
-
-        RunError: it cannot be read, or is absurdly large.
-        """
+        """Return the bytes of a file of text or settings. RunError: as `read_given`."""
         return self.read_given(self.file(name))
 
     def read_given(self, path: Path) -> bytes:
-        """Return the bytes of a file that the user has named, wherever it is. RunError: as `read`."""
+        """Return the bytes of a file that the user has named, wherever it is.
+
+        RunError: it cannot be read, or is absurdly large.
+        """
         try:
             if path.stat().st_size > MAX_TEXT_BYTES:
                 raise RunError(
@@ -187,7 +204,7 @@ class ForeignFolder:
                 )
             content = path.read_bytes()
         except OSError as error:
-            raise RunError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+            raise RunError(f"{path}: cannot be read ({error.strerror}); check the path") from error
         self.used.setdefault(path.name, path)
         return content
 
@@ -195,8 +212,8 @@ class ForeignFolder:
         """Read a text file. RunError: as `read`, or not UTF-8."""
         try:
             return self.read(name).decode("utf-8")
-        except UnicodeDecodeError:
-            raise RunError(f"{self.path / name}: is not UTF-8 text; copy it again") from None
+        except UnicodeDecodeError as error:
+            raise RunError(f"{self.path / name}: is not UTF-8 text; copy it again") from error
 
     def json(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a file. RunError: as `text`, or it holds none."""
@@ -208,6 +225,44 @@ class ForeignFolder:
             raise RunError(f"{self.path / name}: holds no JSON object; copy it again")
         return content
 
+    def token_ids(self, name: str, special: Sequence[str]) -> dict[str, int]:
+        """Return the id of each token in a JSON file. RunError: as `json`, or one of `special` is missing."""
+        ids = self.json(name)
+        if any(type(i) is not int or i < 0 for i in ids.values()) or len(set(ids.values())) != len(ids):
+            raise RunError(f"{self.path / name}: does not give each token a number of its own; copy it again")
+        if missing := [token for token in special if token not in ids]:
+            raise RunError(f"{self.path / name}: has no {' and no '.join(missing)}; it is of another model")
+        return ids
+
+    def beside(self, *names: str) -> str | None:
+        """Return the first of these files that is in the folder, wherever a setting says that it is."""
+        bases = (PurePosixPath(name.replace("\\", "/")).name for name in names)
+        return next((base for base in bases if base and self.has(base)), None)
+
+    def segmentation(
+        self,
+        options: Options,
+        side: str,
+        *,
+        spm: str | None = None,
+        codes: str | None = None,
+        lowercase: bool = False,
+        known_only: bool = False,
+    ) -> Segmentation:
+        """Return what cuts the text of a side, "src" or another: as the user says, else files of the folder.
+
+        RunError: a file cannot be read, or its codes are malformed.
+        """
+        given = options.src_spm if side == "src" else options.tgt_spm or options.src_spm
+        if given is not None:
+            return SentencePiece(self.read_given(given), lowercase)
+        if options.codes is None and spm is not None:
+            return SentencePiece(self.read(spm), lowercase)
+        path = options.codes or (self.file(codes) if codes is not None else None)
+        if path is None:
+            return Pieces(lowercase=lowercase)
+        return Pieces(_codes(self.read_given(path), str(path)), lowercase, known_only)
+
 
 class Format(NamedTuple):
     """A format of another toolkit: how it is told from others, and read."""
@@ -218,3 +273,35 @@ class Format(NamedTuple):
     detects: Callable[[ForeignFolder], bool]
     read: Callable[[ForeignFolder, Options], Foreign | Imported]
     """RunError: it is not whole, or computes what our Transformer does not."""
+
+
+def cut_note(segmentation: Segmentation, pieces: Sequence[str], lang: str) -> list[str]:
+    """Return a note for a vocabulary of subwords without the tokenizer that makes them."""
+    if isinstance(segmentation, SentencePiece) or segmentation.codes is not None:
+        return []
+    if any(piece.startswith(META_SPACE) for piece in pieces):
+        return [
+            f"{lang}: its sentencepiece model is not in the folder: text must come cut into its pieces, "
+            "or import again with --src-spm and --tgt-spm"
+        ]
+    if any(piece.endswith(CONTINUED) for piece in pieces):
+        return [
+            f"{lang}: its byte-pair codes are not in the folder: text must come cut into its pieces, "
+            "or import again with --codes"
+        ]
+    return []
+
+
+def _codes(content: bytes, where: str) -> str:
+    """Codes as subword-nmt reads them; those of fastBPE, which count how often, lose their counts."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RunError(f"{where}: is not UTF-8 text; give the file of byte-pair codes") from error
+    lines = text.strip("\r\n ").split("\n")
+    if lines[0].startswith("#version:"):
+        return text
+    columns = [line.split() for line in lines]
+    if all(len(parts) == 3 and parts[2].isdecimal() for parts in columns):
+        return "".join(["#version: 0.2\n", *(f"{a} {b}\n" for a, b, _ in columns)])
+    return text

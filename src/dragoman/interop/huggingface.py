@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -97,21 +96,15 @@ def halves(d_model: int) -> Tensor:
     return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
 
 
-def order_of_width(config: ModelConfig, weights: Mapping[str, Tensor]) -> Tensor:
+def order_of_width(config: ModelConfig) -> Tensor:
     """(D,): which of our dimensions stands at each place of theirs.
 
     ConfigError: positions that Marian, which computes its own, cannot have.
     """
-    identity, order = torch.arange(config.d_model), halves(config.d_model)
     if config.positions == "sinusoidal":
-        return order
+        return halves(config.d_model)
     if config.norm == "pre":
-        return identity  # Pegasus keeps a table, whatever is in it
-    table = sinusoids(config.max_positions, config.d_model)[:, order]
-    for candidate in (identity, order):
-        tables = [weights[f"{side}_embedding.positions"][:, candidate] for side in ("src", "tgt")]
-        if all(torch.allclose(t, table, atol=1e-4) for t in tables):
-            return candidate
+        return torch.arange(config.d_model)  # Pegasus keeps a table, whatever is in it
     raise ConfigError(
         f'model.positions = "{config.positions}" with model.norm = "post": Marian, the post-norm model of '
         "transformers, computes sinusoids and keeps no table; export to ctranslate2 or onnx"
@@ -128,7 +121,7 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared
             f"model.norm_eps = {config.norm_eps:g}: the models of transformers that are like it have "
             f"{NORM_EPS:g}; export to ctranslate2 or onnx"
         )
-    order = order_of_width(config, weights)
+    order = order_of_width(config)
     src, tgt, output = (weights[name][:, order] for name in embedding_names(config))
     theirs: dict[str, Tensor] = {}
     for parameter in parameters(config, len(src), len(tgt)):
@@ -166,7 +159,7 @@ def from_huggingface(
     `kept` is what config.json has under RUN. RunError: a weight is missing, is left over, or is not as
     `config` says.
     """
-    back = None if kept.get("width") == "as it is" else halves(config.d_model).argsort()
+    back = order_of_width(config).argsort()
     wanted = parameters(config, n_src, n_tgt)
     weights = take_parameters(tensors, NAMES, [one for one in wanted if one.side], order=back)
     for side, prefix in SIDES.items():
@@ -174,7 +167,7 @@ def from_huggingface(
         if config.positions != "sinusoidal":
             table = tensors.take(name, config.max_positions, config.d_model)
             weights[f"{prefix}_embedding.positions"] = in_order(table, ("P", "D"), back)
-        tensors.drop(name)
+        tensors.pop(name, None)
     shared, bias = "model.shared.weight", "final_logits_bias"
     names = [f"{NAMES[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output")]
     for whole, name in zip((shared, shared, names[1]), names, strict=True):
@@ -187,7 +180,8 @@ def from_huggingface(
     if config.output_bias:
         weights["output.bias"] = tensors.take(bias, 1, first + n_tgt)[0, first:].clone()
         weights["output.bias"][list(FORBIDDEN)] = torch.tensor(kept["forbidden_bias"])
-    tensors.drop(shared, bias)
+    for name in (shared, bias):
+        tensors.pop(name, None)
     tensors.check_all_taken()
     return weights
 
@@ -211,12 +205,10 @@ def model_config(
         "model_type": "marian", "architectures": ["MarianMTModel"],
         "decoder_vocab_size": n_ids, "share_encoder_decoder_embeddings": all_tied,
     }  # fmt: skip
-    identity = torch.equal(order_of_width(model, weights), torch.arange(model.d_model))
     bias = weights.get("output.bias")
     kept = {
-        "version": 1, "languages": list(config.languages),
-        "width": "as it is" if identity else "even dimensions first",
-        "shared": shared, "src_vocab_size": tokenizers.src.vocab_size,
+        "version": 1, "languages": list(config.languages), "shared": shared,
+        "src_vocab_size": tokenizers.src.vocab_size,
         "forbidden_bias": None if bias is None else bias[list(FORBIDDEN)].tolist(),
         "config": config.model_dump(mode="json"),
     }  # fmt: skip
@@ -248,9 +240,7 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     return settings
 
 
-def tokenizer_files(
-    folder: Path, config: TranslationConfig, before: Mapping[str, int] = MappingProxyType({})
-) -> dict[str, bytes]:
+def tokenizer_files(folder: Path, config: TranslationConfig, before: Mapping[str, int]) -> dict[str, bytes]:
     """Return files for AutoTokenizer from the tokenizers in `folder`. ConfigError: there is no equal.
 
     It puts the reserved tokens `before` every text; MarianTokenizer reads them in the text, as ">>deu<<".
@@ -295,7 +285,7 @@ def tokenizer_folder(folder: Path, language: str) -> Path:
 
 
 def fast_tokenizer_files(
-    folder: Path, config: TranslationConfig, before: Mapping[str, int] = MappingProxyType({})
+    folder: Path, config: TranslationConfig, before: Mapping[str, int]
 ) -> dict[str, bytes]:
     """tokenizer.json and tokenizer_config.json.
 

@@ -26,8 +26,8 @@ from dragoman.interop.foreign import (
     Format,
     Imported,
     Options,
+    cut_note,
 )
-from dragoman.interop.segmenting import cut_note
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, TokenizerPair
@@ -79,20 +79,12 @@ def _check_free(out: Path) -> None:
 
 
 def detect(folder: ForeignFolder) -> str:
-    """Detect the format of a folder. RunError: no known format, or several match."""
-    found, damaged = [], None
-    for name, one in FORMATS.items():
-        try:
-            if one.detects(folder):
-                found.append(name)
-        except RunError as error:
-            damaged = damaged or error
+    """Detect the format of a folder. RunError: none matches, or several, or a file is damaged."""
+    found = [name for name, one in FORMATS.items() if one.detects(folder)]
     if len(found) == 1:
         return found[0]
     if found:
         raise RunError(f"{folder.given}: could be {' or '.join(found)}; say which with --format")
-    if damaged:
-        raise damaged
     wanted = "; ".join(f"{name}: {one.looks_for}" for name, one in FORMATS.items())
     raise RunError(f"{folder.given}: holds no model of a known format. Looked for, {wanted}")
 
@@ -114,7 +106,7 @@ def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
         is_same = (src, src_cut) == (tgt, tgt_cut)
         tokenizers = TokenizerPair(tokenizer, tokenizer if is_same else tgt_cut.tokenizer(our_pieces(tgt)))
     except ValueError as error:
-        raise RunError(f"{where}: its tokenizer cannot be used ({error}); copy it again") from None
+        raise RunError(f"{where}: its tokenizer cannot be used ({error}); copy it again") from error
     config = _config(foreign, tokenizers, where=where)
     notes = [
         *cut_note(src_cut, src.pieces, foreign.src_lang), *cut_note(tgt_cut, tgt.pieces, foreign.tgt_lang)
@@ -235,4 +227,4 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> Tran
     try:
         return parse_section(TranslationConfig, settings, where=str(where))
     except ConfigError as error:
-        raise RunError(str(error)) from None
+        raise RunError(str(error)) from error

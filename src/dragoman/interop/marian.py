@@ -11,28 +11,18 @@ which changes no result, and the positions need not be kept.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig
+from dragoman.config import ModelConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import assemble, checked_search, model_config
-from dragoman.interop.foreign import (
-    Foreign,
-    ForeignFolder,
-    ForeignVocabulary,
-    Format,
-    Options,
-    SentencePiece,
-)
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
 from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
-from dragoman.interop.settings import Settings
+from dragoman.interop.settings import Settings, read_settings
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
@@ -51,9 +41,11 @@ def _detects(folder: ForeignFolder) -> bool:
 def read(folder: ForeignFolder, options: Options) -> Foreign:
     """Return the model in a folder. RunError: it is incomplete or damaged, or computes something else."""
     settings = read_settings(folder, "config.json")
-    has_search = folder.has("generation_config.json")  # in old folders it is among the settings
-    search = read_settings(folder, "generation_config.json") if has_search else settings
-    tokens = read_settings(folder, "tokenizer_config.json")
+    search, tokens = settings, Settings({}, where=folder.path / "tokenizer_config.json")
+    if folder.has("generation_config.json"):  # in old folders it is among the settings
+        search = read_settings(folder, "generation_config.json")
+    if folder.has("tokenizer_config.json"):
+        tokens = read_settings(folder, "tokenizer_config.json")
     src, tgt = read_vocabularies(folder, settings)
     model, weights = our_weights(read_weights(folder), settings, (src, tgt))
     src_lang, tgt_lang = options.languages(
@@ -61,18 +53,23 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     )
     languages = [piece for piece in src.pieces if LANGUAGE.fullmatch(piece)]
     directions = directions_of(src_lang, tgt_lang, languages)
+    beam = {  # as `generate` would search, but for the length penalty (`_notes`)
+        "beam_size": search.count("num_beams", 1),
+        "length_penalty": max(0.0, float(search.number("length_penalty", 1.0))),
+        "no_repeat_ngram": search.count("no_repeat_ngram_size", 0, least=0),
+    }
     return Foreign(
         model=model,
         weights=weights,
         src=src,
         tgt=tgt,
-        src_segmentation=_segmentation(folder, options.src_spm, "source.spm"),
-        tgt_segmentation=_segmentation(folder, options.tgt_spm, "target.spm"),
+        src_segmentation=folder.segmentation(options, "src", spm="source.spm"),
+        tgt_segmentation=folder.segmentation(options, "tgt", spm="target.spm"),
         src_lang=src_lang,
         tgt_lang=directions[0].partition("-")[2] if directions else tgt_lang,
         directions=directions,
-        search=search_config(search),
-        notes=tuple(_notes(settings, search, model, languages)),
+        search=checked_search(beam, where=search.where),
+        notes=tuple(_notes(search, languages)),
     )
 
 
@@ -85,11 +82,6 @@ def directions_of(src_lang: str, tgt_lang: str, tokens: Sequence[str]) -> tuple[
     codes = [token[2:-2] for token in tokens if plain.fullmatch(token[2:-2]) and token[2:-2] != src_lang]
     codes.sort(key=lambda code: code != tgt_lang)
     return tuple(f"{src_lang}-{code}" for code in codes) if plain.fullmatch(src_lang) else ()
-
-
-def read_settings(folder: ForeignFolder, name: str) -> Settings:
-    """One of the folder's JSON files; nothing is set where it is not there."""
-    return Settings(folder.json(name) if folder.has(name) else {}, where=folder.path / name)
 
 
 FORMAT = Format(
@@ -109,18 +101,15 @@ def our_weights(
     shared = "model.shared.weight"
     src, tgt, output = (f"{NAMES[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output"))
     if not settings.flag("tie_word_embeddings", True):
-        for name in (src, tgt):  # where both languages have one table, some versions keep it once
-            tensors.repeat(shared, name)
+        tensors.repeat(shared, src, tgt)  # where both languages have one table, some versions keep it once
     elif settings.flag("share_encoder_decoder_embeddings", True):
-        tensors.unite((shared, src, tgt, output))
+        tensors.unite(shared, src, tgt, output)
     else:
-        tensors.unite((tgt, output))
-    tensors.drop(shared)
-    n_tgt, bias = len(vocabularies[1].pieces), "final_logits_bias"
-    has_bias = bias in tensors
-    tensors.put(
-        f"{NAMES['output']}.bias", tensors.take(bias, 1, n_tgt)[0] if has_bias else torch.zeros(n_tgt)
-    )
+        tensors.unite(tgt, output)
+    tensors.pop(shared, None)
+    n_tgt = len(vocabularies[1].pieces)
+    tensors.setdefault("final_logits_bias", torch.zeros(1, n_tgt))
+    tensors[f"{NAMES['output']}.bias"] = tensors.take("final_logits_bias", 1, n_tgt)[0]
     order = halves(model.d_model)
 
     def table(name: str) -> Tensor:
@@ -134,27 +123,11 @@ def our_weights(
 
 
 def read_weights(folder: ForeignFolder) -> ForeignTensors:
-    """Read the weights in a folder of transformers: one file or several, of safetensors or of torch.save.
-
-    RunError: there are none, or a file is damaged or named outside of the folder.
-    """
+    """Read the weights in a folder of transformers. RunError: there are none, or the file is damaged."""
     for name, read_file in (("model.safetensors", load_tensors), ("pytorch_model.bin", read_torch)):
-        index = f"{name}.index.json"
-        names = [name] if folder.has(name) else _parts(folder, index) if folder.has(index) else []
-        if names:
-            found: dict[str, Any] = {}
-            for part in names:
-                found |= read_file(folder.file(part))
-            return ForeignTensors(found, where=folder.path / name)
+        if folder.has(name):
+            return ForeignTensors(read_file(folder.file(name)), where=folder.path / name)
     raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
-
-
-def _parts(folder: ForeignFolder, index: str) -> list[str]:
-    """Return the files that an index names."""
-    weight_map = folder.json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(part, str) for part in weight_map.values()):
-        raise RunError(f"{folder.path / index}: names no files of weights; copy it again")
-    return sorted(set(weight_map.values()))
 
 
 def read_vocabularies(
@@ -168,8 +141,9 @@ def read_vocabularies(
     start, eos = (settings.count(f"{name}_token_id", least=0) for name in ("decoder_start", "eos"))
     if not two and n_src != n_tgt:
         raise RunError(f"{folder.path}: has two vocabularies, and no target_vocab.json; is it complete?")
-    src_ids = _ids(folder, "vocab.json")
-    tgt_ids = _ids(folder, "target_vocab.json") if two else src_ids
+    special = ("</s>", "<unk>")
+    src_ids = folder.token_ids("vocab.json", special)
+    tgt_ids = folder.token_ids("target_vocab.json", special) if two else src_ids
     tgt = _vocabulary(folder, tgt_ids, n_tgt, start=start, pad=settings.count("pad_token_id", start, least=0))
     if tgt.eos != eos:
         raise RunError(
@@ -180,17 +154,6 @@ def read_vocabularies(
         return tgt, tgt
     pad = src_ids.get("<pad>", src_ids["</s>"])
     return _vocabulary(folder, src_ids, n_src, start=pad, pad=pad), tgt
-
-
-def _ids(folder: ForeignFolder, name: str) -> dict[str, int]:
-    """Read the ids of a vocabulary's tokens. RunError: malformed vocabulary."""
-    ids = folder.json(name)
-    if any(type(i) is not int for i in ids.values()) or len(set(ids.values())) != len(ids):
-        raise RunError(f"{folder.path / name}: does not give each token a number of its own; copy it again")
-    missing = [token for token in ("</s>", "<unk>") if token not in ids]
-    if missing:
-        raise RunError(f"{folder.path / name}: has no {' and no '.join(missing)}; it is of another model")
-    return ids
 
 
 def _vocabulary(
@@ -210,47 +173,14 @@ def _vocabulary(
     return ForeignVocabulary(pieces, start=start, eos=ids["</s>"], unk=ids["<unk>"], pad=pad)
 
 
-def search_config(settings: Settings) -> SearchConfig:
-    """Return the search that `generate` would make. Its length penalty is another one (`_notes`)."""
-    alpha = settings.number("length_penalty", 1.0)
-    if not math.isfinite(alpha):
-        raise settings.refusal("length_penalty", "it is no number")
-    search = {
-        "beam_size": settings.count("num_beams", 1),
-        "length_penalty": max(0.0, float(alpha)),
-        "no_repeat_ngram": settings.count("no_repeat_ngram_size", 0, least=0),
-    }
-    return checked_search(search, where=settings.where)
-
-
-def _segmentation(folder: ForeignFolder, given: Path | None, name: str) -> SentencePiece:
-    """Return the sentencepiece model that the user names, else the one in the folder."""
-    return SentencePiece(folder.read_given(given) if given else folder.read(name))
-
-
-def _notes(settings: Settings, search: Settings, model: ModelConfig, languages: list[str]) -> Iterator[str]:
-    """Return notes on settings that were not carried over, or differ."""
+def _notes(search: Settings, languages: list[str]) -> Iterator[str]:
+    """Yield notes on settings that differ, and on several target languages."""
     if search.count("num_beams", 1) > 1:
         alpha = search.number("length_penalty", 1.0)
         yield (
             f"a beam ranks by log-probability / length^{alpha:g} there, and here by "
             f"log-probability / ((5 + length) / 6)^{max(0.0, alpha):g}: the best of a beam may be another"
         )
-    if limit := search.count("max_length", 0, least=0):
-        yield (
-            f"a translation had at most {limit} tokens there; here it is [search] max_length_factor times "
-            "the source and max_length_extra"
-        )
-    if search.flag("do_sample"):
-        yield "do_sample is ignored: a run samples on request (--method sampling)"
-    if search.count("num_beam_groups", 1) > 1:
-        yield "num_beam_groups is ignored: a run uses diverse beams on request (--diversity-groups)"
-    if settings.number("encoder_layerdrop", 0.0) or settings.number("decoder_layerdrop", 0.0):
-        yield "layers are not left out while training (layerdrop)"
-    if settings.flag("share_encoder_decoder_embeddings", True) and model.tie_embeddings == "none":
-        yield "a table of embeddings for both languages became one for each, which training tells apart"
-    if model.positions == "stored":
-        yield "its table of positions is not one of sinusoids, and is kept as it is"
     if languages:
         some = " ".join(languages[:5]) + " ..." * (len(languages) > 5)
         yield f"it writes several languages: say which with --to, by its code in the model ({some})"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.errors import RunError, require
+from dragoman.interop.foreign import ForeignFolder
 from dragoman.model.architecture import SIDES
 
 
@@ -46,6 +48,11 @@ class Settings:
         value = self.get(name) if name else self.values
         return dict(value) if isinstance(value, Mapping) else {}
 
+    def check(self, wanted: Iterable[Setting]) -> None:
+        """RunError: one of these settings is of another kind, or cannot be expressed."""
+        for setting in wanted:
+            self.value(setting)
+
     def read(self, wanted: Mapping[str, Setting]) -> dict[str, Any]:
         """Our settings, by our names. RunError: one is not set, of another kind, or cannot be expressed."""
         return {ours: self.value(setting) for ours, setting in wanted.items()}
@@ -60,7 +67,9 @@ class Settings:
         if known is None:
             return there
         if there not in known:
-            raise self.refusal(name, f"only {', '.join(map(str, known))} can be expressed here")
+            raise self.refusal(
+                name, f"only {', '.join(str(one) or 'nothing' for one in known)} can be expressed here"
+            )
         return known[there] if isinstance(known, Mapping) else there
 
     def _typed(self, name: str, default: Any) -> Any:
@@ -75,9 +84,7 @@ class Settings:
     def number(self, name: str, default: float | None = None) -> float:
         """Return a number. RunError: it is not set, or something else."""
         value = self.get(name, default)
-        if isinstance(value, list) and len(value) == 1:  # one for each stage of a training
-            value = value[0]
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             raise self._wrong(name, value, "a number")
         return value
 
@@ -119,9 +126,20 @@ class Settings:
                 if self.get(name):
                     raise self.refusal(name, reason)
 
+    def notes(self, notes: Mapping[str, str]) -> list[str]:
+        """Return the notes on those of these settings that are set, and neither false nor "none"."""
+        return [note for name, note in notes.items() if self.get(name) not in (None, False, "none")]
+
     def refusal(self, name: str, reason: str) -> RunError:
         """Return the error that a setting cannot be expressed, for this reason."""
         return RunError(f"{self.where}: {name} = {self.get(name)!r}: {reason}; the model cannot be imported")
+
+
+def read_settings(folder: ForeignFolder, name: str) -> Settings:
+    """Return the settings in a file of JSON, or of YAML. RunError: it cannot be read, or holds none."""
+    where = folder.path / name
+    is_json = name.endswith(".json")
+    return Settings(folder.json(name) if is_json else parse_yaml(folder.text(name), where=where), where=where)
 
 
 def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:
@@ -142,13 +160,12 @@ def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:
             return loader.construct_sequence(node, deep=True)
         return loader.construct_scalar(node)
 
-    for prefix in ("!", "tag:yaml.org,2002:python/"):
-        PlainLoader.add_multi_constructor(prefix, plain)
+    PlainLoader.add_multi_constructor("", plain)  # tags that YAML itself has no constructor for
     try:
         content = yaml.load(text, Loader=PlainLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         said = " ".join(str(error).split())[:200]
-        raise RunError(f"{where}: is not valid YAML ({said}); copy it again") from None
+        raise RunError(f"{where}: is not valid YAML ({said}); copy it again") from error
     if not isinstance(content, dict):
         raise RunError(f"{where}: holds no settings; copy it again")
     return content

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pickle  # noqa: TID251 (for the errors it names)
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,29 +36,27 @@ def inert(*names: str) -> list[tuple[type, str]]:
     return [(Inert, name) for name in names]
 
 
-class ForeignTensors:
+class ForeignTensors(dict[str, Tensor]):
     """Named tensors, each of which is taken once: what is left at the end was not understood."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], *, where: Path) -> None:
-        """RunError: something is not a tensor with a name."""
+    def __init__(self, tensors: object, *, where: Path) -> None:
+        """RunError: there are none, or something is not a plain tensor with a name."""
+        if not isinstance(tensors, Mapping):
+            raise RunError(f"{where}: holds no weights where a model has them; give its checkpoint")
         for name, tensor in tensors.items():
             if not isinstance(name, str) or not isinstance(tensor, Tensor):
                 raise RunError(f"{where}: {name} is no tensor; the file holds more than weights")
-        self._tensors = dict(tensors)
+            plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+            if not plain or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+                raise RunError(f"{where}: {name} is no plain tensor with all of its numbers; it is not read")
+        super().__init__(tensors)
         self.where = where
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._tensors
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names that have not been taken yet."""
-        return iter(self._tensors)
 
     def take(self, name: str, *shape: int) -> Tensor:
         """Return the tensor `name`, in fp32. RunError: it is not there, of another shape, or not finite."""
-        if name not in self._tensors:
+        if name not in self:
             raise RunError(f"{self.where}: holds no {name}; its settings are of another model")
-        tensor = self._tensors.pop(name)
+        tensor = self.pop(name)
         if tuple(tensor.shape) != shape:
             raise RunError(
                 f"{self.where}: {name} has shape {tuple(tensor.shape)}, its settings say {shape}; "
@@ -74,48 +71,32 @@ class ForeignTensors:
 
     def take_table(self, name: str, width: int) -> Tensor:
         """Return the tensor `name` as (rows, width), however many rows it has. RunError: as `take`."""
-        shape = self._tensors[name].shape if name in self._tensors else ()
+        shape = self[name].shape if name in self else ()
         return self.take(name, *shape[:-1], width).reshape(-1, width)
 
-    def put(self, name: str, tensor: Tensor) -> None:
-        """Add a tensor that was made of others, to be taken."""
-        self._tensors[name] = tensor
+    def repeat(self, name: str, *others: str) -> None:
+        """Let each of `others` that is not there be the tensor `name`: they are one, and written once."""
+        for other in others if name in self else ():
+            self.setdefault(other, self[name])
 
-    def rename(self, name: str, other: str) -> None:
-        """Let the tensor `name`, where it is there, be there under the name `other` instead."""
-        if name in self._tensors:
-            self._tensors[other] = self._tensors.pop(name)
-
-    def repeat(self, name: str, other: str) -> None:
-        """Let `other`, where it is not there, be the tensor `name`: they are one, and written once."""
-        if other not in self._tensors and name in self._tensors:
-            self._tensors[other] = self._tensors[name]
-
-    def unite(self, names: Sequence[str]) -> None:
+    def unite(self, *names: str) -> None:
         """Let the tensor that is there under some of `names` be there under all. RunError: they differ."""
-        there = [name for name in names if name in self._tensors]
-        for name, other in pairwise(there):
-            one, two = self._tensors[name], self._tensors[other]
-            if one.dtype != two.dtype or not torch.equal(one, two):
+        first, *others = [name for name in names if name in self] or names
+        for other in others:
+            if other in self and not torch.equal(self[first].double(), self[other].double()):
                 raise RunError(
-                    f"{self.where}: {name} and {other} differ, and its settings say that they are one; "
+                    f"{self.where}: {first} and {other} differ, and its settings say that they are one; "
                     "settings and weights must come from the same model"
                 )
-        for name in names:
-            self.repeat(there[0] if there else name, name)
-
-    def drop(self, *names: str) -> None:
-        """Take away what is not needed, where it is there."""
-        for name in names:
-            self._tensors.pop(name, None)
+        self.repeat(first, *names)
 
     def check_all_taken(self) -> None:
         """RunError: something is left, so that the model computes something else."""
-        if self._tensors:
-            some = ", ".join(sorted(self._tensors)[:3])
+        if self:
+            some = ", ".join(sorted(self)[:3])
             raise RunError(
                 f"{self.where}: holds weights that Dragoman's Transformer has no place for: {some}"
-                f"{' ...' * (len(self._tensors) > 3)}; the model is of another architecture"
+                f"{' ...' * (len(self) > 3)}; the model is of another architecture"
             )
 
 
@@ -131,18 +112,12 @@ def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) 
     try:
         with torch.serialization.safe_globals(list(harmless)):
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)  # noqa: TID251
-    except pickle.UnpicklingError as error:
-        raise RunError(f"{path}: {_refused(str(error))}") from None
     except Exception as error:  # torch raises whatever its readers stumble over
-        raise RunError(
-            f"{path}: is damaged or no file of PyTorch ({_first_line(error)}); copy it again"
-        ) from None
+        raise RunError(f"{path}: {_complaint(error)}") from error
     if not isinstance(content, dict):
         raise RunError(
             f"{path}: holds a {type(content).__name__}, not a dictionary of weights; give a checkpoint"
         )
-    for name, tensor in _tensors(content):
-        _check_tensor(path, name, tensor)
     return content
 
 
@@ -158,39 +133,18 @@ def _check_archive(path: Path) -> bool:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise RunError(f"{path}: is a packed archive, as PyTorch writes none; it is not unpacked")
     except (OSError, zipfile.BadZipFile) as error:
-        raise RunError(f"{path}: is damaged ({error}); copy it again") from None
+        raise RunError(f"{path}: is damaged ({error}); copy it again") from error
     return True
 
 
-def _refused(message: str) -> str:
-    """Describe what a file requested, from the message of torch's restricted unpickler."""
-    found = re.search(r"GLOBAL (\S+)", message) or re.search(r"(?:class|function|global)\s+(\S+)", message)
-    if found is None:
-        return f"is damaged, or holds more than weights ({_first_line(message)}); it is not read"
-    return (
-        f"asks for {found.group(1)}, which could run code; it is not read. Save its weights alone "
-        "(model.state_dict(), or safetensors) where you trust it"
-    )
-
-
-def _first_line(error: object) -> str:
-    return str(error).strip().split("\n", 1)[0][:200] or type(error).__name__
-
-
-def _tensors(content: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor in nested containers, with its name."""
-    if isinstance(content, Tensor):
-        yield name, content
-    elif depth < 10 and isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from _tensors(value, f"{name}.{key}" if name else str(key), depth + 1)
-    elif depth < 10 and isinstance(content, (list, tuple)):
-        for i, value in enumerate(content):
-            yield from _tensors(value, f"{name}[{i}]", depth + 1)
-
-
-def _check_tensor(path: Path, name: str, tensor: Tensor) -> None:
-    """RunError: a tensor is of a strange kind, or has more elements than are in the file."""
-    plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
-    if not plain or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        raise RunError(f"{path}: {name} is no plain tensor with all of its numbers; it is not read")
+def _complaint(error: Exception) -> str:
+    """Describe what torch's restricted reader refused or stumbled over."""
+    message = str(error).strip()
+    asked = re.search(r"GLOBAL (\S+)|(?:class|function|global)\s+(\S+)", message)
+    if isinstance(error, pickle.UnpicklingError) and asked:
+        return (
+            f"asks for {asked[1] or asked[2]}, which could run code; it is not read. Save its weights alone "
+            "(model.state_dict(), or safetensors) where you trust it"
+        )
+    first_line = message.partition("\n")[0][:200] or type(error).__name__
+    return f"is damaged, or holds more than weights ({first_line}); copy it again"

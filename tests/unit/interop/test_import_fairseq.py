@@ -51,9 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(
-    folder: Path, *, old: bool = False, **changed: Any
-) -> tuple[Path, dict[str, Any], dict[str, Tensor]]:
+def write(folder: Path, **changed: Any) -> tuple[Path, dict[str, Any], dict[str, Tensor]]:
     """A model as `save_state` writes it: the folder, its arguments, and its tensors."""
     args = {**ARGS, **changed}
     folder.mkdir(parents=True)
@@ -68,7 +66,7 @@ def write(
     if args["share_all_embeddings"] or args["share_decoder_input_output_embed"]:
         tensors["decoder.output_projection.weight"] = tensors["decoder.embed_tokens.weight"]
     state = {
-        "args": argparse.Namespace(**args), "model": as_old(tensors) if old else tensors,
+        "args": argparse.Namespace(**args), "model": tensors,
         "optimizer_history": [{"num_updates": 3}], "extra_state": {"val_loss": 2.5},
         "last_optimizer_state": None,
     }  # fmt: skip
@@ -104,25 +102,6 @@ def shapes(args: dict[str, Any], sizes: dict[str, int]) -> dict[str, tuple[int, 
                 found[f"{at}.{part}.weight"] = found[f"{at}.{part}.bias"] = (D,)
         if args[f"{side}_normalize_before"]:
             found[f"{side}.layer_norm.weight"] = found[f"{side}.layer_norm.bias"] = (D,)
-    return found
-
-
-def as_old(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same by the names of 2018: projections stacked, norms numbered, no projection of its own."""
-    found: dict[str, Tensor] = {}
-    numbers = {"self_attn": {"encoder": 0, "decoder": 0}, "encoder_attn": {"decoder": 1}}
-    for name, tensor in tensors.items():
-        if match := re.fullmatch(r"(.*)\.([qkv])_proj\.(weight|bias)", name):
-            parts = [tensors[f"{match[1]}.{part}_proj.{match[3]}"] for part in "qkv"]
-            found[f"{match[1]}.in_proj_{match[3]}"] = torch.cat(parts)
-        elif match := re.fullmatch(r"((\w+)\.layers\.\d+)\.(\w+)_layer_norm\.(weight|bias)", name):
-            last = {"encoder": 1, "decoder": 2}[match[2]]
-            number = last if match[3] == "final" else numbers[match[3]][match[2]]
-            found[f"{match[1]}.layer_norms.{number}.{match[4]}"] = tensor
-        elif name != "decoder.output_projection.weight" and not re.search(
-            r"_(proj|fc1|fc2)_(weight|bias)$", name
-        ):
-            found[name] = tensor
     return found
 
 
@@ -190,10 +169,9 @@ class Fairseq:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("old", [False, True], ids=["", "by old names"])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str, old: bool) -> None:
-    folder, args, tensors = write(tmp_path / "there", old=old and name != "pre-norm", **VARIANTS[name])
+def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str) -> None:
+    folder, args, tensors = write(tmp_path / "there", **VARIANTS[name])
     run = import_model(folder, tmp_path / "run")
     foreign = read(ForeignFolder(folder), Options())
     Pair(foreign).check(run.path, Fairseq(args, tensors).logits)
@@ -272,7 +250,7 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lang", "said"),
     [
-        ("fr", "holds no dict.fr.txt, the vocabulary of a language"),
+        ("fr", "holds no dict.fr.txt; is the folder complete?"),
         (None, "does not say its languages; add --tgt-lang"),
         ("../de", "outside of its folder|holds no dict"),
     ],
@@ -293,10 +271,10 @@ def test_gaps_and_dictionaries_of_another_model_are_named(tmp_path: Path) -> Non
             torch.save(content, path)
         return error_of("import", folder, "--out", tmp_path / "run")
 
-    assert "holds no model" in refused({"args": state["args"], "model": [1]})
+    assert "holds no weights where a model has them" in refused({"args": state["args"], "model": [1]})
     gap = {name.replace("layers.1.", "layers.7."): tensor for name, tensor in tensors.items()}
     assert "layers of its encoder are missing" in refused(state | {"model": gap})
-    assert "holds weights that Dragoman's Transformer has no place for" in refused(
+    assert "has no place for: encoder.layers.0.layer_norms.7.weight" in refused(
         state | {"model": tensors | {"encoder.layers.0.layer_norms.7.weight": torch.ones(D)}}
     )
     args = {**vars(state["args"]), "max_source_positions": 10**8, "max_target_positions": 10**8}
@@ -315,7 +293,7 @@ def test_several_checkpoints_are_told_apart_by_name(tmp_path: Path) -> None:
         (folder / name).write_bytes(best.read_bytes())
     best.unlink()
     message = error_of("import", folder, "--out", tmp_path / "run")
-    assert "holds checkpoint1.pt, checkpoint2.pt and no checkpoint_best.pt; name the checkpoint" in message
+    assert "holds checkpoint1.pt, checkpoint2.pt; name the checkpoint itself" in message
     run = import_model(folder / "checkpoint2.pt", tmp_path / "run")
     assert "checkpoint2.pt" in Run.open(run.path).read_json("report.json")["imported"]["files"]
 

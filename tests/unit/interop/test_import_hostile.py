@@ -20,6 +20,7 @@ from dragoman.errors import RunError
 from dragoman.interop.foreign import ForeignFolder, Options
 from dragoman.interop.importing import FORMATS, import_model
 from dragoman.interop.torch_files import read_torch
+from foreign_checkpoints import Attack
 from foreign_models import write_marian
 
 pytest.importorskip("transformers")
@@ -41,16 +42,6 @@ def there(sound: Path, tmp_path: Path) -> Path:
     for file in sound.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     return folder
-
-
-class Attack:
-    """Leaves a trace where it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.trace),)
 
 
 def settings(**changed: Any) -> Damage:
@@ -104,15 +95,6 @@ def packed(folder: Path) -> None:
             archive.writestr(name, data)
 
 
-def index(part: Any) -> Damage:
-    def damage(folder: Path) -> None:
-        (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
-        path = folder / "model.safetensors.index.json"
-        path.write_text(json.dumps({"weight_map": {"model.shared.weight": part}}))
-
-    return damage
-
-
 def vocabulary(change: Callable[[dict[str, Any]], Any]) -> Damage:
     return content("vocab.json", lambda old: json.dumps(change(json.loads(old))).encode())
 
@@ -122,10 +104,6 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a huge header": (
         content("model.safetensors", struct.pack("<Q", 2**60) + b"{}"),
         r"model\.safetensors: is damaged or cut short \(.*header",
-    ),
-    "an infinite number": (
-        weight("final_logits_bias", lambda old: old - torch.inf),
-        "final_logits_bias holds numbers that are not finite",
     ),
     "two embeddings that are said to be one": (
         weight("lm_head.weight", lambda _: torch.zeros(58, 16)),
@@ -143,9 +121,6 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a sparse tensor": (as_torch(lambda _, w: {**w, LINEAR: torch.eye(3).to_sparse()}), "is no plain tensor"),
     "more than weights": (as_torch(lambda _, w: {**w, "epoch": 3}), "epoch is no tensor"),
     "an archive that is packed": (packed, "is a packed archive"),
-    "a part outside": (index("../elsewhere.safetensors"), "names a file outside of its folder"),
-    "a part at an absolute path": (index("/etc/passwd"), "names a file outside of its folder"),
-    "an index of nonsense": (index(["x"]), "names no files of weights"),
     "a vast width": (settings(d_model=2**20), "less than or equal to 100000"),
     "layers without end": (settings(encoder_layers=10**8), "less than or equal to 1000"),
     "positions without end": (settings(max_position_embeddings=10**8), "less than or equal to 100000"),
@@ -153,7 +128,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         settings(vocab_size=10**8, decoder_vocab_size=None), "its settings say 100,000,000"
     ),
     "a malformed penalty": (
-        content("generation_config.json", b'{"length_penalty": NaN}'), "length_penalty = nan: it is no number"
+        content("generation_config.json", b'{"length_penalty": NaN}'), "length_penalty is nan where a number"
     ),
     "a tie that is a word": (settings(tie_word_embeddings="yes"), "'yes' where true or false belongs"),
     "a start beyond the vocabulary": (settings(decoder_start_token_id=99), "its start token is 99"),
@@ -166,7 +141,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "num_beams is 0 where"),
     "ids twice": (vocabulary(lambda ids: dict.fromkeys(ids, 1)), "give each token a number of its own"),
     "ids that are words": (vocabulary(lambda ids: dict.fromkeys(ids, "1")), "a number of its own"),
-    "negative ids": (vocabulary(lambda ids: {**ids, "x": -7}), "they must come from the same model"),
+    "negative ids": (vocabulary(lambda ids: {**ids, "x": -7}), "a number of its own"),
     "no end token": (vocabulary(lambda ids: {t: i for t, i in ids.items() if t != "</s>"}), "has no </s>"),
     "a vocabulary that is a list": (vocabulary(list), "vocab.json: holds no JSON object"),
     "no sentencepiece model": (lambda folder: (folder / "source.spm").unlink(), "holds no source.spm"),

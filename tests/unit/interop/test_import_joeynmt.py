@@ -158,15 +158,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "tied_softmax": False,
         "scale": False,
     },
-    "DeepNet": {
-        "encoder": {"layer_norm": "post", "activation": "swish", "num_layers": 3},
-        "decoder": {"layer_norm": "post", "activation": "swish"},
-        "initializer": "xavier_normal",
-    },
-    "weighted residuals": {
-        "encoder": {"layer_norm": "post", "alpha": 1.5},
-        "decoder": {"layer_norm": "post", "alpha": 2.5},
-    },
+    "swish": {"encoder": {"activation": "swish", "num_layers": 3}, "decoder": {"activation": "swish"}},
     "everything tied": {"tied_embeddings": True},
 }
 
@@ -255,6 +247,4 @@ def test_vocabularies_and_yaml_of_strangers_are_named(trained: Path, tmp_path: P
     assert "is not valid YAML" in refused("config.yaml", b"a: [")
     command = b"data: !!python/object/apply:os.system ['touch " + str(tmp_path).encode() + b"/executed']\n"
     assert "model.encoder.type" in refused("config.yaml", command)
-    tags = b"{data: {special_symbols: {lang_tags: 3}}, model: {encoder: {type: transformer}}}"
-    assert "lang_tags is 3 where a list of texts belongs" in refused("config.yaml", tags)
     assert not (tmp_path / "executed").exists()

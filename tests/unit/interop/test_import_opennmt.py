@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
-import sys
-import types
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -145,36 +142,25 @@ def interleaved() -> Tensor:
     return torch.tensor([[f(angle) for angle in row for f in (math.sin, math.cos)] for row in angles])
 
 
-def concatenated() -> Tensor:
-    """All sines, then all cosines, of rates 10000^(-i / (D/2 - 1))."""
-    angles = [[t / 10000 ** (i / (D // 2 - 1)) for i in range(D // 2)] for t in range(20)]
-    return torch.tensor([[*map(math.sin, row), *map(math.cos, row)] for row in angles])
-
-
 def vocabularies(shared: bool) -> dict[str, list[str]]:
     return {"src": [*SPECIAL, *WORDS], "tgt": [*SPECIAL, *(WORDS if shared else TARGET_WORDS)]}
 
 
-def write_onmt(folder: Path, *, shared: bool = False, version: int = 3, **changed: Any) -> dict[str, Tensor]:
-    """A checkpoint as OpenNMT-py 2 or 3 writes it: its tensors."""
+def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[str, Tensor]:
+    """A checkpoint as OpenNMT-py 3 writes it: its tensors."""
     opt, tokens = {**OPT, **changed}, vocabularies(shared)
     folder.mkdir(parents=True)
     sizes = len(tokens["src"]), len(tokens["tgt"])
-    tensors = random_tensors(shapes(OpenNMT, sizes, attention_bias=version == 2 or opt["add_qkvbias"]))
+    tensors = random_tensors(shapes(OpenNMT, sizes, attention_bias=opt["add_qkvbias"]))
     src, tgt = OpenNMT.EMBEDDINGS.values()
     if shared:
         tensors[tgt] = tensors[src]
         tensors["generator.weight"] = tensors[tgt]
     model = {name: tensor for name, tensor in tensors.items() if not name.startswith("generator")}
-    own = concatenated if opt["position_encoding_type"] == "SinusoidalConcat" else interleaved
     for side in ("encoder", "decoder"):
-        model[f"{side}.embeddings.make_embedding.pe.pe"] = own()[:, None]
-    prefix = "0." if version == 2 else ""
-    generator = {f"{prefix}{kind}": tensors[f"generator.{kind}"] for kind in ("weight", "bias")}
+        model[f"{side}.embeddings.make_embedding.pe.pe"] = interleaved()[:, None]
+    generator = {kind: tensors[f"generator.{kind}"] for kind in ("weight", "bias")}
     vocab: Any = {**tokens, "data_task": "seq2seq", "decoder_start_token": "<s>"}
-    if version == 2:
-        opt |= {"rnn_size": opt.pop("enc_hid_size")}
-        vocab = torchtext_fields(tokens)
     state = {
         "model": model,
         "generator": generator,
@@ -186,49 +172,10 @@ def write_onmt(folder: Path, *, shared: bool = False, version: int = 3, **change
     return tensors
 
 
-def _feature_tokenize(text: str, layer: int) -> list[str]:
-    raise AssertionError("nothing of a checkpoint is called")
-
-
-def torchtext_fields(tokens: dict[str, list[str]]) -> Any:
-    """Objects of the classes by whose names version 2 keeps its vocabularies."""
-    made = {}
-    names = "onmt.inputters.text_dataset.TextMultiField torchtext.data.field.Field torchtext.vocab.Vocab"
-    for module, _, name in (full.rpartition(".") for full in names.split()):
-        for i in range(1, module.count(".") + 1):
-            parent = ".".join(module.split(".")[:i])
-            sys.modules.setdefault(parent, types.ModuleType(parent))
-        sys.modules[module] = sys.modules.get(module) or types.ModuleType(module)
-        made[name] = type(name, (), {"__module__": module})
-        setattr(sys.modules[module], name, made[name])
-    _feature_tokenize.__module__ = "onmt.inputters.text_dataset"
-    sys.modules[_feature_tokenize.__module__]._feature_tokenize = _feature_tokenize  # type: ignore[attr-defined]
-    fields = {}
-    for side, pieces in tokens.items():
-        vocab, field, multi = made["Vocab"](), made["Field"](), made["TextMultiField"]()
-        vocab.itos, vocab.stoi = pieces, {piece: i for i, piece in enumerate(pieces)}
-        field.vocab, field.pad_token, field.dtype = vocab, "<blank>", torch.long
-        field.tokenize = functools.partial(_feature_tokenize, layer=0)
-        multi.fields = [(side, field)]
-        fields[side] = multi
-    return fields
-
-
-@pytest.fixture(autouse=True)
-def _no_foreign_modules_are_left() -> Any:
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.split(".")[0] in ("onmt", "torchtext"):
-            del sys.modules[name]
-
-
 VARIANTS: dict[str, dict[str, Any]] = {
-    "version 3": {},
-    "version 3, with biases": {"add_qkvbias": True, "pos_ffn_activation_fn": "gelu", "norm_eps": 1e-3},
-    "version 3, one vocabulary": {"shared": True},
-    "version 3, positions of fairseq": {"position_encoding_type": "SinusoidalConcat"},
-    "version 2": {"version": 2},
+    "without biases": {},
+    "with biases": {"add_qkvbias": True, "pos_ffn_activation_fn": "gelu", "norm_eps": 1e-3},
+    "one vocabulary": {"shared": True},
 }
 
 
@@ -239,17 +186,16 @@ def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None
     tensors = write_onmt(tmp_path / "there", **settings)
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
     foreign = read(ForeignFolder(tmp_path / "there"), HERE)
-    concat = "position_encoding_type" in settings
     there = OpenNMT(
         tensors,
         eps=settings.get("norm_eps", 1e-6),
         activation=settings.get("pos_ffn_activation_fn", "relu"),
-        positions=concatenated() if concat else interleaved(),
+        positions=interleaved(),
     )
     Pair(foreign, source_end=False).check(run.path, there.logits)
     model = foreign.model
     assert (model.source_end, model.output_bias) == (False, True)
-    assert model.positions == ("stored" if concat else "sinusoidal")
+    assert model.positions == "sinusoidal"
     assert model.tie_embeddings == ("all" if settings.get("shared") else "none")
     assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
 
@@ -273,7 +219,7 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
 
 
 def write_eole(
-    folder: Path, *, shared: bool = False, learned: bool = False, scalar: float = 1.0, **changed: Any
+    folder: Path, *, shared: bool = False, scalar: float = 1.0, **changed: Any
 ) -> dict[str, Tensor]:
     """A model folder as eole writes it, shared weights left out: the tensors of the model.
 
@@ -286,9 +232,6 @@ def write_eole(
     tensors = random_tensors(
         shapes(Eole, sizes, attention_bias=attention_bias, mlp_bias=bool(changed.get("add_ffnbias")))
     )
-    if learned:
-        tables = 0.3 * torch.ones(2, 20, D).cumsum(1).sin()
-        tensors |= {"src_emb.pe.weight": tables[0], "tgt_emb.pe.weight": tables[1] + 0.1}
     saved = tensors | {"decoder.transformer_layers.0.layer_scalar": torch.tensor([scalar])}
     torch.save({"state": {}}, folder / "optimizer.pt")
     if shared:
@@ -319,7 +262,6 @@ def write_eole(
     return tensors
 
 
-LEARNED = {"position_encoding_type": "Learned", "n_positions": 20, "normalize": True}
 EOLE_VARIANTS: dict[str, dict[str, Any]] = {
     "without biases": {},
     "with biases": {
@@ -329,7 +271,6 @@ EOLE_VARIANTS: dict[str, dict[str, Any]] = {
         "mlp_activation_fn": "gelu",
     },
     "one vocabulary": {"shared": True, "mlp_activation_fn": "silu"},
-    "learned positions": {"learned": True, "embeddings": LEARNED},
 }
 
 
@@ -342,18 +283,11 @@ def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
     foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
     activation = settings.get("mlp_activation_fn", "relu")
 
-    class Sides(Eole):
-        def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
-            if settings.get("learned"):  # (embedding + position) sqrt(D)
-                table = tensors[f"{'src' if side == 'encoder' else 'tgt'}_emb.pe.weight"]
-                self.positions = table * D**0.5
-            return super().run(side, ids, memory)
-
-    there = Sides(
+    there = Eole(
         tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved()
     )
     Pair(foreign, source_end=False).check(run.path, there.logits)
-    assert foreign.model.positions == ("learned" if settings.get("learned") else "sinusoidal")
+    assert foreign.model.positions == "sinusoidal"
     assert foreign.model.tie_embeddings == ("all" if settings.get("shared") else "none")
     assert (foreign.model.source_end, foreign.src_segmentation) == (False, Pieces())
 
@@ -385,17 +319,17 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
         torch.save(state | change, path)
         return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
 
-    assert "holds no list of tokens" in refused({"vocab": None})
-    assert "holds no list of tokens" in refused({"vocab": [3, ([], 4), ("src", 4)]})
-    assert "holds no list of tokens" in refused({"vocab": {"src": ["a", 3], "tgt": []}})
-    fields = torchtext_fields(vocabularies(shared=False))
-    fields["src"].fields.append(("case", fields["tgt"].fields[0][1]))
-    assert "holds no list of tokens" in refused({"vocab": fields}), "version 2 with features of words"
-    assert "has no </s> among its tokens" in refused({"vocab": {"src": ["<unk>", "<s>"], "tgt": ["<unk>"]}})
-    assert "has features of words" in refused({"vocab": {**state["vocab"], "src_feats": [["a"]]}})
-    assert "holds no model, generator and opt" in refused({"generator": None})
-    assert "generator.bias has shape" in refused({"generator": state["generator"] | {"bias": torch.ones(3)}})
-    assert "generator.3 is no tensor" in refused({"generator": {3: "x"}})
+    vocab, generator = state["vocab"], state["generator"]
+    for change, said in (
+        ({"vocab": None}, "holds no vocab and generator; give a checkpoint of OpenNMT-py 3"),
+        ({"generator": None}, "holds no vocab and generator"),
+        ({"vocab": {"src": ["a", 3], "tgt": []}}, "where a list of texts belongs"),
+        ({"vocab": {"src": ["<unk>", "<s>"], "tgt": ["<unk>"]}}, "has no </s> among its tokens"),
+        ({"vocab": vocab | {"src_feats": [["a"]]}}, "has features of words"),
+        ({"generator": generator | {"bias": torch.ones(3)}}, "generator.bias has shape"),
+        ({"generator": {3: "x"}}, "generator.3 is no tensor"),
+    ):
+        assert said in refused(change)
 
 
 @pytest.mark.slow

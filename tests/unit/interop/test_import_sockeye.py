@@ -208,7 +208,7 @@ def test_half_precision_is_widened_and_what_only_guesses_is_left_out(tmp_path: P
         folder, {"encoder": side, "decoder": side}, dtype="float16", neural_vocab_selection="logit_max"
     )
     foreign = read(ForeignFolder(folder), HERE)
-    assert foreign.notes == ("all of the vocabulary is searched; neural_vocab_selection narrows it no more",)
+    assert foreign.notes == ("all of the vocabulary is searched; neural_vocab_selection does not narrow it",)
     assert all(tensor.dtype == torch.float32 for tensor in foreign.weights.values())
     run = import_model(folder, tmp_path / "run", options=HERE)
     widened = {name: tensor.float() for name, tensor in halved.items()}
@@ -221,10 +221,16 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
     def refused() -> str:
         return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
 
-    (folder / "vocab.trg.0.json").write_text('{"<pad>": 0, "<unk>": 1, "<s>": 2, "die": 9}', encoding="utf-8")
-    assert "vocab.trg.0.json: is not a token and its id for each id" in refused()
-    (folder / "vocab.trg.1.json").write_text("{}", encoding="utf-8")
-    assert "factors beside words are not ours" in refused()
+    for ids, said in (
+        (
+            '{"<pad>": 0, "<unk>": 1, "<s>": 2, "die": 9}',
+            "vocab.trg.0.json: has no </s>; it is of another model",
+        ),
+        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 2}', "does not give each token a number of its own"),
+        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 9}', "embedding_target.embedding.weight has shape"),
+    ):
+        (folder / "vocab.trg.0.json").write_text(ids, encoding="utf-8")
+        assert said in refused()
     (folder / "config").write_text("!ModelConfig [1, 2]", encoding="utf-8")
     assert "holds no settings" in refused()
     assert "does not say its languages; add --src-lang and --tgt-lang" in error_of(
