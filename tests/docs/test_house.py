@@ -1,0 +1,81 @@
+"""The ledger of tools/house.py: what it counts, and what it does not let pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import house
+import prose
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, int]:
+    return house.counted(house.tomllib.loads(house.CEILINGS.read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def ledger() -> dict[str, Any]:
+    return house.tomllib.loads(house.CEILINGS.read_text(encoding="utf-8"))
+
+
+def test_no_class_name_is_of_two_things() -> None:
+    assert house.class_names_defined_twice(house.python_files(house.PACKAGE)) == {}
+
+
+def test_every_file_is_counted_once_and_the_rows_are_the_whole(
+    ledger: dict[str, Any], counts: dict[str, int]
+) -> None:
+    assert house.uncounted(ledger) == []
+    assert sum(counts[row["name"]] for row in ledger["lines"]) == counts["lines of Python in src/dragoman"]
+
+
+def test_a_package_without_a_row_is_named(ledger: dict[str, Any]) -> None:
+    ledger["lines"] = [row for row in ledger["lines"] if row["name"] != "predict"]
+    assert "predict/translator.py" in house.uncounted(ledger)
+    assert all(name.startswith("predict/") for name in house.uncounted(ledger))
+
+
+def test_a_ceiling_that_is_passed_or_raised_fails_and_lowering_only_lowers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ledger: dict[str, Any],
+    counts: dict[str, int],
+) -> None:
+    monkeypatch.setattr(house, "counted", lambda _: counts)
+    changed = house.CEILINGS.read_text(encoding="utf-8")
+    for name, allowed in (("predict", 1), ("options", counts["options"] + 100)):
+        row = next(row for row in (*ledger["lines"], *ledger["figures"]) if row["name"] == name)
+        block = changed[changed.index(f'name = "{name}"') :].split("\n\n")[0]
+        changed = changed.replace(block, block.replace(f"allowed = {row['allowed']}", f"allowed = {allowed}"))
+    monkeypatch.setattr(house, "CEILINGS", tmp_path / "ceilings.toml")
+    house.CEILINGS.write_text(changed, encoding="utf-8")
+    assert house.print_ledger() == 1
+    assert f"predict: {counts['predict'] - 1:,} over its ceiling; make room" in capsys.readouterr().err
+    house.lower_ceilings()
+    lowered = house.tomllib.loads(house.CEILINGS.read_text(encoding="utf-8"))
+    allowed = {row["name"]: row["allowed"] for row in (*lowered["lines"], *lowered["figures"])}
+    assert allowed["predict"] == 1
+    assert allowed["options"] == counts["options"]
+
+
+def test_a_ceiling_that_rises_is_named_unless_the_sum_falls(ledger: dict[str, Any]) -> None:
+    row = next(row for row in ledger["lines"] if row["name"] == "serving")
+    row["allowed"] += 1000
+    if messages := house.raised(ledger):  # none without a history: a shallow clone, or a copy of the tree
+        assert all(message.startswith("serving: its ceiling was ") for message in messages)
+        next(row for row in ledger["lines"] if row["name"] == "cli")["allowed"] -= 2000
+        assert house.raised(ledger) == []
+
+
+def test_a_pronoun_that_lives_long_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "src" / "module.py"
+    source.parent.mkdir()
+    source.write_text("def f(own):\n    found = 1\n    return found\n\n    a = 1\n    return own\n")
+    assert [pronoun[1:] for pronoun in prose.pronouns(source)] == [("f", "found", 2), ("f", "own", 6)]
+    assert list(prose.long_lived_pronouns(tmp_path)) == [
+        "src/module.py:1: f: 'own' (better: a noun that says what it holds)"
+    ]
