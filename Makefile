@@ -26,7 +26,7 @@ quick: .venv/installed
 sanitize: .venv/installed
 	DRAGOMAN_CACHE=$$(mktemp -d) CC="gcc -g1 -fsanitize=address" LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 		ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k "compiled or greedy_and_beam" \
-		tests/unit/model tests/unit/decoding tests/unit/predict/test_running_searches.py tests/unit/predict/test_shortlist.py -rs $(ARGS)
+		tests/unit/model tests/unit/decoding tests/unit/predict/test_shortlist.py -rs $(ARGS)
 
 # The repository itself: examples and links of the documentation, generated pages, notebooks, packaging, deploy/.
 check-docs: .venv/installed

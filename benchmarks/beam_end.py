@@ -19,7 +19,6 @@ from unittest.mock import patch
 import numpy as np
 
 from dragoman.decoding import beam, hypotheses
-from dragoman.decoding.hypotheses import Floats
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.predict.translator import Translator
@@ -32,10 +31,10 @@ def rule(name: str) -> Iterator[None]:
     """Let beam searches end by this one of RULES."""
     advance = beam._Beam.advance
 
-    def advance_until_enough(self: beam._Beam, candidates: beam._Candidates, next_penalty: Floats) -> None:
+    def advance_until_enough(self: beam._Beam, candidates: beam._Candidates, next_penalty: float) -> None:
         """Give what may come next a score next to -inf, so that nothing is better."""
         with np.errstate(over="ignore"):
-            advance(self, candidates, np.full_like(next_penalty, 1e-300))
+            advance(self, candidates, 1e-300)
 
     with (
         patch.object(hypotheses, "is_compiled", lambda _: False),

@@ -1,7 +1,7 @@
 """What a service does under load, beside the same sentences translated offline.
 
     python benchmarks/serve_load.py RUN
-    python benchmarks/serve_load.py RUN --seconds 60 --workers 2 --set batching.joining=true
+    python benchmarks/serve_load.py RUN --seconds 60 --workers 2 --set batching.threads=1
 
 Sentences of the run's first test set, one a request, with the run's own beam, by clients on the same machine:
 

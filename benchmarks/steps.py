@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.hardware import environment
@@ -52,8 +53,8 @@ def main() -> None:
             continue
         compiled = decoder.compiled
         for n_sentences, beam in SHAPES:
-            packed_times = times(partial(PackedSteps, decoder, ()), n_sentences, beam, options.rounds)
-            found = times(partial(CompiledSteps, compiled, ()), n_sentences, beam, options.rounds)
+            packed_times = times(partial(PackedSteps, decoder), n_sentences, beam, options.rounds)
+            found = times(partial(CompiledSteps, compiled), n_sentences, beam, options.rounds)
             rate = n_sentences * beam * products_of(options.d_model, options.layers) / found[1] / 1e9
             cells = (packed_times[0] * 1e3, found[0] * 1e3, packed_times[1] * 1e3, found[1] * 1e3)
             line = "".join(f"{cell:10.2f}" for cell in cells)
@@ -84,23 +85,23 @@ def products_of(d_model: int, n_layers: int) -> int:
 
 @torch.inference_mode()
 def times(
-    begin: Callable[[], PackedSteps | CompiledSteps], n_sentences: int, beam: int, rounds: int
+    begin: Callable[[Tensor, Tensor], PackedSteps | CompiledSteps], n_sentences: int, beam: int, rounds: int
 ) -> tuple[float, float]:
     """Seconds of encoding, and of a step; the least of `rounds`."""
     src = torch.randint(4, VOCABULARY, (n_sentences, SOURCE))
     encoding, stepping = [], []
     for _ in range(rounds):
-        steps, start = begin(), time.perf_counter()
-        steps.join(src, torch.ones_like(src, dtype=torch.bool))
-        joined = time.perf_counter()
+        start = time.perf_counter()
+        steps = begin(src, torch.ones_like(src, dtype=torch.bool))
+        encoded = time.perf_counter()
         rows = torch.arange(n_sentences)
         steps(torch.full((n_sentences,), 2), rows)
         parents = rows.repeat_interleave(beam)
         for _ in range(STEPS - 1):
             steps(torch.randint(4, VOCABULARY, (n_sentences * beam,)), parents)
             parents = torch.arange(n_sentences * beam)
-        encoding.append(joined - start)
-        stepping.append((time.perf_counter() - joined) / STEPS)
+        encoding.append(encoded - start)
+        stepping.append((time.perf_counter() - encoded) / STEPS)
     return min(encoding), min(stepping)
 
 

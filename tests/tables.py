@@ -7,7 +7,7 @@ wrong back-pointer anywhere changes the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -40,31 +40,22 @@ class Table:
 
 
 class Stepper:
-    """A next-token function whose state is the sentence and prefix of each row, reordered by `parents`.
+    """A next-token function whose state is the sentence and prefix of each row, reordered by `parents`."""
 
-    New sentences are those of `sentences`, in order.
-    """
-
-    def __init__(self, table: Table, sentences: Iterable[int]) -> None:
-        self.table, self.rows = table, list[tuple[int, tuple[int, ...]]]()
-        self.waiting = list(sentences)
-        self.emitted: list[float] = []
+    def __init__(self, table: Table, sentences: Sequence[int]) -> None:
+        self.table, self.sentences = table, sentences
+        self.rows: list[tuple[int, tuple[int, ...]]] | None = None
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        new = [parent >= len(self.rows) for parent in parents.tolist()]
-        assert new == sorted(new), "new sentences follow all others"
-        begun, self.waiting = self.waiting[: sum(new)], self.waiting[sum(new) :]
-        assert len(begun) == sum(new)
-        assert last[len(last) - len(begun) :].tolist() == [BOS] * len(begun)
-        going_on = zip(parents.tolist(), last.tolist(), new, strict=True)
-        self.rows = [
-            *(
+        if self.rows is None:
+            assert last.tolist() == [BOS] * len(self.sentences)
+            assert parents.tolist() == list(range(len(self.sentences)))
+            self.rows = [(sentence, ()) for sentence in self.sentences]
+        else:
+            self.rows = [
                 (self.rows[row][0], (*self.rows[row][1], token))
-                for row, token, is_new in going_on
-                if not is_new
-            ),
-            *((sentence, ()) for sentence in begun),
-        ]
+                for row, token in zip(parents.tolist(), last.tolist(), strict=True)
+            ]
         return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
 
 

@@ -451,11 +451,10 @@ typedef struct Node {
 } Node;
 
 typedef struct {
-    int32_t n_rows; /* rows that translate it; -1: it has not begun */
+    int32_t n_rows; /* rows that translate it */
     int32_t n_tokens;
-    float *memory;    /* (layers, n_tokens, 2, D) keys and values */
-    uint8_t *allowed; /* (V) which tokens it may hold; NULL: all */
-    Mask *mask;       /* (columns / LANES) the same of the columns */
+    float *memory; /* (layers, n_tokens, 2, D) keys and values */
+    Mask *mask;    /* (columns / LANES) which columns it may hold; NULL: all that are not forbidden */
 } Sentence;
 
 typedef struct {
@@ -473,13 +472,10 @@ typedef struct {
     int32_t *forbidden, n_forbidden;
     Row *rows, *next;
     int32_t n_rows, room_rows;
-    Sentence **waiting; /* those that have joined and not begun */
-    int32_t n_waiting, room_waiting;
     Node *free;
-    int32_t n_free, n_nodes; /* nodes that are free; all that are kept */
+    int32_t n_free;
     Linear output; /* of the columns */
-    int32_t *ids, n_columns; /* the tokens of the columns; ids NULL: all */
-    int32_t chosen;                        /* whether columns are chosen */
+    int32_t n_columns;
     Room packed, scales, bias, sums;
     Room x, inputs, projected, context, wide, scores, pointers, logits;
     int32_t failed; /* whether memory was missing */
@@ -498,27 +494,14 @@ static void *room_of(Steps *steps, Room *room, size_t n_bytes) {
     return room->memory;
 }
 
-Steps *dragoman_begin(const Model *model, const int32_t *forbidden, int32_t n_forbidden) {
-    Steps *steps = calloc(1, sizeof(Steps));
-    if (steps == NULL) return NULL;
-    steps->model = model;
-    steps->forbidden = malloc(sizeof(int32_t) * (n_forbidden + 1));
-    steps->n_forbidden = n_forbidden;
-    if (steps->forbidden == NULL) {
-        free(steps);
-        return NULL;
-    }
-    memcpy(steps->forbidden, forbidden, sizeof(int32_t) * n_forbidden);
-    steps->output = model->output;
-    steps->n_columns = model->output.n_out;
-    return steps;
-}
-
-static void drop_sentence(Sentence *sentence) {
-    free(sentence->memory);
-    free(sentence->allowed);
-    free(sentence->mask);
-    free(sentence);
+static int room_for_rows(Steps *steps, int n) {
+    if (n <= steps->room_rows) return 1;
+    Row *rows = realloc(steps->rows, sizeof(Row) * 2 * n), *next = realloc(steps->next, sizeof(Row) * 2 * n);
+    if (rows != NULL) steps->rows = rows;
+    if (next != NULL) steps->next = next;
+    if (rows == NULL || next == NULL) return 0;
+    steps->room_rows = 2 * n;
+    return 1;
 }
 
 static void drop_node(Steps *steps, Node *node) {
@@ -530,7 +513,6 @@ static void drop_node(Steps *steps, Node *node) {
             steps->n_free++;
         } else {
             free(node);
-            steps->n_nodes--;
         }
         node = parent;
     }
@@ -543,20 +525,21 @@ static Node *new_node(Steps *steps) {
         steps->n_free--;
         return node;
     }
-    node = reserve(sizeof(Node) + sizeof(float) * 2 * steps->model->n_decoder_layers * steps->model->d_model);
-    steps->n_nodes += node != NULL;
-    return node;
+    return reserve(sizeof(Node) + sizeof(float) * 2 * steps->model->n_decoder_layers * steps->model->d_model);
 }
 
 static void drop_row(Steps *steps, Row *row) {
     drop_node(steps, row->last);
-    if (--row->sentence->n_rows == 0) drop_sentence(row->sentence);
+    Sentence *sentence = row->sentence;
+    if (--sentence->n_rows) return;
+    free(sentence->memory);
+    free(sentence->mask);
+    free(sentence);
 }
 
 void dragoman_end(Steps *steps) {
     if (steps == NULL) return;
     for (int i = 0; i < steps->n_rows; i++) drop_row(steps, &steps->rows[i]);
-    for (int i = 0; i < steps->n_waiting; i++) drop_sentence(steps->waiting[i]);
     for (Node *node = steps->free, *next; node != NULL; node = next) {
         next = node->parent;
         free(node);
@@ -566,8 +549,6 @@ void dragoman_end(Steps *steps) {
     for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) free(rooms[i]->memory);
     free(steps->rows);
     free(steps->next);
-    free(steps->waiting);
-    free(steps->ids);
     free(steps->forbidden);
     free(steps);
 }
@@ -616,19 +597,19 @@ static Scratch scratch_of(Steps *steps, int n, int longest) {
     return scratch;
 }
 
-/* Encode `n` sentences of together `n_tokens` tokens, and keep what the decoder looks at. */
-static int encode(Steps *steps, Sentence **sentences, const int64_t *ids, int n, int n_tokens, int longest) {
+/* Encode the sentences of `n` rows, of together `n_tokens` tokens, and keep what the decoder looks at. */
+static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int n_tokens, int longest) {
     const Model *model = steps->model;
     const int D = model->d_model, width = D / model->n_heads;
     Scratch at = scratch_of(steps, n_tokens, longest);
     if (steps->failed) return 0;
     for (int s = 0, row = 0; s < n; s++)
-        for (int i = 0; i < sentences[s]->n_tokens; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
+        for (int i = 0; i < rows[s].sentence->n_tokens; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
     for (int l = 0; l < model->n_encoder_layers; l++) {
         const Layer *layer = &model->encoder[l];
         normed_product(model, &layer->own_norm, &layer->own_in, STORE, at.x, n_tokens, at.inputs, (char *)at.projected);
-        for (int s = 0, first = 0; s < n; first += sentences[s]->n_tokens, s++) {
-            const int S = sentences[s]->n_tokens;
+        for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++) {
+            const int S = rows[s].sentence->n_tokens;
             for (int j = 0; j < S; j++) at.keys[j] = at.projected + (size_t)(first + j) * 3 * D + D;
             for (int i = 0; i < S; i++)
                 attend(width, at.projected + (size_t)(first + i) * 3 * D, at.keys, S, model->n_heads, at.scores, at.context + (size_t)(first + i) * D);
@@ -640,52 +621,17 @@ static int encode(Steps *steps, Sentence **sentences, const int64_t *ids, int n,
     for (int i = 0; i < n_tokens; i++) norm_row(model->kind, &model->encoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
     for (int l = 0; l < model->n_decoder_layers; l++) {
         PRODUCTS[model->kind][STORE](&model->decoder[l].cross_memory, at.inputs, stride, n_tokens, (char *)at.projected, 2 * D * sizeof(float));
-        for (int s = 0, first = 0; s < n; first += sentences[s]->n_tokens, s++)
-            memcpy(sentences[s]->memory + (size_t)l * sentences[s]->n_tokens * 2 * D, at.projected + (size_t)first * 2 * D,
-                   sizeof(float) * sentences[s]->n_tokens * 2 * D);
+        for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++)
+            memcpy(rows[s].sentence->memory + (size_t)l * rows[s].sentence->n_tokens * 2 * D, at.projected + (size_t)first * 2 * D,
+                   sizeof(float) * rows[s].sentence->n_tokens * 2 * D);
     }
     return 1;
 }
 
-/* Take in `n` sentences, which the next step begins: their tokens one after the other, and how many each has.
- * `allowed` (n, V), or NULL: the tokens that each may hold. Returns 0 where memory is missing. */
-int32_t dragoman_join(Steps *steps, const int64_t *ids, const int32_t *lengths, int32_t n, const uint8_t *allowed) {
+/* Let `ids` (n_columns) be the tokens of the columns. Returns 0 where memory is missing. */
+static int set_columns(Steps *steps, const int32_t *ids) {
     const Model *model = steps->model;
-    if (steps->n_waiting + n > steps->room_waiting) {
-        Sentence **larger = realloc(steps->waiting, sizeof(Sentence *) * (steps->n_waiting + n));
-        if (larger == NULL) return 0;
-        steps->waiting = larger;
-        steps->room_waiting = steps->n_waiting + n;
-    }
-    const int V = model->output.n_out, D = model->d_model;
-    for (int first = 0; first < n;) {
-        int end = first, n_tokens = 0, longest = 0;
-        while (end < n && (end == first || n_tokens + lengths[end] <= 2 * ROWS_TOGETHER)) {
-            Sentence *sentence = calloc(1, sizeof(Sentence));
-            if (sentence == NULL) return 0;
-            sentence->n_rows = -1;
-            sentence->n_tokens = lengths[end];
-            sentence->memory = reserve(sizeof(float) * 2 * D * model->n_decoder_layers * lengths[end]);
-            if (allowed != NULL && (sentence->allowed = malloc(V)) != NULL) memcpy(sentence->allowed, allowed + (size_t)end * V, V);
-            if (sentence->memory == NULL || (allowed != NULL && sentence->allowed == NULL)) {
-                drop_sentence(sentence);
-                return 0;
-            }
-            steps->waiting[steps->n_waiting++] = sentence;
-            n_tokens += lengths[end];
-            longest = lengths[end] > longest ? lengths[end] : longest;
-            end++;
-        }
-        if (!encode(steps, steps->waiting + steps->n_waiting - (end - first), ids, end - first, n_tokens, longest)) return 0;
-        ids += n_tokens;
-        first = end;
-    }
-    return 1;
-}
-
-/* Let `ids` (n) be the tokens of the columns. Returns 0 where memory is missing. */
-static int set_columns(Steps *steps, int32_t *ids, int n) {
-    const Model *model = steps->model;
+    const int n = steps->n_columns;
     const size_t n_padded = (size_t)blocks_of(n) * COLUMNS;
     Linear *output = &steps->output;
     void *packed = room_of(steps, &steps->packed, dragoman_packed_bytes(model->kind, output->n_in, n));
@@ -701,99 +647,85 @@ static int set_columns(Steps *steps, int32_t *ids, int n) {
         sums[c] = is_int8 ? model->output.sums[ids[c]] : 0;
     }
     output->packed = packed, output->bias = bias, output->scales = scales, output->sums = sums, output->n_out = n;
-    free(steps->ids);
-    steps->ids = ids, steps->n_columns = n, steps->chosen = 1;
     return 1;
 }
 
-/* Note which columns a sentence may hold. Returns 0 where memory is missing. */
-static int set_mask(Steps *steps, Sentence *sentence) {
-    const int n_masks = (steps->n_columns + LANES - 1) / LANES;
-    Mask *mask = realloc(sentence->mask, sizeof(Mask) * n_masks);
-    if (mask == NULL) return 0;
-    sentence->mask = mask;
-    memset(mask, 0, sizeof(Mask) * n_masks);
-    for (int c = 0; c < steps->n_columns; c++)
-        if (sentence->allowed[steps->ids[c]]) mask[c / LANES] |= (Mask)(1u << (c % LANES));
-    for (int f = 0; f < steps->n_forbidden; f++)
-        for (int c = 0; c < steps->n_columns && steps->ids[c] <= steps->forbidden[f]; c++)
-            if (steps->ids[c] == steps->forbidden[f]) mask[c / LANES] &= (Mask)~(1u << (c % LANES));
-    return 1;
+/* Pack which of `n` columns a sentence may hold. Returns NULL where memory is missing. */
+static Mask *mask_of(const uint8_t *may_hold, int n) {
+    Mask *mask = calloc((n + LANES - 1) / LANES, sizeof(Mask));
+    for (int c = 0; mask != NULL && c < n; c++)
+        if (may_hold[c]) mask[c / LANES] |= (Mask)(1u << (c % LANES));
+    return mask;
 }
 
-static int begins_sentence(const Steps *steps, int row) {
-    return row == 0 || steps->rows[row].sentence != steps->rows[row - 1].sentence;
-}
-
-/* Have a column for every token that one of the rows' sentences may hold. Returns 0 where memory is missing. */
-static int choose_columns(Steps *steps) {
-    const int V = steps->model->output.n_out;
-    uint8_t *wanted = calloc(V, 1);
-    if (wanted == NULL) return 0;
-    for (int i = 0; i < steps->n_rows; i++)
-        if (begins_sentence(steps, i))
-            for (int v = 0; v < V; v++) wanted[v] |= steps->rows[i].sentence->allowed[v];
-    int n_wanted = 0, n_there = 0;
-    for (int v = 0; v < V; v++) n_wanted += wanted[v];
-    for (int c = 0; steps->chosen && c < steps->n_columns; c++) n_there += wanted[steps->ids[c]];
-    const int change = n_there < n_wanted || steps->n_columns > 2 * (n_wanted > 512 ? n_wanted : 512);
-    int32_t *ids = change ? malloc(sizeof(int32_t) * (n_wanted + 1)) : NULL;
-    for (int v = 0, n = 0; ids != NULL && v < V; v++)
-        if (wanted[v]) ids[n++] = v;
-    free(wanted);
-    if (change && (ids == NULL || !set_columns(steps, ids, n_wanted))) {
-        if (ids != steps->ids) free(ids);
-        return 0;
+/* Let `n` sentences begin, each with a row. Returns 0 where memory is missing. */
+static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *lengths, int n, const uint8_t *may_hold) {
+    const size_t token_bytes = sizeof(float) * 2 * steps->model->d_model * steps->model->n_decoder_layers;
+    if (!room_for_rows(steps, n)) return 0;
+    while (steps->n_rows < n) {
+        const int first = steps->n_rows;
+        int n_tokens = 0, longest = 0;
+        for (int i = first; i < n && (i == first || n_tokens + lengths[i] <= 2 * ROWS_TOGETHER); i++) {
+            Sentence *sentence = calloc(1, sizeof(Sentence));
+            if (sentence == NULL) return 0;
+            steps->rows[steps->n_rows++] = (Row){sentence, NULL};
+            sentence->n_rows = 1;
+            sentence->n_tokens = lengths[i];
+            sentence->memory = reserve(token_bytes * lengths[i]);
+            if (may_hold != NULL) sentence->mask = mask_of(may_hold + (size_t)i * steps->n_columns, steps->n_columns);
+            if (sentence->memory == NULL || (may_hold != NULL && sentence->mask == NULL)) return 0;
+            n_tokens += lengths[i];
+            longest = lengths[i] > longest ? lengths[i] : longest;
+        }
+        if (!encode(steps, steps->rows + first, ids, steps->n_rows - first, n_tokens, longest)) return 0;
+        ids += n_tokens;
     }
-    for (int i = 0; i < steps->n_rows; i++)
-        if (begins_sentence(steps, i) && (change || steps->rows[i].sentence->mask == NULL))
-            if (!set_mask(steps, steps->rows[i].sentence)) return 0;
     return 1;
 }
 
-/* Begin a step of `n` rows: row i goes on from row parents[i] of the last step, or begins a sentence that joined.
- * Returns the number of columns; -1 where memory is missing. */
-int32_t dragoman_follow(Steps *steps, const int64_t *parents, int32_t n) {
-    if (n > steps->room_rows) {
-        Row *rows = realloc(steps->rows, sizeof(Row) * 2 * n), *next = realloc(steps->next, sizeof(Row) * 2 * n);
-        if (rows != NULL) steps->rows = rows;
-        if (next != NULL) steps->next = next;
-        if (rows == NULL || next == NULL) return -1;
-        steps->room_rows = 2 * n;
+/* Begin to search for `n` sentences, each a row of the first step: their tokens one after the other, and how many each has.
+ * `columns` (n_columns), or NULL: the tokens to be computed, and `may_hold` (n, n_columns) which of them each sentence may hold.
+ * Without them all are computed, and those that are `forbidden` are -inf. Returns NULL where memory is missing. */
+Steps *dragoman_begin(const Model *model, const int32_t *forbidden, int32_t n_forbidden, const int64_t *ids, const int32_t *lengths,
+                      int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns) {
+    Steps *steps = calloc(1, sizeof(Steps));
+    if (steps == NULL) return NULL;
+    steps->model = model, steps->output = model->output, steps->n_columns = n_columns;
+    steps->forbidden = malloc(sizeof(int32_t) * (n_forbidden + 1)), steps->n_forbidden = n_forbidden;
+    if (steps->forbidden != NULL) memcpy(steps->forbidden, forbidden, sizeof(int32_t) * n_forbidden);
+    if (steps->forbidden == NULL || (columns != NULL && !set_columns(steps, columns)) || !add_sentences(steps, ids, lengths, n, may_hold)) {
+        dragoman_end(steps);
+        return NULL;
     }
-    int n_begun = 0;
+    return steps;
+}
+
+/* Let `n` rows go on from the rows `parents` of the last step. Returns 0 where memory is missing. */
+static int follow(Steps *steps, const int64_t *parents, int n) {
+    if (!room_for_rows(steps, n)) return 0;
     for (int i = 0; i < n; i++) {
         Row *row = &steps->next[i];
-        if (parents[i] < steps->n_rows) {
-            *row = steps->rows[parents[i]];
-            row->sentence->n_rows++;
-            row->last->n_users++;
-        } else {
-            row->sentence = steps->waiting[n_begun++];
-            row->sentence->n_rows = 1;
-            row->last = NULL;
-        }
+        *row = steps->rows[parents[i]];
+        row->sentence->n_rows++;
+        if (row->last != NULL) row->last->n_users++;
     }
     for (int i = 0; i < steps->n_rows; i++) drop_row(steps, &steps->rows[i]);
     Row *rows = steps->rows;
     steps->rows = steps->next, steps->next = rows, steps->n_rows = n;
-    steps->n_waiting -= n_begun;
-    memmove(steps->waiting, steps->waiting + n_begun, sizeof(Sentence *) * steps->n_waiting);
     for (int i = 0; i < n; i++) {
         Row *row = &steps->rows[i];
         Node *node = new_node(steps);
         if (node == NULL) {
             steps->n_rows = i; /* what follows has no node of its own */
             for (int j = i; j < n; j++) drop_row(steps, &steps->rows[j]);
-            return -1;
+            return 0;
         }
         node->parent = row->last;
         node->n_users = 1;
         node->length = row->last == NULL ? 1 : row->last->length + 1;
         row->last = node;
     }
-    if (n_begun && steps->rows[n - 1].sentence->allowed != NULL && !choose_columns(steps)) return -1;
-    return steps->n_columns;
+    return 1;
 }
 
 /* Log-probabilities of the rows first to end, from their hidden inputs -> y (rows, columns). */
@@ -821,9 +753,10 @@ static void project(Steps *steps, int first, int end, const char *inputs, float 
     }
 }
 
-/* Read the tokens `last` (N) of the rows that `dragoman_follow` began -> log-probabilities (N, columns).
+/* Read the tokens `last` (N), after the rows `parents` of the last step -> log-probabilities (N, columns).
  * Returns 0 where memory is missing. */
-int32_t dragoman_step(Steps *steps, const int64_t *last, float *log_probs) {
+int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents, int32_t n_rows, float *log_probs) {
+    if (!follow(steps, parents, n_rows)) return 0;
     const Model *model = steps->model;
     const int D = model->d_model, width = D / model->n_heads;
     for (int first = 0; first < steps->n_rows; first += ROWS_TOGETHER) {
@@ -875,16 +808,6 @@ int32_t dragoman_step(Steps *steps, const int64_t *last, float *log_probs) {
     return 1;
 }
 
-/* Tokens whose keys and values are kept, or room for them. */
-int32_t dragoman_n_nodes(const Steps *steps) { return steps->n_nodes; }
-
-/* Copy the tokens of the columns, and return how many they are; 0: column i is token i. */
-int32_t dragoman_columns(const Steps *steps, int64_t *ids) {
-    if (!steps->chosen) return 0;
-    for (int c = 0; c < steps->n_columns && ids != NULL; c++) ids[c] = steps->ids[c];
-    return steps->n_columns;
-}
-
 /* The k largest of x (C) -> values and columns (k), the largest first, of equals the first.
  * Returns 1 where a value is not a number. */
 static int32_t top_of_row(const float *x, int32_t C, int32_t k, float *values, int64_t *columns) {
@@ -923,14 +846,14 @@ int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, 
 
 /* The sentences of a beam search, as `_Beam` in dragoman/decoding/beam.py describes them, and what follows from a step. */
 typedef struct {
-    int32_t n_sentences, n_slots, width, n_best;
+    int32_t n_sentences, n_slots, width, n_best, n_tokens;
+    double penalty, next_penalty; /* of a hypothesis that ends now, and of one that ends in the next step */
     const int64_t *limits;
-    const double *limit_penalty;          /* (A): of the longest hypothesis */
-    const double *penalty, *next_penalty; /* (A): of one that ends now, and of one that ends in the next step */
-    const int64_t *rows;                  /* (A, L), as log_prob */
+    const double *limit_penalty; /* (A): of the longest hypothesis */
+    const int64_t *rows;         /* (A, L), as log_prob */
     const double *log_prob;
     double *finished; /* (A, n_best) */
-    int64_t *n_tokens, *n_ended;
+    int64_t *n_ended;
     int64_t *next_rows, *last; /* (A, width), as next_log_prob */
     int64_t *parents;          /* of the next call, sentence by sentence */
     int64_t *ended;            /* the rows of the hypotheses that end */
@@ -958,7 +881,7 @@ static int continuations(const Beam *beam, int a, const float *log_probs, int64_
         if (before == -INFINITY) continue;
         const float *row = log_probs + beam->rows[a * beam->n_slots + slot] * stride;
         if (top_of_row(row, C, k, values, columns)) return -1;
-        const int is_full = beam->n_tokens[a] == beam->limits[a];
+        const int is_full = beam->n_tokens == beam->limits[a];
         if (is_full) values[0] = row[eos], columns[0] = eos;
         for (int rank = 0; rank < (is_full ? 1 : k); rank++) {
             const double score = before + values[rank];
@@ -973,7 +896,7 @@ static int continuations(const Beam *beam, int a, const float *log_probs, int64_
 
 /* End the hypothesis in `slot` of sentence `a` with `log_prob`. */
 static void end_hypothesis(Beam *beam, int a, int slot, double log_prob) {
-    double *finished = beam->finished + (size_t)a * beam->n_best, score = log_prob / beam->penalty[a];
+    double *finished = beam->finished + (size_t)a * beam->n_best, score = log_prob / beam->penalty;
     beam->ended[beam->n_ending] = beam->rows[a * beam->n_slots + slot];
     beam->ended_log_prob[beam->n_ending++] = log_prob;
     beam->n_ended[a]++;
@@ -1007,9 +930,8 @@ int32_t dragoman_beam(Beam *beam, const float *log_probs, int64_t stride, int32_
         const double least = beam->finished[(size_t)a * beam->n_best + beam->n_best - 1];
         const double first = n_live ? best[0].score : -INFINITY;
         const int has_enough = beam->n_ended[a] >= width && least > -INFINITY;
-        const int may_win_next = width > 1 && first / beam->next_penalty[a] > least;
+        const int may_win_next = width > 1 && first / beam->next_penalty > least;
         if ((has_enough && !may_win_next) || !(first / beam->limit_penalty[a] > least)) n_live = 0;
-        beam->n_tokens[a]++;
         for (int i = 0; i < width; i++) {
             const int is_live = i < n_live;
             rows[i] = is_live ? beam->n_next : 0;

@@ -41,19 +41,15 @@ SECONDS = 120
 SWITCH = "DRAGOMAN_NATIVE"
 """Environment variable: 0 leaves compiled parts aside; avx2 takes those for AVX2 beside AVX-512, too."""
 
-Pointer, Int, Long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+Pointer, Int, Long, Double = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 FUNCTIONS = {
     "dragoman_kinds": (Int, []),
     "dragoman_lanes": (Int, []),
     "dragoman_packed_bytes": (Long, [Int, Int, Int]),
     "dragoman_pack": (None, [Int, Pointer, Pointer, Int, Int, Pointer]),
-    "dragoman_begin": (Pointer, [Pointer, Pointer, Int]),
+    "dragoman_begin": (Pointer, [Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer, Pointer, Int]),
     "dragoman_end": (None, [Pointer]),
-    "dragoman_join": (Int, [Pointer, Pointer, Pointer, Int, Pointer]),
-    "dragoman_follow": (Int, [Pointer, Pointer, Int]),
-    "dragoman_step": (Int, [Pointer, Pointer, Pointer]),
-    "dragoman_columns": (Int, [Pointer, Pointer]),
-    "dragoman_n_nodes": (Int, [Pointer]),
+    "dragoman_step": (Int, [Pointer, Pointer, Pointer, Int, Pointer]),
     "dragoman_top": (Int, [Pointer, Long, Long, Int, Int, Pointer, Pointer]),
     "dragoman_beam": (Int, [Pointer, Pointer, Long, Int, Long]),
 }

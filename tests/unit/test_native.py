@@ -18,9 +18,8 @@ from dragoman.predict.translator import Translator
 TESTS = Path(__file__).parent
 SEARCHES = [
     TESTS / name for name in (
-        "model/test_joining.py", "model/test_quantized.py", "model/test_transformer.py",
-        "predict/test_running_searches.py", "predict/test_shortlist.py", "decoding/test_compiled_beam.py",
-        "decoding/test_greedy_and_beam.py",
+        "model/test_quantized.py", "model/test_transformer.py", "predict/test_shortlist.py",
+        "decoding/test_compiled_beam.py", "decoding/test_greedy_and_beam.py",
     )
 ]  # fmt: skip
 """Tests of compiled searches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding import hypotheses
-from dragoman.decoding.compiled import MAX_WIDTH, beam_step
 from dragoman.decoding.hypotheses import (
+    COMPILED_AT_MOST,
     Bools,
     Floats,
     Hypothesis,
@@ -21,21 +22,19 @@ from dragoman.decoding.hypotheses import (
     best_tokens,
     columns_of,
     in_fp64,
-    length_penalty,
     ranked,
+    refuse_nan,
 )
 from dragoman.decoding.phrases import PhraseBanks, Phrases
-from dragoman.decoding.search import Search, finish, limits_of
+from dragoman.decoding.search import Search
+from dragoman.native import Double, Int, Pointer, native
+
+MAX_WIDTH = COMPILED_AT_MOST - 1
+"""Of a beam that compiled code searches: it looks for one token more in each row."""
 
 
 @torch.no_grad()
-def beam_search(
-    step: NextToken,
-    *,
-    max_lengths: Sequence[int],
-    phrases: Sequence[Phrases] | None = None,
-    **options: Any,
-) -> list[list[Hypothesis]]:
+def beam_search(step: NextToken, **options: Any) -> list[list[Hypothesis]]:
     """Return up to `n_best` hypotheses per sentence, best score first.
 
     Each step, with K = beam_size, ranks all continuations of a sentence's live hypotheses by
@@ -69,74 +68,78 @@ def beam_search(
 
     `options` are those of `BeamSearch`.
     """
-    search = BeamSearch(step, **options)
-    search.join(max_lengths, phrases=phrases)
-    return finish(search)
+    return BeamSearch(step, **options).run()
 
 
 class BeamSearch(Search):
-    """A beam search that sentences may join: see `beam_search`."""
+    """See `beam_search`."""
 
     def __init__(
         self,
         step: NextToken,
         *,
+        max_lengths: Sequence[int],
         beam_size: int,
         n_groups: int = 1,
         diversity_penalty: float = 0.0,
+        phrases: Sequence[Phrases] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(step, **options)
+        super().__init__(step, max_lengths=max_lengths, **options)
         assert 1 <= self.n_best <= beam_size
         assert beam_size % n_groups == 0
         assert diversity_penalty >= 0
+        assert n_groups == 1 or phrases is None
         self._width, self._diversity_penalty = beam_size // n_groups, diversity_penalty
-        self._beams = [_Beam.empty(min(self.n_best, self._width)) for _ in range(n_groups)]
         self._banks: PhraseBanks | None = None
-
-    def join(self, max_lengths: Sequence[int], *, phrases: Sequence[Phrases] | None = None) -> None:
-        """Let sentences of up to `max_lengths` tokens join; a search with phrases has those of one call."""
-        assert len(self._beams) == 1 or phrases is None
-        assert self._banks is None
-        limits, widths = limits_of(max_lengths), np.full(len(max_lengths), self._width)
+        widths = np.full(len(max_lengths), self._width)
         if phrases is not None:
-            assert not self.n_rows
             self._banks = PhraseBanks(phrases, max_lengths, eos_id=self.eos_id)
             widths = np.array(self._banks.widths(self._width))
-        penalties = [length_penalty(length + 1, self.alpha) for length in max_lengths]
-        numbers, rows = self.admit(len(max_lengths))
-        for beam in self._beams:
-            beam.join(
-                sentences=numbers,
-                widths=widths,
-                limits=limits,
-                limit_penalty=np.array(penalties),
-                rows=rows[:, None],
-            )
+        penalties = np.array([self.penalty(length) for length in max_lengths], np.float64)
+        self._beams = [
+            _Beam.start(self.limits, penalties, widths, n_best=min(self.n_best, self._width))
+            for _ in range(n_groups)
+        ]
 
-    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
+    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints]:
+        n_tokens = self.histories.n_tokens
         if self._is_plain and hypotheses.is_compiled(log_probs):
-            (beam,) = self._beams
-            arrays = {
-                **vars(beam),
-                "penalty": self.penalties(beam.n_tokens),
-                "next_penalty": self.penalties(beam.n_tokens + 1),
-            }
-            step = beam_step(log_probs, arrays, width=self._width, eos_id=self.eos_id)
-            beam.rows, beam.log_prob, beam.last = step.rows, step.log_prob, step.last
-            self.end(step.ended, step.ended_log_probs)
-            return beam.last[beam.alive], step.parents, beam.drop(beam.alive[:, 0])
+            return self._choose_compiled(log_probs)
         banks = self._banks
         if banks is not None:
             banks.follow(self._last, self._parents)
         lowered_by = None  # (A, V)
         for beam in self._beams:
-            candidates = beam.candidates(log_probs, lowered_by, banks, eos_id=self.eos_id)
+            candidates = beam.candidates(log_probs, lowered_by, banks, n_tokens=n_tokens, eos_id=self.eos_id)
             beam.finish(candidates, self.end)
-            beam.advance(candidates, self.penalties(beam.n_tokens + 1))
+            beam.advance(candidates, self.penalty(n_tokens + 1))
             if beam is not self._beams[-1]:
                 lowered_by = beam.penalise(log_probs, lowered_by, self._diversity_penalty)
         return _next_call(self._beams)
+
+    def _choose_compiled(self, log_probs: Tensor) -> tuple[Ints, Ints]:
+        """Do the same for a plain beam in native.c, which changes `finished` and `n_ended` in place."""
+        (beam,), library, width = self._beams, native().library, self._width
+        assert library is not None
+        read = [getattr(beam, name) for name in READ]
+        assert all(array.flags.c_contiguous for array in read)
+        (A, L), n_tokens = beam.rows.shape, self.histories.n_tokens
+        integers, numbers = np.empty((4, A * width), np.int64), np.empty((2, A * width), np.float64)
+        (rows, last, parents, ended), (log_prob, ended_log_probs) = integers, numbers
+        made = [row.ctypes.data for block in (integers, numbers) for row in block]
+        step = _CompiledBeam(
+            A, L, width, beam.finished.shape[1], n_tokens, self.penalty(n_tokens), self.penalty(n_tokens + 1),
+            *(array.ctypes.data for array in read), *made,
+        )  # fmt: skip
+        start, stride, V = log_probs.data_ptr(), log_probs.stride(0), log_probs.shape[1]
+        if not library.dragoman_beam(ctypes.byref(step), start, stride, V, self.eos_id):
+            refuse_nan()
+        beam.rows, beam.log_prob, beam.last = (x.reshape(A, width) for x in (rows, log_prob, last))
+        self.end(ended[: step.n_ending], ended_log_probs[: step.n_ending])
+        tokens = beam.last[beam.alive]
+        beam.keep(beam.alive[:, 0])
+        return tokens, parents[: step.n_next]
 
     @property
     def _is_plain(self) -> bool:
@@ -174,14 +177,10 @@ class _Candidates(NamedTuple):
 class _Beam:
     """The A sentences still searched, and their live hypotheses in L slots, best first."""
 
-    sentences: Ints
-    """(A,) their numbers."""
     widths: Ints
     """(A,) the most live hypotheses."""
     limits: Ints
     """(A,) most tokens, eos not counted."""
-    n_tokens: Ints
-    """(A,) the tokens of a live hypothesis."""
     limit_penalty: Floats
     """(A,) the largest length penalty that a hypothesis can have."""
     log_prob: Floats
@@ -196,49 +195,30 @@ class _Beam:
     """(A,) hypotheses that are finished, or would be if they contained their phrases."""
 
     @classmethod
-    def empty(cls, n_best: int) -> _Beam:
-        """Return one without sentences."""
-        none, no_slots = np.empty(0, np.int64), np.empty((0, 1), np.int64)
+    def start(cls, limits: Ints, limit_penalty: Floats, widths: Ints, *, n_best: int) -> _Beam:
+        """Return one with an empty hypothesis for each sentence."""
+        A = len(limits)
         return cls(
-            sentences=none,
-            widths=none,
-            limits=none,
-            n_tokens=none,
-            limit_penalty=np.empty(0),
-            log_prob=np.empty((0, 1)),
-            last=no_slots,
-            rows=no_slots,
-            finished=np.empty((0, n_best)),
-            n_ended=none,
+            widths=widths,
+            limits=limits,
+            limit_penalty=limit_penalty,
+            log_prob=np.zeros((A, 1)),
+            last=np.zeros((A, 1), np.int64),
+            rows=np.arange(A)[:, None],
+            finished=np.full((A, n_best), -np.inf),
+            n_ended=np.zeros(A, np.int64),
         )
-
-    def join(self, *, rows: Ints, **fields: Ints | Floats) -> None:
-        """Let sentences join, each with an empty hypothesis in one of `rows` (M, 1) of the next call."""
-        M, L = len(rows), self.rows.shape[1]
-        others = ((0, 0), (0, L - 1))
-        fields |= {
-            "n_tokens": np.zeros(M, np.int64),
-            "log_prob": np.pad(np.zeros((M, 1)), others, constant_values=-np.inf),
-            "last": np.zeros((M, L), np.int64),
-            "rows": np.pad(rows, others),
-            "finished": np.full((M, self.finished.shape[1]), -np.inf),
-            "n_ended": np.zeros(M, np.int64),
-        }
-        for name, value in fields.items():
-            setattr(self, name, np.concatenate([getattr(self, name), value]))
 
     @property
     def alive(self) -> Bools:
         """(A, L) which slots are filled."""
         return self.log_prob > -np.inf
 
-    def drop(self, going: Bools) -> Ints:
-        """Drop the sentences that are not `going`, (A,) bool; return their numbers."""
-        done = self.sentences[~going]
-        if len(done):
+    def keep(self, going: Bools) -> None:
+        """Drop the sentences that are not `going`, (A,) bool."""
+        if not going.all():
             for name, value in vars(self).items():
                 setattr(self, name, value[going])
-        return done
 
     def candidates(
         self,
@@ -246,9 +226,12 @@ class _Beam:
         penalties: Tensor | None,
         banks: PhraseBanks | None,
         *,
+        n_tokens: int,
         eos_id: int,
     ) -> _Candidates:
         """Return each sentence's best 2 * width continuations by `log_probs` (N, V) - `penalties` (A, V).
+
+        Live hypotheses have `n_tokens`.
 
         These always include width that live on, since each parent ends in one way. For the same reason
         width + 1 per row are enough to choose from. `banks` have their own choice, among all.
@@ -266,7 +249,7 @@ class _Beam:
 
         scores = values[rows] + self.log_prob[:, :, None]  # (A, L, k)
         choices = tokens[rows]
-        at_limit = self.limits == self.n_tokens  # (A,)
+        at_limit = self.limits == n_tokens  # (A,)
         if at_limit.any():
             scores[at_limit], choices[at_limit] = -np.inf, eos_id
             ending = in_fp64(own[:, eos_id])[rows[at_limit]]
@@ -288,7 +271,6 @@ class _Beam:
         if banks is None:
             first = np.arange(scores.shape[1]) < self.widths[:, None]
             return _Candidates(scores, log_prob, slots, tokens, first & is_eos & possible, possible & ~is_eos)
-        n_tokens = int(self.n_tokens[0])  # all began together
         choice = banks.choose(scores, columns_of(self.rows, slots), tokens, self.widths, n_tokens=n_tokens)
         self.n_ended = self.n_ended + choice.n_too_early
         return _Candidates(scores, log_prob, slots, tokens, choice.first & is_eos, choice.lives)
@@ -314,17 +296,16 @@ class _Beam:
         self.finished = columns_of(known, ranked(known)[:, : self.finished.shape[1]])
         self.n_ended = self.n_ended + ends.sum(axis=1)
 
-    def advance(self, candidates: _Candidates, next_penalty: Floats) -> None:
+    def advance(self, candidates: _Candidates, next_penalty: float) -> None:
         """Extend the beam by one token, and empty the slots of finished sentences.
 
-        `next_penalty` (A,) is the length penalty of a hypothesis that ends in the next step.
+        `next_penalty` is the length penalty of a hypothesis that ends in the next step.
         """
         scores = np.where(candidates.lives, candidates.scores, -np.inf)
         order = ranked(scores)[:, : int(self.widths.max())]  # (A, L)
         self.last = columns_of(candidates.tokens, order)
         self.rows = columns_of(self.rows, columns_of(candidates.slots, order))
         log_prob = columns_of(candidates.log_probs, order)
-        self.n_tokens = self.n_tokens + 1
         live = columns_of(scores, order) > -np.inf
         log_prob = np.where(live, log_prob, -np.inf)
         least, best = self.finished[:, -1], log_prob.max(axis=1)
@@ -336,21 +317,19 @@ class _Beam:
     def penalise(self, log_probs: Tensor, penalties: Tensor | None, amount: float) -> Tensor:
         """Return `penalties` (A, V) plus those for the tokens that this beam has just taken."""
         if penalties is None:
-            penalties = log_probs.new_zeros(len(self.sentences), log_probs.size(1))
+            penalties = log_probs.new_zeros(len(self.rows), log_probs.size(1))
         sentences, slots = self.alive.nonzero()
         taken = (sentences, self.last[sentences, slots])
         where = tuple(torch.from_numpy(each).to(penalties.device) for each in taken)
         return penalties.index_put_(where, penalties.new_tensor(amount), accumulate=True)
 
 
-def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints, Ints]:
-    """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences.
-
-    And these, by their numbers.
-    """
+def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints]:
+    """Return `last` and `parents` of the next call, grouped by sentence; drop finished sentences."""
     alive = np.concatenate([beam.alive for beam in beams], axis=1)  # (A, slots of all beams)
     going: Bools = alive.max(axis=1)
-    done, *_ = [beam.drop(going) for beam in beams]
+    for beam in beams:
+        beam.keep(going)
     alive = alive[going]
     last = np.concatenate([beam.last for beam in beams], axis=1)[alive]
     parents = np.concatenate([beam.rows for beam in beams], axis=1)[alive]
@@ -358,4 +337,22 @@ def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints, Ints]:
     for beam in beams:
         width = beam.rows.shape[1]
         beam.rows, numbers = numbers[:, :width], numbers[:, width:]
-    return last, parents, done
+    return last, parents
+
+
+READ = ("limits", "limit_penalty", "rows", "log_prob", "finished", "n_ended")
+"""The arrays of a `_Beam` that compiled code reads."""
+
+
+class _CompiledBeam(ctypes.Structure):
+    """`Beam` of native.c: a `_Beam`, and what follows from a step."""
+
+    _fields_ = (
+        *((name, Int) for name in ("n_sentences", "n_slots", "width", "n_best", "n_tokens")),
+        *((name, Double) for name in ("penalty", "next_penalty")),
+        *((name, Pointer) for name in READ),
+        *((name, Pointer) for name in (
+            "next_rows", "last", "parents", "ended", "next_log_prob", "ended_log_prob",
+        )),
+        *((name, Int) for name in ("n_next", "n_ending")),
+    )  # fmt: skip

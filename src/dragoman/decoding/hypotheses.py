@@ -31,10 +31,9 @@ class NextToken(Protocol):
         """Log-probabilities (N, V), fp32, of the token after `last` (N,), on the model's device.
 
         `last` and `parents` are on the CPU, where searches choose. Row i continues row `parents[i]` of the
-        previous call. Rows whose parents are beyond it begin new sentences, one each: they follow all others,
-        and `last` is bos. In the first call all rows do, and `parents` is arange(N). N changes from call to
-        call: a sentence grows into the rows of its beam, and its rows go when it is done. A forbidden token
-        has log-probability -inf.
+        previous call. In the first call N is the number of sentences, `last` is bos and `parents` is
+        arange(N). N changes from call to call: a sentence grows into the rows of its beam, and its rows go
+        when it is done. A forbidden token has log-probability -inf.
         """
 
 

@@ -18,21 +18,14 @@ from dragoman.decoding.hypotheses import (
     check_no_nan,
     in_fp64,
 )
-from dragoman.decoding.search import Search, finish, limits_of
+from dragoman.decoding.search import Search
 
 FEW = 256
 """Number of top tokens in which the nucleus is searched first; it is nearly always among them."""
 
 
 @torch.no_grad()
-def sample(
-    step: NextToken,
-    *,
-    max_lengths: Sequence[int],
-    numbers: Sequence[int],
-    n_samples: int = 1,
-    **options: Any,
-) -> list[list[Hypothesis]]:
+def sample(step: NextToken, *, n_samples: int = 1, **options: Any) -> list[list[Hypothesis]]:
     """Draw `n_samples` independent hypotheses per sentence, best score first; duplicates are possible.
 
     Tokens are drawn from `truncated(log_probs, ...)`. Samples of sentence i depend only on `seed` and
@@ -42,9 +35,7 @@ def sample(
     in `greedy_search`; `options` are those of `SamplingSearch`.
     """
     assert n_samples >= 1
-    search = SamplingSearch(step, n_best=n_samples, **options)
-    search.join(max_lengths, numbers)
-    return finish(search)
+    return SamplingSearch(step, n_best=n_samples, **options).run()
 
 
 class SamplingSearch(Search):
@@ -54,39 +45,29 @@ class SamplingSearch(Search):
         self,
         step: NextToken,
         *,
+        max_lengths: Sequence[int],
+        numbers: Sequence[int],
         seed: int,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
         **options: Any,
     ) -> None:
-        super().__init__(step, **options)
-        self._seed = seed
+        """`numbers[i]` is that of sentence i in what is drawn."""
+        super().__init__(step, max_lengths=max_lengths, **options)
         self._truncation: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        self._limits: Ints = np.empty(0, np.int64)
-        self._draws: Floats = np.empty((0, 0))
-        self._rows = self._limits
+        self._draws = _uniform_numbers(max_lengths, numbers, seed=seed, n_samples=self.n_best)
+        self._rows: Ints = np.arange(len(max_lengths)).repeat(self.n_best)
         """(R,) the row of the next call that each sample continues: all of a sentence begin in one."""
-        self._log_prob: Floats = np.empty(0)
+        self.limits = self.limits[self._rows]
+        self._log_prob: Floats = np.zeros(len(self._rows))
 
-    def join(self, max_lengths: Sequence[int], numbers: Sequence[int]) -> None:
-        """Let sentences of up to `max_lengths` tokens join. `numbers` are theirs in what is drawn."""
-        _, rows = self.admit(len(max_lengths))
-        draws = _uniform_numbers(max_lengths, numbers, seed=self._seed, n_samples=self.n_best)
-        width = max(draws.shape[1], self._draws.shape[1])
-        both = [np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (self._draws, draws)]
-        self._draws = np.concatenate(both)
-        self._limits = np.concatenate([self._limits, limits_of(max_lengths).repeat(self.n_best)])
-        self._rows = np.concatenate([self._rows, rows.repeat(self.n_best)])
-        self._log_prob = np.concatenate([self._log_prob, np.zeros(len(draws))])
-
-    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints, Ints]:
-        rows, histories = self._rows, self.histories
+    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints]:
+        rows, n_tokens = self._rows, self.histories.n_tokens
         check_no_nan(log_probs.amax(dim=1).cpu())
         weights = truncated(log_probs, **self._truncation)
-        lengths = histories.lengths[rows]
-        tokens = _draw(weights, rows, self._draws[np.arange(len(rows)), lengths])
-        tokens[self._limits == lengths] = self.eos_id
+        tokens = _draw(weights, rows, self._draws[:, n_tokens])
+        tokens[self.limits == n_tokens] = self.eos_id
         where = tuple(torch.from_numpy(each).to(log_probs.device) for each in (rows, tokens))
         values = in_fp64(log_probs[where])
         log_prob = self._log_prob + values
@@ -94,10 +75,9 @@ class SamplingSearch(Search):
         ended = (tokens == self.eos_id) | (values == -np.inf)
         self.end(rows[ended], log_prob[ended])
         going = ~ended
-        self._limits, self._draws = self._limits[going], self._draws[going]
+        self.limits, self._draws = self.limits[going], self._draws[going]
         self._log_prob, self._rows = log_prob[going], np.arange(going.sum())
-        left = histories.sentences[rows[going]]
-        return tokens[going], rows[going], np.setdiff1d(histories.sentences, left)
+        return tokens[going], rows[going]
 
 
 def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:

@@ -33,13 +33,9 @@ class WatchedSearch:
     def __init__(self, step: NextToken, watchers: Sequence[Watcher | None], *, eos_id: int) -> None:
         """`watchers[i]` watches sentence i; None = nobody does."""
         self._step = step
-        self._watchers = [*watchers]
+        self._watchers = watchers
         self._eos_id = eos_id
         self._histories = Histories()
-
-    def join(self, watchers: Sequence[Watcher | None]) -> None:
-        """Let `watchers` watch the sentences that join next."""
-        self._watchers += watchers
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         self._histories.follow(last, parents)
@@ -65,5 +61,5 @@ class WatchedSearch:
             return True
         if not watcher.wants():
             return False
-        watcher.see(self._histories.tokens[row, : self._histories.lengths[row]].tolist())
+        watcher.see(self._histories.tokens[row].tolist())
         return True

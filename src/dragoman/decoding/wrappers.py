@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.decoding.hypotheses import NextToken, columns_of
+from dragoman.decoding.hypotheses import NextToken
 from dragoman.decoding.search import FILLER, Columns, Histories
 
 
@@ -21,24 +21,22 @@ class NotEmpty:
 
     def __init__(self, step: NextToken, *, eos_id: int) -> None:
         self._step, self._eos_id = step, eos_id
-        self._n_rows = 0
+        self._has_begun = False
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
-        n_before, self._n_rows = self._n_rows, parents.numel()
-        if not parents.numel() or int(parents.max()) < n_before:
+        if self._has_begun:
             return log_probs
-        begin = (parents >= n_before).to(log_probs.device)
+        self._has_begun = True
         ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id
-        return log_probs.masked_fill(begin[:, None] & ends, -torch.inf)
+        return log_probs.masked_fill(ends, -torch.inf)
 
 
 class ForcedPrefix:
     """A next-token function that forces sentence i to begin with the tokens `prefixes[i]`, if any.
 
     Within the prefix, every other token has log-probability -inf. The forced token keeps its log-probability
-    from `step`, so that the log_prob of a hypothesis is the model's for the whole sequence. Sentences that
-    join later are forced to nothing.
+    from `step`, so that the log_prob of a hypothesis is the model's for the whole sequence.
     """
 
     def __init__(
@@ -47,19 +45,17 @@ class ForcedPrefix:
         self._step, self._columns = step, columns or Columns()
         self._histories = Histories()
         self._longest = max(map(len, prefixes), default=0)
-        self._forced = np.full((len(prefixes), self._longest + 1), FILLER)  # (B, longest + 1)
+        self._forced = np.full((len(prefixes), self._longest), FILLER)  # (B, longest)
         for row, prefix in zip(self._forced, prefixes, strict=True):
             row[: len(prefix)] = prefix
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
         self._histories.follow(last, parents)
-        sentences, lengths = self._histories.sentences, self._histories.lengths
-        within = (sentences < len(self._forced)) & (lengths < self._longest)
-        if not within.any():
+        n_tokens = self._histories.n_tokens
+        if n_tokens >= self._longest:
             return log_probs
-        tokens = np.full_like(lengths, FILLER)
-        tokens[within] = self._forced[sentences[within], lengths[within]]
+        tokens = self._forced[self._histories.sentences, n_tokens]  # (N,)
         forced = torch.from_numpy(self._columns.of(tokens)).to(log_probs.device)[:, None]
         columns = torch.arange(log_probs.shape[1], device=log_probs.device)
         return log_probs.masked_fill((forced >= 0) & (columns != forced), -torch.inf)
@@ -69,8 +65,8 @@ class NoRepeatedNgrams:
     """A next-token function that blocks repeated n-grams (Paulus et al. 2018, section 2.5).
 
     A token that would repeat an n-gram of its row gets log-probability -inf, with two exceptions. The tokens
-    `exempt[i]` may be repeated in sentence i, so that required phrases stay possible; sentences that join
-    later have none. If no other token is possible, as within a forced prefix, nothing is blocked.
+    `exempt[i]` may be repeated in sentence i, so that required phrases stay possible. If no other token is
+    possible, as within a forced prefix, nothing is blocked.
     """
 
     def __init__(
@@ -84,20 +80,18 @@ class NoRepeatedNgrams:
         assert n >= 1
         self._step, self._columns = step, columns or Columns()
         self._n = n
-        self._exempt = {number: tokens for number, tokens in enumerate(exempt) if tokens}
+        self._exempt = dict(enumerate(exempt))
         self._histories = Histories()
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         log_probs = self._step(last, parents)
         histories, n = self._histories, self._n
         histories.follow(last, parents)
-        tokens, lengths = histories.tokens, histories.lengths
-        if tokens.shape[1] < n or not (lengths >= n).any():
+        if histories.n_tokens < n:
             return log_probs
-        newest = lengths[:, None] + np.arange(1 - n, 0)  # (N, n - 1): where a row's last tokens stand
-        ngrams = np.lib.stride_tricks.sliding_window_view(tokens, n, axis=1)  # (N, n-grams of a row, n)
-        begun = (ngrams[:, :, :-1] == columns_of(tokens, newest.clip(min=0))[:, None]).all(axis=2)
-        begun &= np.arange(begun.shape[1]) <= lengths[:, None] - n  # (N, n-grams)
+        ngrams = np.lib.stride_tricks.sliding_window_view(histories.tokens, n, axis=1)  # (N, n-grams, n)
+        newest = histories.tokens[:, histories.n_tokens - n + 1 :]  # (N, n - 1)
+        begun = (ngrams[:, :, :-1] == newest[:, None]).all(axis=2)  # (N, n-grams)
         rows, which = begun.nonzero()
         blocked = np.zeros(log_probs.shape, np.bool_)
         blocked[rows, self._columns.of(ngrams[rows, which, n - 1])] = True
@@ -126,7 +120,7 @@ class Coverage:
 
     is added to the score of a finished hypothesis. It is at most 0, and 0 if each source token got at least
     the attention of one target token. `counted` (B, S) is False for source tokens that do not count: padding
-    and the end token. No sentence can join later.
+    and the end token.
     """
 
     def __init__(self, step: AttendingStep, *, beta: float, counted: Tensor) -> None:

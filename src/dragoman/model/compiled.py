@@ -175,62 +175,47 @@ def can_compile(dtype: torch.dtype, widths: Sequence[int]) -> bool:
 class CompiledSteps:
     """A next-token function like `PackedSteps`; what it returns is good until the next call."""
 
-    def __init__(self, decoder: CompiledDecoder, forbidden: tuple[int, ...]) -> None:
-        """`forbidden` tokens get log-probability -inf."""
+    def __init__(
+        self,
+        decoder: CompiledDecoder,
+        src: Tensor,
+        src_mask: Tensor,
+        *,
+        forbidden: tuple[int, ...] = (),
+        allowed: Tensor | None = None,
+    ) -> None:
+        """Arguments are those of `PackedDecoder.start`."""
         self.decoder = decoder
-        tokens = torch.tensor(forbidden, dtype=torch.int32)
-        library = decoder.library
-        self._steps = library.dragoman_begin(ctypes.byref(decoder.model), tokens.data_ptr(), len(tokens))
-        _check(self._steps)
+        self._n_columns = decoder.n_tokens
+        self._log_probs = torch.empty(0)
         self.ids: Tensor | None = None
         """The tokens that the columns of log-probabilities stand for, rising; None: all."""
-        self._has_all = True
-        self._n_begun = 0
-        self._log_probs = torch.empty(0)
+        never, columns, may_hold = torch.tensor(forbidden, dtype=torch.int32), None, None
+        if allowed is not None:
+            self.ids = allowed.any(0).nonzero()[:, 0]
+            self._n_columns, columns = len(self.ids), self.ids.int()
+            may_hold = allowed[:, self.ids] & ~torch.isin(self.ids, never)
+        tokens, lengths = src[src_mask], src_mask.sum(1, dtype=torch.int32)
+        self._steps = decoder.library.dragoman_begin(
+            ctypes.byref(decoder.model), never.data_ptr(), len(never), tokens.data_ptr(), lengths.data_ptr(),
+            len(src), *(None if x is None else x.data_ptr() for x in (columns, may_hold)), self._n_columns,
+        )  # fmt: skip
+        _check(self._steps)
 
     def __del__(self) -> None:
         if getattr(self, "_steps", None):
             self.decoder.library.dragoman_end(self._steps)
 
-    def join(self, src: Tensor, src_mask: Tensor, allowed: Tensor | None = None) -> None:
-        """Take in sentences that the next call begins; arguments are those of `PackedDecoder.start`.
-
-        Either all calls have `allowed`, or none has.
-        """
-        assert (allowed is None) == self._has_all or not self._n_begun
-        self._has_all, self._n_begun = allowed is None, self._n_begun + len(src)
-        lengths, ids = src_mask.sum(1, dtype=torch.int32), src[src_mask]
-        may_hold = None if allowed is None else allowed.contiguous()
-        _check(
-            self.decoder.library.dragoman_join(
-                self._steps, ids.data_ptr(), lengths.data_ptr(), len(src),
-                None if may_hold is None else may_hold.data_ptr(),
-            )
-        )  # fmt: skip
-
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
-        library, n_rows = self.decoder.library, last.numel()
+        n_rows, n_columns = last.numel(), self._n_columns
         last, parents = last.contiguous(), parents.contiguous()
-        n_columns = library.dragoman_follow(self._steps, parents.data_ptr(), n_rows)
-        _check(n_columns >= 0)
-        if not self._has_all:
-            self._read_columns(n_columns)
         if self._log_probs.numel() < n_rows * n_columns:
             self._log_probs = torch.empty(n_rows * n_columns)
         log_probs = self._log_probs[: n_rows * n_columns].view(n_rows, n_columns)
-        _check(library.dragoman_step(self._steps, last.data_ptr(), log_probs.data_ptr()))
+        step = self.decoder.library.dragoman_step
+        _check(step(self._steps, last.data_ptr(), parents.data_ptr(), n_rows, log_probs.data_ptr()))
         return log_probs
-
-    @property
-    def n_nodes(self) -> int:
-        """Tokens whose keys and values are kept, or room for them."""
-        return int(self.decoder.library.dragoman_n_nodes(self._steps))
-
-    def _read_columns(self, n_columns: int) -> None:
-        ids = torch.empty(n_columns, dtype=torch.long)
-        self.decoder.library.dragoman_columns(self._steps, ids.data_ptr())
-        self.ids = ids
 
 
 def _check(done: object) -> None:

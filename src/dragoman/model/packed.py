@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +44,8 @@ ENCODED_AT_ONCE = 1024
 """Source tokens, padding included."""
 DEAD_AT_MOST = 1 / 8
 """Maximum share of finished sentences in the caches; beyond it, the caches are copied without them."""
-UNSEEN_AT_MOST, LEAST_COLUMNS = 1 / 2, 32
-"""Maximum share of columns that no sentence has seen, and a number of columns that is always kept."""
 COLUMNS_ROUNDED_TO = 512
 """The columns of some of the tokens are a multiple of this: products of few shapes are prepared once."""
-MUCH_MORE = 2
-"""Columns that are kept, as a multiple of those in use, while sentences join and leave."""
 
 
 def can_pack(model: Seq2SeqTransformer) -> bool:
@@ -131,13 +127,9 @@ class PackedDecoder:
         `allowed` (B, V) says which tokens a sentence may hold, the reserved ones among them: others have no
         probability, and those that no sentence may hold have no columns (`PackedSteps.ids`).
         """
-        steps: PackedSteps | CompiledSteps
         if self.compiled is None:
-            steps = PackedSteps(self, forbidden)
-        else:
-            steps = CompiledSteps(self.compiled, forbidden)
-        steps.join(src, src_mask, allowed)
-        return steps
+            return PackedSteps(self, src, src_mask, forbidden=forbidden, allowed=allowed)
+        return CompiledSteps(self.compiled, src, src_mask, forbidden=forbidden, allowed=allowed)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """src (B, S), src_mask (B, S) -> memory (B, S, D): some sentences at a time, which stay in cache.
@@ -193,53 +185,44 @@ class PackedDecoder:
 class PackedSteps:
     """A next-token function, as `IncrementalDecoder` is one. What it returns is good until the next call.
 
-    Inside, every sentence has one of B slots, and each slot the same number K of rows, as many as the largest
-    beam; rows without a hypothesis are computed and left out. C columns of keys and values are kept for each
-    slot: K of every step. The slot of a sentence that is done goes to one that joins.
+    Inside, each of B sentences has the same number K of rows, as many as the largest beam; rows without a
+    hypothesis are computed and left out. C columns of keys and values are kept for each sentence: K of every
+    step.
     """
 
-    def __init__(self, decoder: PackedDecoder, forbidden: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        decoder: PackedDecoder,
+        src: Tensor,
+        src_mask: Tensor,
+        *,
+        forbidden: tuple[int, ...] = (),
+        allowed: Tensor | None = None,
+    ) -> None:
+        """Arguments are those of `PackedDecoder.start`."""
+        B = len(src)
         self.decoder = decoder
         self.forbidden = list(forbidden)
         self.output: PackedLinear | QuantizedLinear = decoder.output
         self.ids: Tensor | None = None
         """The tokens that the columns of log-probabilities stand for, rising; None: all."""
-        self.joining: list[_Joining] = []
-        """Who has joined since the last call."""
-        self.places = torch.empty(0, dtype=torch.long)
+        self.bias = torch.empty(0)
+        """(B, number of columns), with `allowed`: 0 where a sentence may hold a token, else -inf."""
+        if allowed is not None:
+            self._choose_columns(allowed)
+        self.places = torch.arange(B)
         """(N,): where among the B K rows a row of the last call stands."""
         self.n_rows = 1
         """K."""
-        self.ancestors = torch.empty(0, 1, 0)
+        self.ancestors = torch.zeros(B, 1, 0)
         """(B, K, C): 0 where a row has seen a column, else -inf."""
-        self.mixed = False
-        """Whether there are columns that some row has not seen."""
-        self.positions = self.begun = torch.empty(0, dtype=torch.long)
-        """(B,): of the token that is read next; and C when a sentence began."""
-        n_heads, width = decoder.n_heads, decoder.d_model // decoder.n_heads
-        self.caches = [_Cache(decoder) for _ in decoder.layers]
-        self.crosses = [
-            (torch.empty(0, n_heads, width, 0), torch.empty(0, n_heads, 0, width)) for _ in decoder.layers
-        ]
+        self.position = 0
+        """Of the token that is read next."""
+        self.caches = [_Cache(B, decoder) for _ in decoder.layers]
+        self.crosses = self._look_at(decoder.encode(src, src_mask))
         """Keys (B, H, d, S) and values (B, H, S, d) of the sources, for each layer."""
-        self.src_bias = torch.empty(0, 1, 1, 0)
-        """(B, 1, 1, S): 0 where a source has a token, else -inf."""
-        self.padded = False
-        """Whether any is -inf."""
-        self.allowed: Tensor | None = None
-        """(B, V): which tokens a sentence may hold; None: all."""
-        self.bias = torch.empty(0)
-        """(B, number of columns), with `allowed`: 0 where a sentence may hold a token, else -inf."""
+        self.src_mask, self.src_bias = src_mask, attention_bias(src_mask)
         self.log_probs = torch.empty(0, 0)
-
-    def join(self, src: Tensor, src_mask: Tensor, allowed: Tensor | None = None) -> None:
-        """Take in sentences that the next call begins; arguments are those of `PackedDecoder.start`.
-
-        Either all calls have `allowed`, or none has.
-        """
-        assert (allowed is None) == (self.allowed is None) or not len(self.ancestors)
-        bias = torch.zeros(len(src), 1, 1, src.shape[1]).masked_fill_(~src_mask[:, None, None], -math.inf)
-        self.joining.append(_Joining(self._look_at(self.decoder.encode(src, src_mask)), bias, allowed))
 
     def _look_at(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """memory (B, S, D) -> keys (B, H, d, S) and values (B, H, S, d) of every layer, in fp32."""
@@ -257,13 +240,11 @@ class PackedSteps:
         self._follow(parents)
         tokens = last.new_zeros(self.ancestors.shape[0] * self.n_rows)
         tokens[self.places] = last
-        positions = self.positions.repeat_interleave(self.n_rows)
-        x = self.decoder.model.tgt_embedding.at(tokens[:, None], positions, dtype=self.decoder.dtype)
+        x = self.decoder.model.tgt_embedding(tokens[:, None], dtype=self.decoder.dtype, start=self.position)
         x = x[:, 0]  # (B K, D)
-        self.mixed = bool((self.positions + 1 < self.ancestors.shape[2]).any())
         for i, layer in enumerate(self.decoder.layers):
             x = self._layer(i, layer, x)
-        self.positions += 1
+        self.position += 1
         return self._project(self.decoder.norm(x[self.places]))
 
     def _layer(self, i: int, layer: PackedDecoderLayer | QuantizedDecoderLayer, x: Tensor) -> Tensor:
@@ -281,7 +262,7 @@ class PackedSteps:
         keys, values = self.caches[i].append(k, v)  # (B H, C, d)
         q = q.float().reshape(B * H, K, -1)
         scores = torch.bmm(q, keys.transpose(1, 2)).view(B, H, K, C)
-        if self.mixed:
+        if self.position + 1 < C:  # there are columns that some row has not seen
             scores += self.ancestors[:, None]
         context = torch.bmm(softmax_(scores).view(B * H, K, C), values)
         return self.decoder.merge_heads(context.view(B, H, K, -1))
@@ -292,14 +273,14 @@ class PackedSteps:
         keys, values = self.crosses[i]
         q = queries.view(B, K, self.decoder.n_heads, -1).transpose(1, 2).float()
         scores = torch.matmul(q, keys)  # (B, H, K, S)
-        if self.padded:
+        if self.src_bias is not None:
             scores += self.src_bias
         return self.decoder.merge_heads(torch.matmul(softmax_(scores), values))
 
     def _project(self, hidden: Tensor) -> Tensor:
         """hidden (N, D) -> log-probabilities (N, number of columns)."""
         n_rows = len(hidden)
-        slots = self.places // self.n_rows
+        sentences = self.places // self.n_rows
         ids = self.ids
         n_columns = self.decoder.model.output.out_features if ids is None else len(ids)
         if len(self.log_probs) < n_rows or self.log_probs.shape[1] != n_columns:
@@ -311,172 +292,62 @@ class PackedSteps:
             if ids is None:
                 logits[:, self.forbidden] = -math.inf
             else:
-                logits += self.bias[slots[rows]]
+                logits += self.bias[sentences[rows]]
             torch.log_softmax(logits, -1, out=self.log_probs[rows])
         return self.log_probs[:n_rows]
 
     def _follow(self, parents: Tensor) -> None:
-        """Make room for the rows of this step: who descends from whom, and who leaves and joins."""
-        n_new = sum(map(len, self.joining))
-        old = self.places[parents[: len(parents) - n_new]]  # where the parents stand
-        old_slots = old // self.n_rows
-        new_slots = self._slots_for(n_new, taken=old_slots)
-        slots = torch.cat([old_slots, new_slots])
+        """Make room for the rows of this step: who descends from whom, and which sentences leave."""
+        old = self.places[parents]  # (N,): where the parents stand
         B, old_rows, _ = self.ancestors.shape
-        counts = torch.bincount(slots, minlength=B)
+        sentences = old // old_rows
+        counts = torch.bincount(sentences, minlength=B)
         K = self.n_rows = int(counts.max())
-        places = slots * K + torch.from_numpy(ranks_within(slots.numpy()))
+        self.places = sentences * K + torch.from_numpy(ranks_within(sentences.numpy()))
         came_from = torch.zeros(B * K, dtype=torch.long)
-        came_from[places[: len(old)]] = old
+        came_from[self.places] = old
         self.ancestors = self.ancestors.view(B * old_rows, -1)[came_from].view(B, K, -1)
-        self.places = places
         alive = counts > 0
-        if n_new:
-            self._seat(new_slots, alive)
         n_kept = -(-rounded_up(int(alive.sum()) * K) // K)
-        n_unseen, n_columns = int(self.begun[alive].min()), self.ancestors.shape[2]
-        if n_kept <= (1 - DEAD_AT_MOST) * B or n_unseen > max(UNSEEN_AT_MOST * n_columns, LEAST_COLUMNS):
+        if n_kept <= (1 - DEAD_AT_MOST) * B:
             self._forget(alive, n_kept)
-        elif not alive.all():
-            self.positions[~alive] = self.positions[alive].max()  # of no row, and within the table
         own = torch.full((K, K), -math.inf).fill_diagonal_(0.0)
         self.ancestors = torch.cat([self.ancestors, own.expand(len(self.ancestors), K, K)], dim=2)
 
-    def _slots_for(self, n_new: int, *, taken: Tensor) -> Tensor:
-        """Return slots (n_new,) that are not `taken`; where there are too few, make some."""
-        if not n_new:
-            return taken[:0]
-        B = len(self.ancestors)
-        free = torch.ones(B, dtype=torch.bool)
-        free[taken] = False
-        slots = free.nonzero()[:n_new, 0]
-        if missing := n_new - len(slots):
-            slots = torch.cat([slots, torch.arange(B, B + missing)])
-            self.ancestors = padded_to(self.ancestors, 0, B + missing)
-            self.positions = padded_to(self.positions, 0, B + missing)
-            self.begun = padded_to(self.begun, 0, B + missing)
-            for cache in self.caches:
-                cache.grow(B + missing)
-        return slots
-
-    def _seat(self, slots: Tensor, alive: Tensor) -> None:
-        """Give `slots` to those who join; `alive` (B,), which slots are in use now."""
-        joining, self.joining = joined(self.joining), []
-        B, n_columns = len(self.ancestors), self.ancestors.shape[2]
-        self.ancestors[slots] = -math.inf
-        self.positions[slots] = 0
-        self.begun[slots] = n_columns
-        if len(slots) == B:  # all begin: nothing is to be copied
-            self.crosses, self.src_bias, self.allowed = joining
-        else:
-            S = max(self.src_bias.shape[3], joining.src_bias.shape[3])
-            for i, (own, new) in enumerate(zip(self.crosses, joining.crosses, strict=True)):
-                keys, values = padded_to(own[0], 0, B, 3, S), padded_to(own[1], 0, B, 2, S)
-                keys[slots], values[slots] = padded_to(new[0], 3, S), padded_to(new[1], 2, S)
-                self.crosses[i] = keys, values
-            self.src_bias = padded_to(self.src_bias, 0, B, 3, S, value=-math.inf)
-            self.src_bias[slots] = padded_to(joining.src_bias, 3, S, value=-math.inf)
-            if self.allowed is not None and joining.allowed is not None:
-                self.allowed = padded_to(self.allowed, 0, B)
-                self.allowed[slots] = joining.allowed
-        self.padded = bool((self.src_bias < 0).any())
-        if self.allowed is not None:
-            self._choose_columns(self.allowed, alive)
-
-    def _choose_columns(self, allowed: Tensor, alive: Tensor) -> None:
-        """Let there be a column for every token that one of the slots `alive` may hold."""
-        wanted = allowed[alive].any(0)
-        ids = self.ids
-        there = torch.zeros_like(wanted)
-        if ids is not None:
-            there[ids] = True
-        if (
-            ids is None
-            or (wanted & ~there).any()
-            or len(ids) > MUCH_MORE * max(int(wanted.sum()), COLUMNS_ROUNDED_TO)
-        ):
-            missing = -int(wanted.sum()) % COLUMNS_ROUNDED_TO
-            wanted[(~wanted).nonzero()[:missing, 0]] = True
-            ids = self.ids = wanted.nonzero()[:, 0]
-            self.output = self.decoder.output.only(ids)
-        self.bias = torch.zeros(len(allowed), len(ids)).masked_fill_(~allowed[:, ids], -math.inf)
+    def _choose_columns(self, allowed: Tensor) -> None:
+        """Have a column for every token that a sentence may hold."""
+        wanted = allowed.any(0)
+        missing = -int(wanted.sum()) % COLUMNS_ROUNDED_TO
+        wanted[(~wanted).nonzero()[:missing, 0]] = True
+        self.ids = wanted.nonzero()[:, 0]
+        self.output = self.decoder.output.only(self.ids)
+        self.bias = torch.zeros(len(allowed), len(self.ids)).masked_fill_(~allowed[:, self.ids], -math.inf)
         self.bias[:, self.forbidden] = -math.inf
 
     def _forget(self, alive: Tensor, n_kept: int) -> None:
-        """Leave out slots that are not `alive`, (B,) bool, but for some that make them `n_kept`.
-
-        And columns that nobody has seen.
-        """
+        """Leave out sentences that are not `alive`, (B,) bool, but for some that make them `n_kept`."""
         stay = alive.clone()
         stay[(~alive).nonzero()[: n_kept - int(alive.sum()), 0]] = True
         kept = stay.nonzero()[:, 0]
         self.places -= ((~stay).cumsum(0) * self.n_rows)[self.places // self.n_rows]
-        first = int(self.begun[alive].min())
-        self.positions = self.positions[kept].clamp(max=int(self.positions[alive].max()))
-        self.begun = (self.begun[kept] - first).clamp(min=0)
-        self.ancestors = self.ancestors[kept][:, :, first:]
-        n_tokens = int((self.src_bias[alive] == 0).any(0).flatten().nonzero()[-1]) + 1
+        self.ancestors = self.ancestors[kept]
+        n_tokens = int(self.src_mask[alive].any(0).nonzero()[-1]) + 1
         self.crosses = [
             (keys[kept][..., :n_tokens].contiguous(), values[kept][..., :n_tokens, :].contiguous())
             for keys, values in self.crosses
         ]
-        self.src_bias = self.src_bias[kept][..., :n_tokens]
-        if self.allowed is not None:
-            self.allowed, self.bias = self.allowed[kept], self.bias[kept]
+        self.src_mask = self.src_mask[kept][:, :n_tokens]
+        self.src_bias = attention_bias(self.src_mask)
+        if self.ids is not None:
+            self.bias = self.bias[kept]
         for cache in self.caches:
-            cache.keep(kept, first)
+            cache.keep(kept)
 
 
-class _Joining(NamedTuple):
-    """What the steps keep of sentences that join."""
-
-    crosses: list[tuple[Tensor, Tensor]]
-    src_bias: Tensor
-    allowed: Tensor | None
-
-    def __len__(self) -> int:
-        return len(self.src_bias)
-
-
-def joined(parts: Sequence[_Joining]) -> _Joining:
-    """Return several as one."""
-    if len(parts) == 1:
-        return parts[0]
-    S = max(part.src_bias.shape[3] for part in parts)
-    layers = zip(*(part.crosses for part in parts), strict=True)
-    allowed = [part.allowed for part in parts if part.allowed is not None]
-    return _Joining(
-        [
-            (
-                torch.cat([padded_to(keys, 3, S) for keys, _ in layer]),
-                torch.cat([padded_to(values, 2, S) for _, values in layer]),
-            )
-            for layer in layers
-        ],
-        torch.cat([padded_to(part.src_bias, 3, S, value=-math.inf) for part in parts]),
-        torch.cat(allowed) if allowed else None,
-    )
-
-
-def padded_to(x: Tensor, *sizes: int, value: float = 0.0) -> Tensor:
-    """Return `x`, made larger behind its end: `sizes` are dimensions, each followed by its size.
-
-    What is large enough stays as it is.
-    """
-    wanted = [*x.shape]
-    for dim, size in zip(sizes[::2], sizes[1::2], strict=True):
-        wanted[dim] = max(size, x.shape[dim])
-    if wanted == [*x.shape]:
-        return x
-    larger = x.new_full(wanted, value)
-    larger[tuple(slice(size) for size in x.shape)] = x
-    return larger
-
-
-def ranks_within(slots: Ints) -> Ints:
-    """Return the number of each row (N,) within its slot, from 0; the rows of a slot stand together."""
-    rows, begins = np.arange(len(slots)), np.ones(len(slots), np.bool_)
-    begins[1:] = slots[1:] != slots[:-1]
+def ranks_within(sentences: Ints) -> Ints:
+    """Return the number of each row (N,) within its sentence, from 0; rows of a sentence stand together."""
+    rows, begins = np.arange(len(sentences)), np.ones(len(sentences), np.bool_)
+    begins[1:] = sentences[1:] != sentences[:-1]
     ranks: Ints = rows - np.maximum.accumulate(rows * begins)
     return ranks
 
@@ -517,9 +388,9 @@ def _filled_up(x: Tensor) -> Tensor:
 class _Cache:
     """Keys and values of one layer: C columns of all rows so far, in room that doubles, in fp32."""
 
-    def __init__(self, decoder: PackedDecoder) -> None:
+    def __init__(self, n_sentences: int, decoder: PackedDecoder) -> None:
         self.n_columns = 0
-        self.tensors = torch.zeros(2, 0, decoder.n_heads, 0, decoder.d_model // decoder.n_heads)
+        self.tensors = torch.empty(2, n_sentences, decoder.n_heads, 0, decoder.d_model // decoder.n_heads)
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """keys and values (B, H, K, d) of this step -> those of all steps, (B H, C, d)."""
@@ -534,19 +405,10 @@ class _Cache:
         both = self.tensors.view(2, B * H, -1, d)[:, :, : self.n_columns]
         return both[0], both[1]
 
-    def grow(self, n_slots: int) -> None:
-        """Make room for `n_slots`; what new ones hold is 0."""
-        _, _, H, room, d = self.tensors.shape
-        used = self.tensors[:, :, :, : self.n_columns]
-        self.tensors = self.tensors.new_empty(2, n_slots, H, room, d)
-        self.tensors[:, : used.shape[1], :, : self.n_columns] = used
-        self.tensors[:, used.shape[1] :, :, : self.n_columns] = 0.0
-
-    def keep(self, slots: Tensor, first: int) -> None:
-        """Leave out all others, and the columns before `first`."""
+    def keep(self, sentences: Tensor) -> None:
+        """Leave out all others."""
         H, room, d = self.tensors.shape[2:]
-        used = self.tensors[:, :, :, first : self.n_columns]
-        self.n_columns -= first
-        kept = self.tensors.new_empty(2, len(slots), H, room, d)
-        kept[:, :, :, : self.n_columns] = used.index_select(1, slots)
+        kept = self.tensors.new_empty(2, len(sentences), H, room, d)
+        used = self.tensors[:, :, :, : self.n_columns]
+        kept[:, :, :, : self.n_columns] = used.index_select(1, sentences)
         self.tensors = kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -12,13 +12,12 @@ from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.beam import BeamSearch
+from dragoman.decoding.beam import beam_search
 from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
-from dragoman.decoding.greedy import GreedySearch
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.decoding.phrases import Phrase, Phrases
-from dragoman.decoding.sampling import SamplingSearch
-from dragoman.decoding.search import Columns, Search, finish
+from dragoman.decoding.sampling import sample
+from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.watching import WatchedSearch, Watcher
 from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams, NotEmpty
 from dragoman.hardware import resident_bytes
@@ -32,8 +31,6 @@ from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
 """No translation holds these tokens."""
-MOST_JOINED = 4096
-"""Sentences of one search; it remembers something of each until it ends."""
 
 
 class Sentence(NamedTuple):
@@ -84,8 +81,6 @@ class Started(NamedTuple):
     """What a search adds to its scores."""
     columns: Columns | None = None
     """What the columns of its log-probabilities stand for; None: each for the token of its number."""
-    join: Callable[[Tensor, Tensor | None], None] | None = None
-    """Takes in sources (B, S) that the next call begins, and which tokens each may hold; None: cannot."""
 
 
 class StepEngine(ABC):
@@ -115,10 +110,6 @@ class StepEngine(ABC):
         """Return which tokens a search of these sentences may be limited to, (B, V); None: it has all."""
         return None
 
-    def can_be_joined(self, settings: SearchConfig) -> bool:
-        """Whether sentences may join a `RunningSearch` with these settings."""
-        return False
-
     def free_memory(self) -> None:
         """Give back device memory that the last search left reserved."""
         torch.cuda.empty_cache()
@@ -145,8 +136,40 @@ class StepEngine(ABC):
         return [found[i] for i in range(len(sentences))]
 
     def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """Sentences that all require phrases, or none of them does."""
-        return finish(RunningSearch(self, sentences, settings).search)
+        """Search for sentences that all require phrases, or none of them does."""
+        src = pad([sentence.source for sentence in sentences]).to(self.device)
+        started = self.start(src, settings, self.allowed(src, sentences, settings))
+        columns = started.columns
+        step: NextToken = NotEmpty(started.step, eos_id=EOS_ID)
+        if any(sentence.prefix for sentence in sentences):
+            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences], columns=columns)
+        if n := settings.no_repeat_ngram:
+            exempt = [{token for phrase in s.required for token in phrase.tokens} for s in sentences]
+            step = NoRepeatedNgrams(step, n, exempt=exempt, columns=columns)
+        if any(sentence.watcher for sentence in sentences):
+            step = WatchedSearch(step, [sentence.watcher for sentence in sentences], eos_id=EOS_ID)
+        options: dict[str, Any] = {
+            "max_lengths": [longest_translation(s, settings, limit=self.longest) for s in sentences],
+            "bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": settings.length_penalty,
+            "columns": columns, "score_term": started.score_term,
+        }  # fmt: skip
+        if settings.method == "sampling":
+            return sample(
+                step, numbers=[sentence.number for sentence in sentences], n_samples=settings.n_best,
+                seed=settings.seed, temperature=settings.temperature, top_k=settings.top_k,
+                top_p=settings.top_p, **options,
+            )  # fmt: skip
+        options["n_best"] = settings.n_best
+        is_constrained = bool(sentences[0].required)
+        if settings.beam_size == 1 and not is_constrained:
+            return greedy_search(step, **options)
+        phrases = (
+            [Phrases(s.required, continuing=s.continuing) for s in sentences] if is_constrained else None
+        )
+        return beam_search(
+            step, beam_size=settings.beam_size, n_groups=settings.diversity_groups,
+            diversity_penalty=settings.diversity_penalty, phrases=phrases, **options,
+        )  # fmt: skip
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -211,15 +234,7 @@ class NativeEngine(StepEngine):
             self._pack(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
             for i, model in enumerate(self.models)
         ]
-
-        def join(src: Tensor, allowed: Tensor | None) -> None:
-            for model, own in zip(self.models, steps, strict=True):
-                own.join(src, _mask(model, src), allowed)
-
-        return Started(ensemble_of(steps), columns=Columns(steps[0]), join=join)
-
-    def can_be_joined(self, settings: SearchConfig) -> bool:
-        return settings.coverage_penalty == 0 and self._packs
+        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 
     def allowed(self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig) -> Tensor | None:
         whole = settings.coverage_penalty > 0 or settings.method == "sampling" or sentences[0].required
@@ -256,86 +271,6 @@ class NativeEngine(StepEngine):
             if i not in self._packed or self._packed[i][0] != versions:
                 self._packed[i] = versions, PackedDecoder(model, int8=self.int8)
             return self._packed[i][1]
-
-
-class RunningSearch:
-    """Sentences that an engine searches for together, with the same settings, and others that join them."""
-
-    @torch.inference_mode()
-    def __init__(self, engine: StepEngine, sentences: Sequence[Sentence], settings: SearchConfig) -> None:
-        """Begin with `sentences`: all of them require phrases, or none of them does."""
-        self._engine, self._settings = engine, settings
-        src = self._sources(sentences)
-        self._started = engine.start(src, settings, engine.allowed(src, sentences, settings))
-        columns = self._started.columns
-        step: NextToken = NotEmpty(self._started.step, eos_id=EOS_ID)
-        if any(sentence.prefix for sentence in sentences):
-            step = ForcedPrefix(step, [sentence.prefix for sentence in sentences], columns=columns)
-        if n := settings.no_repeat_ngram:
-            exempt = [{token for phrase in s.required for token in phrase.tokens} for s in sentences]
-            step = NoRepeatedNgrams(step, n, exempt=exempt, columns=columns)
-        watchers = [sentence.watcher for sentence in sentences]
-        self._watched = WatchedSearch(step, watchers, eos_id=EOS_ID) if any(watchers) else None
-        self._constrained = bool(sentences[0].required)
-        self.search = self._new_search(self._watched or step)
-        self._n_joined = 0
-        self._join(sentences)
-
-    def _new_search(self, step: NextToken) -> Search:
-        settings = self._settings
-        options: dict[str, Any] = {
-            "bos_id": BOS_ID, "eos_id": EOS_ID, "length_penalty": settings.length_penalty,
-            "n_best": settings.n_best, "columns": self._started.columns,
-            "score_term": self._started.score_term,
-        }  # fmt: skip
-        if settings.method == "sampling":
-            return SamplingSearch(
-                step, seed=settings.seed, temperature=settings.temperature, top_k=settings.top_k,
-                top_p=settings.top_p, **options,
-            )  # fmt: skip
-        if settings.beam_size == 1 and not self._constrained:
-            return GreedySearch(step, **options)
-        return BeamSearch(
-            step, beam_size=settings.beam_size, n_groups=settings.diversity_groups,
-            diversity_penalty=settings.diversity_penalty, **options,
-        )  # fmt: skip
-
-    def takes(self, sentence: Sentence) -> bool:
-        """Whether `sentence` may join now."""
-        able = self._started.join is not None and not self._constrained and self._n_joined < MOST_JOINED
-        asks_nothing = not sentence.prefix and not sentence.required
-        return able and asks_nothing and (self._watched is not None) >= (sentence.watcher is not None)
-
-    @torch.inference_mode()
-    def join(self, sentences: Sequence[Sentence]) -> None:
-        """Let sentences join that it `takes`; their numbers go on from those of the last ones."""
-        assert self._started.join is not None
-        src = self._sources(sentences)
-        self._started.join(src, self._engine.allowed(src, sentences, self._settings))
-        if self._watched is not None:
-            self._watched.join([sentence.watcher for sentence in sentences])
-        self._join(sentences)
-
-    @torch.inference_mode()
-    def advance(self) -> dict[int, list[Hypothesis]]:
-        """Make one step; return the hypotheses of the sentences that are done, by their numbers from 0."""
-        return self.search.advance()
-
-    def _sources(self, sentences: Sequence[Sentence]) -> Tensor:
-        return pad([sentence.source for sentence in sentences]).to(self._engine.device)
-
-    def _join(self, sentences: Sequence[Sentence]) -> None:
-        limits = [longest_translation(s, self._settings, limit=self._engine.longest) for s in sentences]
-        self._n_joined += len(sentences)
-        if isinstance(self.search, SamplingSearch):
-            self.search.join(limits, [sentence.number for sentence in sentences])
-        elif isinstance(self.search, BeamSearch):
-            phrases = None
-            if self._constrained:
-                phrases = [Phrases(s.required, continuing=s.continuing) for s in sentences]
-            self.search.join(limits, phrases=phrases)
-        elif isinstance(self.search, GreedySearch):
-            self.search.join(limits)
 
 
 def ranked_hypotheses(

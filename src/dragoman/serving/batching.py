@@ -12,17 +12,17 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.predict.engine import Engine, RunningSearch, Sentence, StepEngine
+from dragoman.predict.engine import Engine, Sentence
 from dragoman.predict.translator import WORTH_A_THREAD
 
 Result = TypeVar("Result")
@@ -37,9 +37,6 @@ PAUSE, LONGEST_PAUSE = 0.004, 0.1
 
 LONG = 1.0
 """Seconds before a batch may be interrupted, from its start or from the last interruption."""
-
-WORTH_JOINING = 1 / 4
-"""Share of the items of a search that join it together; fewer do once one has waited for LONGEST_PAUSE."""
 
 RECENT = 0.1
 """Seconds after a result in which the client's next request is expected."""
@@ -96,27 +93,6 @@ class Client:
         self._batcher.forget(self)
 
 
-class Running(Protocol):
-    """Items that are worked on together, and that others may join."""
-
-    def advance(self) -> Mapping[int, Any]:
-        """Make one step; return the results of the items that are done, by their numbers from 0."""
-
-    def takes(self, item: Any) -> bool:
-        """Whether `item` may join now."""
-
-    def join(self, items: Sequence[Any]) -> None:
-        """Let items join that it `takes`; their numbers go on from those of the last ones."""
-
-
-@runtime_checkable
-class Joinable(Protocol):
-    """A work whose items may join others that are worked on already."""
-
-    def begin(self, items: Sequence[Any]) -> Running | None:
-        """Begin to work on `items`; None: nothing can join these."""
-
-
 class Watching(NamedTuple):
     """A client's interest in one of its sentences: a `dragoman.decoding.Watcher`."""
 
@@ -149,8 +125,6 @@ class _Waiting(NamedTuple):
 class _Turn:
     """A batch that a thread is computing."""
 
-    work: Work
-    """What it does."""
     progress: float
     """Time of its last progress."""
     interrupted_from: float
@@ -166,18 +140,17 @@ class Batcher:
         n_threads: int,
         max_items: int,
         max_tokens: int,
-        joining: bool = False,
         note: Callable[[int], object] = lambda n_items: None,
     ) -> None:
         """Start the threads; `close` ends them.
 
-        With `joining`, sentences join searches. A batch has at most `max_items` items, and `max_tokens`
-        tokens including padding. `note` receives the size of every batch.
+        A batch has at most `max_items` items, and `max_tokens` tokens including padding. `note` receives the
+        size of every batch.
         """
-        self.max_items, self.max_tokens, self.joining = max_items, max_tokens, joining
+        self.max_items, self.max_tokens = max_items, max_tokens
         self._note = note
         self._waiting: list[_Waiting] = []
-        self._n_running = self._n_idle = 0
+        self._n_running = 0
         self._expected: deque[float] = deque()
         """Expected items: until when, for each that was finished recently, less those submitted since."""
         self._turns: dict[int, _Turn] = {}
@@ -213,10 +186,7 @@ class Batcher:
         if turn is None or turn.progress < turn.interrupted_from:
             return
         with self._changed:
-            short = [each for each in self._waiting if each.cost <= SIMILAR]
-            if isinstance(turn.work, Joinable):  # the others can join it
-                short = [each for each in short if each.work != turn.work]
-            batch = self._take(short, WORTH_A_THREAD)
+            batch = self._take([each for each in self._waiting if each.cost <= SIMILAR], WORTH_A_THREAD)
             self._n_running += len(batch)
         if batch:
             self._run_batch(batch, interrupted_from=math.inf)  # it is short, and bounded like all searches
@@ -263,9 +233,7 @@ class Batcher:
         torch.set_num_threads(1)
         while True:
             with self._changed:
-                self._n_idle += 1
                 self._changed.wait_for(lambda: self._waiting or self._closed)
-                self._n_idle -= 1
                 self._gather()
                 if not self._waiting:
                     if self._closed:
@@ -289,9 +257,7 @@ class Batcher:
         return min(-(-n_active // len(self._threads)), self.max_items)
 
     def _gather(self) -> None:
-        """Wait until `_share` items are queued, or until no more arrive; not where these can join later."""
-        if all(isinstance(each.work, Joinable) for each in self._waiting):
-            return
+        """Wait until `_share` items are queued, or until no more arrive."""
         end = time.monotonic() + LONGEST_PAUSE
         n_before = 0
         while n_before < len(self._waiting) < self._share() and not self._closed:
@@ -302,108 +268,50 @@ class Batcher:
 
     def _take(self, waiting: Sequence[_Waiting], n_items: int) -> list[_Waiting]:
         """Take up to `n_items`: the item with the highest response ratio, and similar ones."""
-        urgent = by_urgency(waiting)
+        now = time.monotonic()
+        urgent = sorted(waiting, key=lambda each: (each.since - now) / each.client.cost)
         like = [
             each for each in urgent if each.work == urgent[0].work and _are_similar(each.cost, urgent[0].cost)
         ]
-        batch = self._fitting(like[: min(n_items, self.max_items)])
-        return sorted(batch, key=lambda each: each.cost)  # neighbours share their padding
-
-    def _take_joining(self, running: Running, there: Collection[_Waiting]) -> list[_Waiting]:
-        """Take what joins the items that are `there`: nothing before its turn, or too little for a step."""
-        with self._changed:
-            room = min(max(self._share(), WORTH_A_THREAD), self.max_items) - len(there)
-            if not self._waiting or self._n_idle or room <= 0:
-                return []
-            urgent = by_urgency(self._waiting)
-            one = next(iter(there))
-            longest = max(each.cost for each in there)
-            like: list[_Waiting] = []
-            for each in urgent:
-                similar = each.cost <= longest or _are_similar(each.cost, longest)
-                if each.work == one.work and similar and running.takes(each.item):
-                    like.append(each)
-                elif not like:  # the most urgent one has to wait for another search: this one ends
-                    return []
-            if len(like) < WORTH_JOINING * len(there) and like[0].since > time.monotonic() - LONGEST_PAUSE:
-                return []
-            batch = self._fitting(like[:room], there)
-            self._n_running += len(batch)
-            return batch
-
-    def _fitting(self, urgent: Sequence[_Waiting], there: Collection[_Waiting] = ()) -> list[_Waiting]:
-        """Take from the queue as many of these items as `max_tokens` allows with those that are `there`."""
         batch: list[_Waiting] = []
-        longest = max((each.cost for each in there), default=0)
-        for each in urgent:
+        longest = 0
+        for each in like[: min(n_items, self.max_items)]:
             longest = max(longest, each.cost)
-            n_items = len(there) + len(batch)
-            if n_items and longest * (n_items + 1) > self.max_tokens:
+            if batch and longest * (len(batch) + 1) > self.max_tokens:
                 break
             batch.append(each)
         taken = set(map(id, batch))
         self._waiting = [each for each in self._waiting if id(each) not in taken]
-        return batch
+        return sorted(batch, key=lambda each: each.cost)  # neighbours share their padding
 
     def _run_batch(self, batch: list[_Waiting], *, interrupted_from: float) -> None:
-        work = batch[0].work
+        results: Sequence[Any] = ()
+        problem: BaseException | None = None
         thread = threading.get_ident()
         outer = self._turns.get(thread)
-        self._turns[thread] = _Turn(work, time.monotonic(), interrupted_from)
-        left = dict(enumerate(batch))
-        """Items that are not done, by their numbers."""
+        self._turns[thread] = _Turn(time.monotonic(), interrupted_from)
+        self._note(len(batch))
         try:
-            self._compute(work, left)
+            results = batch[0].work([each.item for each in batch])
+            assert len(results) == len(batch)
         except BaseException as error:  # raised again in the thread that waits for the result
-            self._settle([(each, None, error) for each in left.values()])
-        finally:
-            if outer is None:
-                del self._turns[thread]
-            else:
-                self._turns[thread] = outer
-
-    def _compute(self, work: Work, left: dict[int, _Waiting]) -> None:
-        """Compute the items that are `left`, and those that join; settle and remove what is done."""
-        self._note(len(left))
-        items = [each.item for each in left.values()]
-        running = work.begin(items) if isinstance(work, Joinable) else None
-        if running is None:
-            results = work(items)
-            assert len(results) == len(items)
-            self._settle([(left.pop(i), result, None) for i, result in enumerate(results)])
-            return
-        n_begun = len(left)
-        while left:
-            done = running.advance()
-            self._settle([(left.pop(number), result, None) for number, result in done.items()])
-            if left and (joining := self._take_joining(running, left.values())):
-                left |= dict(enumerate(joining, n_begun))
-                n_begun += len(joining)
-                self._note(len(left))
-                running.join([each.item for each in joining])
-
-    def _settle(self, done: Sequence[tuple[_Waiting, Any, BaseException | None]]) -> None:
-        """Give each item its result, or what went wrong."""
-        if not done:
-            return
+            problem = error
+        if outer is None:
+            del self._turns[thread]
+        else:
+            self._turns[thread] = outer
         with self._changed:
-            self._n_running -= len(done)
-            self._expected.extend([time.monotonic() + RECENT] * len(done))
-            for each, _, _ in done:
+            self._n_running -= len(batch)
+            self._expected.extend([time.monotonic() + RECENT] * len(batch))
+            for each in batch:
                 each.client.cost -= each.cost
-        for each, result, problem in done:
+        for i, each in enumerate(batch):
             if each.client.gone:
                 each.result.set_exception(GoneError())
             elif problem is not None:
                 each.result.set_exception(problem)
             else:
-                each.result.set_result(result)
-
-
-def by_urgency(waiting: Sequence[_Waiting]) -> list[_Waiting]:
-    """Sort by response ratio, the highest first."""
-    now = time.monotonic()
-    return sorted(waiting, key=lambda each: (each.since - now) / each.client.cost)
+                each.result.set_result(results[i])
 
 
 def _are_similar(length: int, other: int) -> bool:
@@ -419,18 +327,6 @@ class Searching:
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[list[Hypothesis]]:
         return self.engine.search(sentences, self.settings)
-
-
-class JoinableSearching(Searching):
-    """The same with an engine whose searches can be joined."""
-
-    engine: StepEngine
-
-    def begin(self, sentences: Sequence[Sentence]) -> RunningSearch | None:
-        """Begin to search; None: some have to be searched for by themselves."""
-        if any(sentence.prefix or sentence.required for sentence in sentences):
-            return None
-        return RunningSearch(self.engine, sentences, self.settings)
 
 
 class BatchedEngine:
@@ -451,10 +347,7 @@ class BatchedEngine:
         watched = [
             sentence._replace(watcher=Watching(self._client, sentence, self._pause)) for sentence in sentences
         ]
-        settings, engine = _same(settings), self._engine
-        work = Searching(engine, settings)
-        if self._client._batcher.joining and isinstance(engine, StepEngine):
-            work = JoinableSearching(engine, settings) if engine.can_be_joined(settings) else work
+        work = Searching(self._engine, _same(settings))
         return self._client.results(work, watched, [len(sentence.source) for sentence in sentences])
 
 

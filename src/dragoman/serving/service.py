@@ -67,7 +67,6 @@ class Service:
             n_threads=n_threads,
             max_items=config.batching.sentences,
             max_tokens=config.batching.tokens,
-            joining=config.batching.joining,
             note=self.metrics.batch_sizes.observe,
         )
         self.held = {True: 0, False: 0}

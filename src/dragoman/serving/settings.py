@@ -79,8 +79,6 @@ class BatchingConfig(Section):
     """Maximum tokens in a batch, including padding; bounds the time that a batch blocks others."""
     threads: int = Field(default=0, ge=0, le=4096)
     """Batches computed at once; 0 = one per core, divided among the workers. A GPU always computes one."""
-    joining: bool = False
-    """On a processor, sentences may join running searches: less waiting, fewer a second at full load."""
 
 
 class ServeConfig(Section):

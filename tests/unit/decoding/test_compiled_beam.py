@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.decoding import Hypothesis
-from dragoman.decoding.beam import BeamSearch
-from dragoman.decoding.compiled import MAX_WIDTH
+from dragoman.decoding import Hypothesis, beam_search
+from dragoman.decoding.beam import MAX_WIDTH
 from dragoman.native import native
 
 BOS, EOS = 0, 1
@@ -19,8 +18,8 @@ BOS, EOS = 0, 1
 pytestmark = pytest.mark.skipif(bool(native().reason), reason=native().reason)
 
 
-def found(seed: int) -> dict[int, list[Hypothesis]]:
-    """The hypotheses of a random search, which some sentences join later; many values are equal."""
+def found(seed: int) -> list[list[Hypothesis]]:
+    """The hypotheses of a random search; many values are equal."""
     rng = random.Random(seed)
     n_tokens = rng.choice([3, 4, 9, 70, 200])
     table = -0.25 * torch.randint(1, 12, (n_tokens, n_tokens), generator=torch.manual_seed(seed)).float()
@@ -33,17 +32,8 @@ def found(seed: int) -> dict[int, list[Hypothesis]]:
 
     width = rng.choice([1, 2, 3, 5, 12, MAX_WIDTH])
     options = {"n_best": rng.randint(1, width), "length_penalty": rng.choice([0.0, 0.6, 1.0, 2.2])}
-    search = BeamSearch(step, bos_id=BOS, eos_id=EOS, beam_size=width, **options)
-    search.join([rng.randint(0, 12) for _ in range(rng.randint(1, 4))])
-    done: dict[int, list[Hypothesis]] = {}
-    for joining in (2, 0, 3, 1):
-        for _ in range(rng.randint(0, 4)):
-            if search.n_rows:
-                done |= search.advance()
-        search.join([rng.randint(0, 12) for _ in range(joining)])
-    while search.n_rows:
-        done |= search.advance()
-    return done
+    max_lengths = [rng.randint(0, 12) for _ in range(rng.randint(1, 9))]
+    return beam_search(step, max_lengths=max_lengths, bos_id=BOS, eos_id=EOS, beam_size=width, **options)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -139,9 +139,8 @@ def test_compiled_steps_in_int8_are_those_of_whole_numbers(monkeypatch: pytest.M
     if decoder.compiled is None:
         pytest.skip(native().reason or "the processor has no instructions for int8")
     src[2, 3:] = PAD
-    compiled, packed = CompiledSteps(decoder.compiled, (PAD,)), PackedSteps(decoder, (PAD,))
-    for steps in (compiled, packed):
-        steps.join(src, src != PAD)
+    compiled = CompiledSteps(decoder.compiled, src, src != PAD, forbidden=(PAD,))
+    packed = PackedSteps(decoder, src, src != PAD, forbidden=(PAD,))
     parents = torch.arange(9)
     for t in range(6):
         tokens = random_ids(len(parents), 1)[:, 0]

@@ -62,9 +62,7 @@ def packed_steps(
     model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
 ) -> NextToken:
     """What `IncrementalDecoder` gives, by packed weights."""
-    steps = PackedSteps(PackedDecoder(model), forbidden)
-    steps.join(src, src_mask)
-    return steps
+    return PackedSteps(PackedDecoder(model), src, src_mask, forbidden=forbidden)
 
 
 def compiled_steps(

@@ -122,17 +122,38 @@ def test_a_search_finds_what_one_finds_that_forbids_all_others(
     ), "this shortlist does not change anything"  # fmt: skip
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.usefixtures("both_steps")
+@pytest.mark.parametrize("kind", ["one", "two", "int8", "shortlist"])
+@pytest.mark.parametrize("settings", [*SEARCHES.values(), PASSED_BY["sampling"]], ids=[*SEARCHES, "sampling"])
 def test_other_sentences_in_the_batch_change_nothing(
-    translator: Translator, shortlist: Shortlist, int8: bool
+    translator: Translator, shortlist: Shortlist, settings: dict[str, object], kind: str
 ) -> None:
     model = inference_copy(translator.model, torch.float32)
-    if int8 and not can_quantize(model):
+    if kind == "int8" and not can_quantize(model):
         pytest.skip("this processor does not multiply in int8")
-    engine = NativeEngine(model, int8=int8, shortlist=shortlist)
-    search = SearchConfig(beam_size=3)
-    alone = [engine.search([sentence], search)[0][0].ids for sentence in sentences(translator)]
-    assert [own[0].ids for own in engine.search(sentences(translator), search)] == alone
+    models = [model] * (1 + (kind == "two"))
+    engine = NativeEngine(*models, int8=kind == "int8", shortlist=shortlist if kind == "shortlist" else None)
+    search = SearchConfig().changed(settings, where="test")
+    alone = [engine.search([sentence], search)[0] for sentence in sentences(translator)]
+    together = engine.search(sentences(translator), search)
+    assert [[h.ids for h in own] for own in together] == [[h.ids for h in own] for own in alone]
+    assert [h.score for own in together for h in own] == pytest.approx(
+        [h.score for own in alone for h in own], rel=1e-4
+    )
+
+
+def test_no_gradient_is_kept(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service searches in threads of its own, in which PyTorch keeps gradients by default."""
+    began: list[Started] = []
+    engine = NativeEngine(translator.model)
+    monkeypatch.setattr(engine, "_packed", {})
+    monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)  # compiled code has none
+    start = engine.start
+    monkeypatch.setattr(engine, "start", lambda *args: began.append(start(*args)) or began[-1])
+    engine.search(sentences(translator), SearchConfig(beam_size=2))
+    (keys, values), *_ = began[0].step.crosses  # type: ignore[attr-defined]
+    assert keys.is_inference()
+    assert values.is_inference()
 
 
 @pytest.mark.parametrize("settings", PASSED_BY.values(), ids=PASSED_BY)

@@ -63,7 +63,7 @@ export class Translator {
     });
   }
 
-  /** The most probable token at each step, the lowest of equally probable ones: dragoman.decoding.greedy. */
+  /** The most probable token at each step, the lowest of equally probable ones: dragoman.decoding.greedy_search. */
   async search(sources) {
     const longest = Math.max(...sources.map((ids) => ids.length));
     const padded = sources.flatMap((ids) => [...ids, ...Array(longest - ids.length).fill(PAD)]);
