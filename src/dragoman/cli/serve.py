@@ -71,6 +71,7 @@ def serve(
     from dragoman.serving.running import (
         LOCAL_NAMES,
         check_address,
+        handled,
         is_local,
         listen,
         prepare,
@@ -79,7 +80,6 @@ def serve(
     )
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
-    from dragoman.serving.signals import handled
     from dragoman.serving.supervisor import Supervisor, check_workers
 
     config = load_settings(settings, set_ or [])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.decoding.phrases import Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import greedy_search
 from dragoman.decoding.watching import WatchedSearch, Watcher
-from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams
+from dragoman.decoding.wrappers import (
+    AttendingEnsemble,
+    AttendingStep,
+    Coverage,
+    Ensemble,
+    ForcedPrefix,
+    NoRepeatedNgrams,
+)
 
 __all__ = [
     "AttendingEnsemble",

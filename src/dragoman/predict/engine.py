@@ -13,13 +13,20 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.ensemble import AttendingEnsemble, Ensemble
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.watching import WatchedSearch, Watcher
-from dragoman.decoding.wrappers import AttendingStep, Coverage, ForcedPrefix, NoRepeatedNgrams, NotEmpty
+from dragoman.decoding.wrappers import (
+    AttendingEnsemble,
+    AttendingStep,
+    Coverage,
+    Ensemble,
+    ForcedPrefix,
+    NoRepeatedNgrams,
+    NotEmpty,
+)
 from dragoman.hardware import resident_bytes
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
@@ -224,7 +231,11 @@ class NativeEngine(StepEngine):
 
     def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
         if settings.coverage_penalty > 0:
-            attending = self._attending(src)
+            decoders = [
+                IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
+                for model in self.models
+            ]
+            attending: AttendingStep = decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
             counted = (src != PAD_ID) & (src != EOS_ID)
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
             return Started(coverage, coverage.penalty)
@@ -247,14 +258,6 @@ class NativeEngine(StepEngine):
     def _packs(self) -> bool:
         """Whether its models are searched with packed weights."""
         return all(can_pack(model) and not can_record(model) for model in self.models)
-
-    def _attending(self, src: Tensor) -> AttendingStep:
-        """Return the next-token function that says where it looks."""
-        decoders = [
-            IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
-            for model in self.models
-        ]
-        return decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
 
     def _start(self, i: int, src: Tensor) -> NextToken:
         """Return the next-token function of model i for sources (B, S)."""

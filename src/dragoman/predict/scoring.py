@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.ensemble import mean_probability
+from dragoman.decoding.wrappers import mean_probability
 from dragoman.errors import DataError, check_texts
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN

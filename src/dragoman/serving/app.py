@@ -9,20 +9,22 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from os import PathLike, stat_result
 from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.formparsers import MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Scope
 
-from dragoman.serving import documents, libretranslate, operations, v1
-from dragoman.serving.errors import ANSWERED, response_to
+from dragoman.serving import documents, libretranslate, v1
+from dragoman.serving.errors import ANSWERED, PROBLEMS, HTTPError, response_to
 from dragoman.serving.gate import Gate
-from dragoman.serving.openapi import PROBLEMS, describe
 from dragoman.serving.routes import Direct
-from dragoman.serving.service import Service
+from dragoman.serving.service import Service, service_of
 
 BETWEEN_SWEEPS = 60
 """Seconds."""
@@ -34,6 +36,15 @@ Translations and classifications by models that were trained with Dragoman and r
 
 What fails is answered with `{"error": "…"}`: one line that says what is wrong, where, and what to do.
 """
+
+SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the service has any."},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same."},
+}
+"""Authentication schemes."""
+
+operations = APIRouter(tags=["operations"])
+"""Monitoring routes: Prometheus metrics, health check and readiness check."""
 
 
 def create_app(service: Service) -> FastAPI:
@@ -55,11 +66,11 @@ def create_app(service: Service) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # names the method in generated clients
     )  # fmt: skip
     app.state.service = service
-    describe(app)
+    _describe(app)
     for router in (v1.router, documents.router):
         app.include_router(router, tags=["dragoman"])
     app.include_router(libretranslate.router)
-    app.include_router(operations.router, responses={503: PROBLEMS[503]})
+    app.include_router(operations, responses={503: PROBLEMS[503]})
     if service.config.page:
         _add_page(app)
     for kind in ANSWERED:
@@ -73,6 +84,28 @@ def create_app(service: Service) -> FastAPI:
         )  # fmt: skip
     app.add_middleware(Gate, service=service)  # around all others
     return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Set the OpenAPI schema of `app`: FastAPI's, without status 422, which this service never returns."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            for path in found["paths"].values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+                    if "401" in operation["responses"]:
+                        operation["security"] = [{}, *({name: []} for name in SECURITY)]
+            found["components"]["securitySchemes"] = SECURITY
+            for name in ("HTTPValidationError", "ValidationError"):
+                found["components"]["schemas"].pop(name, None)
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
 
 
 async def _sweep(service: Service) -> None:
@@ -99,3 +132,35 @@ def _add_page(app: FastAPI) -> None:
         return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 
     app.mount("/page", PageFiles(directory=PAGE), name="page")
+
+
+@operations.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}, **{status: PROBLEMS[status] for status in (401, 403)}},
+)
+def metrics(request: Request) -> Response:
+    """Metrics in Prometheus format. Needs a key if the service has keys."""
+    service = service_of(request)
+    service.admit(request, counted=False)
+    service.metrics.waiting.set(service.batcher.n_waiting)
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@operations.get("/health")
+async def health(request: Request) -> dict[str, str]:
+    """Health check: 503 if the computation makes no progress."""
+    if service_of(request).is_hung:
+        raise HTTPError(503, "a computation makes no progress; start the service again")
+    return {"status": "ok"}
+
+
+@operations.get("/ready")
+async def ready(request: Request) -> dict[str, str]:
+    """Readiness check: 503 during shutdown.
+
+    The listening socket is closed by then, so 503 is sent to open keep-alive connections only.
+    """
+    if service_of(request).closing:
+        raise HTTPError(503, "the service is coming to its end; send the request to another one")
+    return {"status": "ready"}

@@ -14,9 +14,8 @@ from dragoman.documents import FORMATS, DocumentFile
 from dragoman.errors import DataError
 from dragoman.serving.batching import Client
 from dragoman.serving.downloads import MAX_STEM, safe_name
-from dragoman.serving.errors import too_much
+from dragoman.serving.errors import PROBLEMS, too_much
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.service import Service, admitted, service_of
 from dragoman.text.detection import detect
 

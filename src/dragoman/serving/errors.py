@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
@@ -14,6 +15,20 @@ from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraE
 from dragoman.serving.batching import GoneError, LeftError
 from dragoman.serving.logs import log
 from dragoman.serving.schemas import Problem
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The request is wrong, or asks for what is not there."},
+    401: {"model": Problem, "description": "A key is needed."},
+    403: {"model": Problem, "description": "The key is unknown, or a page of another origin asks."},
+    408: {"model": Problem, "description": "The body came too slowly."},
+    413: {"model": Problem, "description": "The request asks for more than a limit allows."},
+    421: {"model": Problem, "description": "The service is not called by this name."},
+    429: {"model": Problem, "description": "Too many requests; Retry-After says when to retry."},
+    503: {"model": Problem, "description": "The service is coming to its end, or lacks something."},
+    504: {"model": Problem, "description": "The request took longer than a limit allows."},
+    507: {"model": Problem, "description": "There is no space for a translated file."},
+}
+"""Error responses common to all routes."""
 
 MAX_PROBLEMS = 5
 """Maximum validation errors named in a message."""

@@ -36,9 +36,8 @@ from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.documents import AUTO, DocumentRequest, attachment, resolve_auto, translate_document
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import HTTPError, json_response, too_much
+from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.routes import DirectRoute, is_json
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.v1 import begin

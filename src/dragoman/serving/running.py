@@ -6,12 +6,13 @@ import asyncio
 import ipaddress
 import logging
 import os
+import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import uvicorn
@@ -31,7 +32,12 @@ from dragoman.serving.logs import log
 from dragoman.serving.models import Models
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
-from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end a service: the first after the accepted requests, the second at once."""
+
+HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+"""None on Windows."""
 
 LoadKeys = Callable[[], Keys | None]
 """Read the file of API keys; None = no keys."""
@@ -226,3 +232,33 @@ def run(
         handlers[HANGUP] = hang_up
     with handled(handlers):
         server.run(sockets=[listening])
+
+
+@contextmanager
+def handled(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Install these signal handlers within a block."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def has_terminal() -> bool:
+    """Return whether this process has an open terminal.
+
+    Closing a terminal also sends SIGHUP; the service then exits instead of reloading.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
+    except OSError:
+        return False
+    return True
+
+
+def end_at_once(number: int) -> NoReturn:
+    """End this process with exit code 128 + the number of the signal, as shells do."""
+    with suppress(OSError):
+        os.write(2, b"ended at once; running requests were not finished\n")
+    os._exit(128 + number)

@@ -34,10 +34,18 @@ from dragoman.serving.downloads import Downloads
 from dragoman.serving.figures import Figures
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
-from dragoman.serving.running import LoadKeys, Server, reload_models
+from dragoman.serving.running import (
+    ENDING,
+    HANGUP,
+    LoadKeys,
+    Server,
+    end_at_once,
+    handled,
+    has_terminal,
+    reload_models,
+)
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
-from dragoman.serving.signals import ENDING, HANGUP, end_at_once, handled, has_terminal
 
 STEADY_SECONDS = 1.0
 """Seconds of service after which the death of a worker no longer counts as a failed start."""

@@ -18,9 +18,8 @@ from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.documents import AUTO, resolve_auto
-from dragoman.serving.errors import HTTPError, json_response, refusal_of, too_much
+from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.openapi import PROBLEMS
 from dragoman.serving.routes import MessageRoute
 from dragoman.serving.schemas import (
     AttentionRequest,

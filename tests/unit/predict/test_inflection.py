@@ -14,8 +14,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.decoding import Phrases, beam_search
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, WrittenTokens
-from dragoman.predict.phrases import continuing_tokens
-from dragoman.predict.sentences import InputEncoder
+from dragoman.predict.sentences import InputEncoder, continuing_tokens
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tables import BOS, EOS, Stepper, Table
