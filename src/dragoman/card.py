@@ -201,8 +201,8 @@ def _robustness(records: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of altered test sets. A number that is missing or damaged is unknown."""
     rows = []
     for record in records:
-        given = record[ALTERATIONS]
-        for row in given if isinstance(given, list) else []:
+        altered = record[ALTERATIONS]
+        for row in altered if isinstance(altered, list) else []:
             if isinstance(row, dict):
                 values = [_one_decimal(row.get(key, UNKNOWN)) for key in _ALTERED]
                 rows.append((str(record["name"]), *values))
@@ -256,8 +256,8 @@ def licence_of(files: CorpusFiles) -> tuple[str, str]:
         return "MIT (made by Dragoman)", "the package"
     if files[0].startswith(HUB):
         return "see there", f"https://huggingface.co/datasets/{files[0][len(HUB) :].split(':')[0]}"
-    known = catalog.providing(files[0])
-    return (known.licence, known.homepage) if known else (UNKNOWN, UNKNOWN)
+    dataset = catalog.providing(files[0])
+    return (dataset.licence, dataset.homepage) if dataset else (UNKNOWN, UNKNOWN)
 
 
 def _type_of_test(config: Config, name: str) -> str:
@@ -265,10 +265,10 @@ def _type_of_test(config: Config, name: str) -> str:
     files = file_names(config.data.valid if name == "valid" else config.tests.get(name, ()))
     if not files:
         return UNKNOWN
-    known = catalog.providing(files[0])
+    dataset = catalog.providing(files[0])
     if files[0].startswith(HUB):
         return files[0][len(HUB) :].split(":")[0]
-    return known.name if known else Path(files[0]).name
+    return dataset.name if dataset else Path(files[0]).name
 
 
 def _facts(run: Run, file: str) -> str:

@@ -381,8 +381,8 @@ class TranslationDataConfig(DataConfig):
         if self.all_directions[0] not in trained:
             raise ValueError(f"{'-'.join(self.all_directions[0])} comes first, and no corpus trains it")
         for pair in self.all_directions:
-            for side, known in zip(pair, map(set, zip(*trained, strict=True)), strict=True):
-                if side not in known:
+            for side, languages in zip(pair, map(set, zip(*trained, strict=True)), strict=True):
+                if side not in languages:
                     raise ValueError(f"no corpus trains {side!r} as in {'-'.join(pair)}")
             names = [name for corpus in self.corpora if corpus.knows(pair) for name in corpus.test]
             _check_each_once(f"tests of {'-'.join(pair)}", names)
@@ -409,14 +409,16 @@ class TranslationDataConfig(DataConfig):
     def _check_choice(self) -> None:
         """ValueError: choose_by names no corpus, or settings for it do not fit."""
         if not self.choose_by:
-            if own := [corpus.name for corpus in self.corpora if corpus.n_held_out or corpus.split_seed >= 0]:
-                raise ValueError(f"{own[0]}: n_held_out and split_seed of a corpus need data.choose_by")
+            if names := [
+                corpus.name for corpus in self.corpora if corpus.n_held_out or corpus.split_seed >= 0
+            ]:
+                raise ValueError(f"{names[0]}: n_held_out and split_seed of a corpus need data.choose_by")
             return
         if len(self.trained_directions) > 1:
             raise ValueError("choose_by is for one direction")
-        known = [c.name for c in self.corpora if c.valid or (c.files and c.origin == "natural")]
-        if self.choose_by not in known:
-            raise ValueError(f"choose_by = {self.choose_by!r} has no validation text; there are {known}")
+        choices = [c.name for c in self.corpora if c.valid or (c.files and c.origin == "natural")]
+        if self.choose_by not in choices:
+            raise ValueError(f"choose_by = {self.choose_by!r} has no validation text; there are {choices}")
 
     @property
     def names(self) -> list[str]:
@@ -428,8 +430,8 @@ class TranslationDataConfig(DataConfig):
         """The directions of the model, also those that no corpus trains."""
         if self.directions:
             return tuple((src, tgt) for src, _, tgt in (name.partition("-") for name in self.directions))
-        found = dict.fromkeys(direction for corpus in self.corpora for direction in corpus.directions())
-        return tuple(found) or ((self.src_lang, self.tgt_lang),)
+        directions = dict.fromkeys(direction for corpus in self.corpora for direction in corpus.directions())
+        return tuple(directions) or ((self.src_lang, self.tgt_lang),)
 
     @property
     def trained_directions(self) -> tuple[Direction, ...]:
@@ -456,13 +458,13 @@ class TranslationDataConfig(DataConfig):
         if not self.corpora:
             chosen: dict[str, Any] = {}
         else:
-            there = [corpus for corpus in self.corpora if corpus.knows(direction)]
+            corpora = [corpus for corpus in self.corpora if corpus.knows(direction)]
             chosen = {
                 "train": tuple(
-                    one for corpus in there if corpus.trains(direction) for one in each_corpus(corpus.files)
+                    one for corpus in corpora if corpus.trains(direction) for one in each_corpus(corpus.files)
                 ),
-                "valid": tuple(one for corpus in there for one in each_corpus(corpus.valid)),
-                "test": {name: files for corpus in there for name, files in corpus.test.items()},
+                "valid": tuple(one for corpus in corpora for one in each_corpus(corpus.valid)),
+                "test": {name: files for corpus in corpora for name, files in corpus.test.items()},
             }
         src, tgt = direction
         chosen |= {"src_lang": src, "tgt_lang": tgt, "directions": (f"{src}-{tgt}",)}
@@ -471,8 +473,8 @@ class TranslationDataConfig(DataConfig):
     def corpus_with(self, files: CorpusFiles) -> CorpusConfig | None:
         """Return the listed corpus of this direction that has these files; None: they are not listed."""
         direction = (self.src_lang, self.tgt_lang)
-        there = (corpus for corpus in self.corpora if corpus.knows(direction))
-        return next((c for c in there if any(files in each_corpus(v) for v in c.named().values())), None)
+        corpora = (corpus for corpus in self.corpora if corpus.knows(direction))
+        return next((c for c in corpora if any(files in each_corpus(v) for v in c.named().values())), None)
 
 
 class ParallelText(Section):
@@ -844,19 +846,22 @@ class SearchConfig(Section):
         Where a beam is given and n_best or diversity_groups is not, the latter become 1 if they do not fit.
         ConfigError: a setting is unknown, of the wrong type or out of range, or some contradict each other.
         """
-        given = {name: value for name, value in settings.items() if value is not None}
-        own = self.model_dump()
-        if all((type(value), value) == (type(own.get(name)), own.get(name)) for name, value in given.items()):
+        overrides = {name: value for name, value in settings.items() if value is not None}
+        current = self.model_dump()
+        if all(
+            (type(value), value) == (type(current.get(name)), current.get(name))
+            for name, value in overrides.items()
+        ):
             return self
-        merged = {**own, **given}
+        merged = {**current, **overrides}
         if isinstance(merged["beam_size"], int) and merged["beam_size"] > 0:
-            if "n_best" not in given and merged["method"] == "beam" and self.n_best > merged["beam_size"]:
+            if "n_best" not in overrides and merged["method"] == "beam" and self.n_best > merged["beam_size"]:
                 merged["n_best"] = 1
-            if "diversity_groups" not in given and merged["beam_size"] % self.diversity_groups:
+            if "diversity_groups" not in overrides and merged["beam_size"] % self.diversity_groups:
                 merged["diversity_groups"] = 1
-        if merged["method"] == "sampling" and "method" in given:
+        if merged["method"] == "sampling" and "method" in overrides:
             for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
-                merged[name] = given.get(name, nothing)
+                merged[name] = overrides.get(name, nothing)
         return parse_section(SearchConfig, merged, where=where)
 
 
@@ -982,8 +987,8 @@ class TranslationConfig(Section):
     @property
     def tests(self) -> dict[str, Corpora]:
         """The files of each test set, by the name that it has in scores.json."""
-        own = [self.towards(direction) for direction in self.directions]
-        return {one.labelled(name): files for one in own for name, files in one.data.test.items()}
+        configs = [self.towards(direction) for direction in self.directions]
+        return {one.labelled(name): files for one in configs for name, files in one.data.test.items()}
 
     def labelled(self, name: str) -> str:
         """Return the name of a test set in scores.json: with its direction, where there may be several."""
@@ -996,21 +1001,21 @@ class TranslationConfig(Section):
         None is the only target that there is. Of a model of several directions, it may be one that was not
         trained, between languages that it knows. ConfigError: there is none, or there are several targets.
         """
-        there = self.directions
-        named = {"-".join(direction): direction for direction in there}
+        directions = self.directions
+        named = {"-".join(direction): direction for direction in directions}
         if to in named:
             return named[to]
         targets = self.targets
-        wanted = targets[0] if to is None and len(targets) == 1 else to
-        if wanted in targets:
-            return next(direction for direction in there if direction[1] == wanted)
+        target = targets[0] if to is None and len(targets) == 1 else to
+        if target in targets:
+            return next(direction for direction in directions if direction[1] == target)
         if to is None:
             raise ConfigError(
                 f'say --to LANGUAGE (in Python, to="{targets[0]}"): it translates {self.subject}'
             )
         src, _, tgt = to.rpartition("-")
-        known = {language for pair in there for language in pair}
-        if len(there) > 1 and src in known and tgt in targets and src != tgt:
+        languages = {language for pair in directions for language in pair}
+        if len(directions) > 1 and src in languages and tgt in targets and src != tgt:
             return src, tgt
         raise ConfigError(f"--to {to}: is no direction of the model, which translates {self.subject}")
 
@@ -1021,9 +1026,9 @@ class TranslationConfig(Section):
     @property
     def subject(self) -> str:
         """What the model learns, such as "en → de" or "en ↔ de, en → pl"."""
-        there = self.directions
-        shown = [d for i, d in enumerate(there) if d[::-1] not in there[:i]]
-        return ", ".join(f"{src} {'↔' if (tgt, src) in there else '→'} {tgt}" for src, tgt in shown)
+        directions = self.directions
+        shown = [d for i, d in enumerate(directions) if d[::-1] not in directions[:i]]
+        return ", ".join(f"{src} {'↔' if (tgt, src) in directions else '→'} {tgt}" for src, tgt in shown)
 
     @property
     def search_record(self) -> dict[str, Any]:
@@ -1209,10 +1214,10 @@ def parse_section(
     if config is not None and not refused:
         return config
     without_overrides = _validated(section, settings)[1] if overrides else problems
-    own = [problem for problem in problems if problem in without_overrides]
+    of_settings = [problem for problem in problems if problem in without_overrides]
     brought = [problem for problem in problems if problem not in without_overrides]
     parts = [*refused, *([f"--set: {'; '.join(brought)}"] if brought else [])]
-    raise ConfigError("; ".join([*([f"{where}: {'; '.join(own)}"] if own else []), *parts]))
+    raise ConfigError("; ".join([*([f"{where}: {'; '.join(of_settings)}"] if of_settings else []), *parts]))
 
 
 def _merged(
@@ -1231,9 +1236,9 @@ def _validated(section: type[Settings], settings: Mapping[str, Any]) -> tuple[Se
     try:
         return section.model_validate(settings), []
     except ValidationError as error:
-        found = error.errors()
-        problems = [_describe(problem, section) for problem in found[:MAX_PROBLEMS]]
-        return None, problems + [f"and {len(found) - MAX_PROBLEMS:,} more"] * (len(found) > MAX_PROBLEMS)
+        errors = error.errors()
+        problems = [_describe(problem, section) for problem in errors[:MAX_PROBLEMS]]
+        return None, problems + [f"and {len(errors) - MAX_PROBLEMS:,} more"] * (len(errors) > MAX_PROBLEMS)
 
 
 def to_toml(config: Config) -> str:
@@ -1284,8 +1289,8 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
         if location == ["distillation"]:
             return "[distillation] lets other runs write the text first: `dragoman reproduce` does"
         meant = _meant(location, recipe)
-        known = ", ".join(_names_beside(location, recipe))
-        hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {known}"
+        names = ", ".join(_names_beside(location, recipe))
+        hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {names}"
         return f"{name} is not a setting; {hint}"
     if problem["type"] == "missing":
         return f"{name} is missing"
@@ -1308,13 +1313,13 @@ def _meant(location: Sequence[str], recipe: type[BaseModel]) -> list[str]:
     return beside or [path for near in _near(name, [*elsewhere]) for path in elsewhere[near]]
 
 
-def _near(name: str, known: Sequence[str]) -> list[str]:
-    """Return the `known` names that `name` misspells, abbreviates to initials, or is a word of."""
-    words = {each: each.split("_") for each in known}
+def _near(name: str, names: Sequence[str]) -> list[str]:
+    """Return those of `names` that `name` misspells, abbreviates to initials, or is a word of."""
+    words = {each: each.split("_") for each in names}
     return (
-        difflib.get_close_matches(name, known, n=1)
-        or [each for each in known if len(name) > 1 and "".join(word[:1] for word in words[each]) == name]
-        or [each for each in known if name in words[each]]
+        difflib.get_close_matches(name, names, n=1)
+        or [each for each in names if len(name) > 1 and "".join(word[:1] for word in words[each]) == name]
+        or [each for each in names if name in words[each]]
     )
 
 

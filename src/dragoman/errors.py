@@ -87,8 +87,8 @@ def require(*modules: str, extra: str, purpose: str) -> None:
     Raises:
         MissingExtraError: some are not; the message names them.
     """
-    there = {name: sys.modules[name] if name in sys.modules else find_spec(name) for name in modules}
-    if missing := [name for name, found in there.items() if found is None]:
+    specs = {name: sys.modules[name] if name in sys.modules else find_spec(name) for name in modules}
+    if missing := [name for name, spec in specs.items() if spec is None]:
         raise MissingExtraError(*missing, extra=extra, purpose=purpose)
 
 
@@ -135,5 +135,5 @@ def escape_control_characters(text: str) -> str:
     return _CONTROL.sub(_spelt_out, text)
 
 
-def _spelt_out(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _spelt_out(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

@@ -175,16 +175,16 @@ def _move(temporary: Path, target: Path) -> None:
 def _set_rights(temporary: Path, target: Path, mode: int | None) -> None:
     """Give `temporary` the permissions `mode`, or those and the owner of `target`, if that exists."""
     try:
-        there = target.stat()
+        existing = target.stat()
     except OSError:
-        there = None
-    if there is not None and hasattr(os, "chown"):
-        for owner in (there.st_uid, -1):  # a group may be changed by those who may not give files away
+        existing = None
+    if existing is not None and hasattr(os, "chown"):
+        for owner in (existing.st_uid, -1):  # a group may be changed by those who may not give files away
             with suppress(OSError):
-                os.chown(temporary, owner, there.st_gid)
+                os.chown(temporary, owner, existing.st_gid)
                 break
-    if mode is None and there is not None:
-        mode = stat.S_IMODE(there.st_mode) & 0o777
+    if mode is None and existing is not None:
+        mode = stat.S_IMODE(existing.st_mode) & 0o777
     if mode is not None:
         with suppress(OSError):  # some file systems know no permissions
             temporary.chmod(mode)
@@ -264,8 +264,8 @@ def _open(path: Path, flags: int = 0, mode: int = 0) -> BinaryIO:
 def _descriptor(path: Path) -> int | None:
     """Return the number of the open stream that `path` names, if it names one."""
     named = {"-": 1, "/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}.get(path.as_posix())
-    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", path.as_posix())
-    return int(found[1]) if found else named
+    match = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", path.as_posix())
+    return int(match[1]) if match else named
 
 
 def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> None:
@@ -281,9 +281,9 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
     places = [None if output == Path("-") else output for output in outputs]
     written = [(output, _regular(1 if output is None else output)) for output in places]
     read = [(name, _regular(0 if str(name) == "-" else name)) for name in inputs]
-    for i, (output, there) in enumerate(written):
+    for i, (output, status) in enumerate(written):
         for name, source in read:
-            if there is not None and source is not None and os.path.samestat(there, source):
+            if status is not None and source is not None and os.path.samestat(status, source):
                 source_name = "stdin" if str(name) == "-" else name
                 raise ConfigError(
                     f"{output or 'stdout'}: is the input {source_name}, which would be lost; "
@@ -291,7 +291,7 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
                 )
         for other, same in written[:i]:
             twice = (output and output.absolute()) == (other and other.absolute())
-            if twice if there is None or same is None else os.path.samestat(there, same):
+            if twice if status is None or same is None else os.path.samestat(status, same):
                 raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
     _refuse_overwriting_objects([url for path in outputs if path and (url := remote_url(path))], inputs)
 

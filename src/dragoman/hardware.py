@@ -46,12 +46,12 @@ def find_device(name: str) -> torch.device:
     """
     if str(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    known = re.fullmatch(r"cpu|cuda(?::([0-9]+))?", str(name))
-    if known is None:
+    match = re.fullmatch(r"cpu|cuda(?::([0-9]+))?", str(name))
+    if match is None:
         raise ConfigError(f'device = "{name}": is not supported; use "auto", "cpu", "cuda" or "cuda:1"')
-    if known[0] == "cpu":
+    if match[0] == "cpu":
         return torch.device("cpu")
-    number = int(known[1] or 0)
+    number = int(match[1] or 0)
     if number >= torch.cuda.device_count():
         raise ConfigError(
             f'device = "{name}": this machine has {torch.cuda.device_count()} CUDA devices; '
@@ -182,14 +182,14 @@ class Machine:
 def look_around() -> Machine:
     """Examine this machine; measuring its matrix products takes some seconds."""
     device = choose_device("auto")
-    there, free = memory()
+    total, free = memory()
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     return Machine(
         n_cores=usable_cores(),
         n_threads=torch.get_num_threads(),
         has_bf16=has_bf16(torch.device("cpu")),
         has_amx="amx_bf16" in processor().flags,
-        memory=there,
+        memory=total,
         free_memory=free,
         free_disk=shutil.disk_usage(".").free,
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
@@ -199,26 +199,26 @@ def look_around() -> Machine:
 
 def advice(machine: Machine) -> list[str]:
     """Return advice on the machine or the settings, one sentence each."""
-    found = []
+    sentences = []
     if machine.n_threads < machine.n_cores and not machine.gpus:
-        found.append(
+        sentences.append(
             f"PyTorch uses {machine.n_threads} of {machine.n_cores} cores: unset OMP_NUM_THREADS, or train "
             f"with --processes {machine.n_cores // machine.n_threads}"
         )
     if machine.n_threads > machine.n_cores:
-        found.append(
+        sentences.append(
             f"more threads than cores ({machine.n_threads}, {machine.n_cores}): they wait for one another"
         )
     faster = machine.ceilings["bf16"] / machine.ceilings["fp32"]
     if machine.has_bf16 and faster < 0.9:
-        found.append('bf16 is slower than fp32 here: set training.precision = "fp32"')
+        sentences.append('bf16 is slower than fp32 here: set training.precision = "fp32"')
     if not machine.has_bf16 and faster > 1.2:
-        found.append('bf16 is faster than fp32 here: set training.precision = "bf16"')
+        sentences.append('bf16 is faster than fp32 here: set training.precision = "bf16"')
     if machine.free_memory < 2 * 2**30:
-        found.append("less than 2 GiB of memory are free: set a smaller training.batch_tokens")
+        sentences.append("less than 2 GiB of memory are free: set a smaller training.batch_tokens")
     if machine.free_disk < 2 * 2**30:
-        found.append("less than 2 GiB of disk are free: set training.max_disk_gb")
-    return found
+        sentences.append("less than 2 GiB of disk are free: set training.max_disk_gb")
+    return sentences
 
 
 def matrix_ceiling(
@@ -252,12 +252,12 @@ def memory() -> tuple[int, int]:
     for line in _text("/proc/meminfo").splitlines():
         name, _, value = line.partition(":")
         facts[name] = int(value.split()[0]) * 1024 if value.split() else 0
-    there, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
+    total, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
     if limit.isdecimal() and used.isdecimal():
-        there, free = min(there, int(limit)), min(free, int(limit) - int(used))
-    return there, free
+        total, free = min(total, int(limit)), min(free, int(limit) - int(used))
+    return total, free
 
 
 class Processor(NamedTuple):

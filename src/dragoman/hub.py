@@ -49,12 +49,12 @@ class HubName(NamedTuple):
     @classmethod
     def parse(cls, name: str, *, revision: str | None = None) -> HubName:
         """Parse "user/model" or "user/model@revision", with or without "hf:". RunError: not such a name."""
-        model, _, said = name.removeprefix(PREFIX).partition("@")
-        if said and revision and said != revision:
+        model, _, suffix = name.removeprefix(PREFIX).partition("@")
+        if suffix and revision and suffix != revision:
             raise RunError(
-                f"{name}: names the revision {said}, and revision = {revision!r} another; give one"
+                f"{name}: names the revision {suffix}, and revision = {revision!r} another; give one"
             )
-        version = revision or said or None
+        version = revision or suffix or None
         if not NAME.fullmatch(model) or ".." in model:
             raise RunError(f"{name}: is no name of the hub; write user/model, or user/model@revision")
         if version is not None and (not REVISION.fullmatch(version) or ".." in version):

@@ -95,8 +95,8 @@ def build(folder: Path = BUILT) -> list[Path]:
         for some in combinations(helpful, n)
     ]
     made = [folder / _name(each) for each in flags]
-    for there, each in zip(made, flags, strict=True):
-        _compile(_compiler(), each, there)
+    for library, each in zip(made, flags, strict=True):
+        _compile(_compiler(), each, library)
     for path in (folder, *made):
         path.chmod(0o755)  # another user than the builder runs an image
     return made
@@ -107,15 +107,15 @@ def _built() -> Path:
     if os.environ.get(SWITCH) == "0":
         raise _UnavailableError(f"{SWITCH}=0")
     flags = _flags(_features())
-    there = BUILT / _name(flags)
-    if not _is_whole(there):
-        there = cache_folder() / "native" / _name(flags)
-    if not _is_whole(there):
-        _compile(_compiler(), flags, there)
-    _check_owner(there)
-    if not _is_whole(there):  # to load it would end the process
-        raise _UnavailableError(f"{there}: is damaged; delete it")
-    return there
+    library = BUILT / _name(flags)
+    if not _is_whole(library):
+        library = cache_folder() / "native" / _name(flags)
+    if not _is_whole(library):
+        _compile(_compiler(), flags, library)
+    _check_owner(library)
+    if not _is_whole(library):  # to load it would end the process
+        raise _UnavailableError(f"{library}: is damaged; delete it")
+    return library
 
 
 def _flags(features: frozenset[str]) -> list[str]:
@@ -157,10 +157,10 @@ def _features() -> frozenset[str]:
     return frozenset(flags)
 
 
-def _compile(compiler: list[str], flags: list[str], there: Path) -> None:
-    there.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=there.parent) as folder:
-        made = Path(folder) / there.name
+def _compile(compiler: list[str], flags: list[str], library: Path) -> None:
+    library.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        made = Path(folder) / library.name
         command = [*compiler, *flags, "-o", str(made), str(SOURCE), "-lm"]
         try:
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
@@ -173,7 +173,7 @@ def _compile(compiler: list[str], flags: list[str], there: Path) -> None:
         digest = hashlib.sha256(made.read_bytes()).digest()
         with made.open("ab") as file:
             file.write(digest)  # a loader reads nothing behind the library
-        made.replace(there)
+        made.replace(library)
 
 
 def _check_owner(file: Path) -> None:

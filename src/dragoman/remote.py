@@ -36,8 +36,8 @@ def remote_url(path: str | Path) -> str | None:
 
     A `Path` has lost one of the two slashes.
     """
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/+(?=[^/])", str(path).replace("\\", "/"))
-    return f"{found[1].lower()}://{str(path)[found.end() :]}" if found else None
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/+(?=[^/])", str(path).replace("\\", "/"))
+    return f"{match[1].lower()}://{str(path)[match.end() :]}" if match else None
 
 
 class RemotePath(WindowsPath if WindowsPath is type(Path()) else PosixPath):  # type: ignore[misc]
@@ -89,10 +89,10 @@ class RemoteObject:
     def marks(self) -> dict[str, str]:
         """Return its size and what else changes with its content. DataError: it cannot be read."""
         self.fs.invalidate_cache()
-        found = _retrying(lambda: self.fs.info(self.path), self._unreadable)
-        if found.get("type") == "directory":
+        info = _retrying(lambda: self.fs.info(self.path), self._unreadable)
+        if info.get("type") == "directory":
             raise DataError(f"{self.url}: is a folder; name an object in it")
-        return {name: str(found[name]) for name in MARKS if found.get(name) is not None}
+        return {name: str(info[name]) for name in MARKS if info.get(name) is not None}
 
     def identity(self, marks: dict[str, str]) -> str:
         """Return the name of a folder for this version: readable, and different for every other one."""
@@ -239,7 +239,7 @@ def _is_final(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     """Return what an error says, in one line."""
-    said = str(error).strip().partition("\n")[0]
+    message = str(error).strip().partition("\n")[0]
     if isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (404, 410):
         return "there is no such object"
-    return said or type(error).__name__
+    return message or type(error).__name__

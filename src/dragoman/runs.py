@@ -70,8 +70,8 @@ class History(list[dict[str, Any]]):
     @property
     def score_key(self) -> str:
         """What the score is called: that of a translator or that of a classifier."""
-        known = ("bleu", "micro_f1")
-        return next((name for name in known if any(name in record for record in self)), "accuracy")
+        keys = ("bleu", "micro_f1")
+        return next((name for name in keys if any(name in record for record in self)), "accuracy")
 
     def _repr_html_(self) -> str:
         names = ("step", "epoch", "valid_loss", "bleu", "chrf", "micro_f1", "accuracy", "macro_f1", "best")
@@ -113,12 +113,12 @@ class Run:
                 raise cannot_write(run.path, error) from None
             write_atomically(run.config_path, to_toml(config).encode())
             return run
-        there = cls.open(path)
-        old, new = there.config.data.test, config.data.test
+        existing = cls.open(path)
+        old, new = existing.config.data.test, config.data.test
         both = old.keys() & new.keys()
         before, now = (
             _with_tests(one, {name: one.data.test[name] for name in both}).model_dump()
-            for one in (there.config, config)
+            for one in (existing.config, config)
         )
         changed = list(differences(before, now))
         if changed and not leftover:
@@ -134,10 +134,10 @@ class Run:
                 "choose another folder, or use the same settings to continue it"
             )
         if new.keys() > both:
-            merged = _with_tests(there.config, {**new, **old})
+            merged = _with_tests(existing.config, {**new, **old})
             write_atomically(run.config_path, to_toml(merged).encode())
-            return cls(Path(path), merged, there.origin)
-        return there
+            return cls(Path(path), merged, existing.origin)
+        return existing
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -381,10 +381,10 @@ def _is_result(value: Any) -> bool:
     )
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def differences(earlier: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Each setting that differs, in words; nested settings by their dotted names."""
-    for name in sorted({*there, *here}):
-        old, new = there.get(name), here.get(name)
+    for name in sorted({*earlier, *current}):
+        old, new = earlier.get(name), current.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from differences(old, new, f"{prefix}{name}.")
         elif old != new:

@@ -40,17 +40,17 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         RunError: the file cannot be written.
     """
-    own: dict[str, Tensor] = {}
+    copies: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
-        own[name] = tensor.detach().cpu().contiguous()
-        storage = own[name].untyped_storage().data_ptr()
+        copies[name] = tensor.detach().cpu().contiguous()
+        storage = copies[name].untyped_storage().data_ptr()
         if storage in storages:
-            own[name] = own[name].clone()
+            copies[name] = copies[name].clone()
         storages.add(storage)
     # Not save_file: it makes files that nobody but their owner may read.
     metadata = {"format": "pt"}  # one entry: safetensors writes several in any order
-    write_atomically(path, save(own, metadata=metadata))
+    write_atomically(path, save(copies, metadata=metadata))
 
 
 class Rows(NamedTuple):
@@ -90,9 +90,9 @@ def write_rows(path: Path, tensors: Mapping[str, Rows]) -> None:
         for name, (start, _) in _places(tensors).items():
             values, first, shape = tensors[name]
             file.seek(begin + start + first * math.prod(shape[1:]) * values.itemsize)
-            left = memoryview(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            while left:
-                left = left[file.write(left) :]
+            rest = memoryview(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            while rest:
+                rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
 
 

@@ -89,13 +89,13 @@ def _results(rows: Iterator[dict[str, Any]]) -> Generator[Done, None, DragomanEr
 @contextmanager
 def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
     """Connect to a cluster; a local one is started, with one core per worker, on the loopback interface."""
-    own: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if address == LOCAL:
-        own = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
+        options = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
                "_node_ip_address": "127.0.0.1"}  # fmt: skip
     try:
         _knock(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(

@@ -74,12 +74,12 @@ class Job:
 
     def remarks(self, counts: Mapping[str, int], *, n_lines: int) -> list[str]:
         """Describe skipped and exceptional lines, by the `counts` of all chunks."""
-        left = dict(counts)
+        rest = dict(counts)
         remarks = []
-        if n_split := left.pop(IN_PARTS, 0):
+        if n_split := rest.pop(IN_PARTS, 0):
             remarks.append(f"longer than the model accepts, and translated in parts: {n_split:,} lines")
-        if left:
-            remarks.append(f"without translation, or skipped: {by_reason(left, n_lines=n_lines)}")
+        if rest:
+            remarks.append(f"without translation, or skipped: {by_reason(rest, n_lines=n_lines)}")
         return remarks
 
     def open(self, *, device: str | None = None) -> Callable[[Chunk, Tick], Done]:
@@ -161,9 +161,9 @@ class ChunkTranslator:
                 counts["sentences too long for the model"] += 1
                 if not self.job.output.line_for_line:
                     continue
-            found = translation._replace(source=chunk.lines[i])
-            counts.update([IN_PARTS] if found.parts else [])
-            line = self.job.output(found, self.translator.tokenizers)
+            restored = translation._replace(source=chunk.lines[i])
+            counts.update([IN_PARTS] if restored.parts else [])
+            line = self.job.output(restored, self.translator.tokenizers)
             if isinstance(line, Dropped):
                 counts[line.reason] += 1
             else:

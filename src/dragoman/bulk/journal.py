@@ -199,10 +199,10 @@ class Journal:
         return True
 
 
-def _changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def _changes(earlier: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """Describe the settings that differ, without hashes."""
-    model = ["the run has other weights or tokens"] if there.get("model") != here.get("model") else []
-    old, new = ({k: v for k, v in settings.items() if k != "model"} for settings in (there, here))
+    model = ["the run has other weights or tokens"] if earlier.get("model") != current.get("model") else []
+    old, new = ({k: v for k, v in settings.items() if k != "model"} for settings in (earlier, current))
     return model + list(differences(old, new))
 
 

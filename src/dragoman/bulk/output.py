@@ -92,12 +92,12 @@ class SyntheticPairs:
         check_max_ratio(self.max_ratio)
 
     def __call__(self, translation: Translation, tokenizers: TokenizerPair) -> str | Dropped:
-        given, made = (" ".join(text.split()) for text in (translation.source, translation.text))
-        if not given:
+        source, made = (" ".join(text.split()) for text in (translation.source, translation.text))
+        if not source:
             return Dropped("empty lines")
-        if fault := fault_of(given, made, tokenizers, max_ratio=self.max_ratio):
+        if fault := fault_of(source, made, tokenizers, max_ratio=self.max_ratio):
             return Dropped(fault)
-        return f"{self.tag} {made}\t{given}" if self.tag else f"{made}\t{given}"
+        return f"{self.tag} {made}\t{source}" if self.tag else f"{made}\t{source}"
 
     def described(self) -> Mapping[str, Any]:
         return {"tag": self.tag, "max_ratio": self.max_ratio}

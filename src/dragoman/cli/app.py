@@ -120,14 +120,14 @@ class Command(TyperCommand):
             if (sentence := instead_of(name)) and not any(name in one.opts for one in self.params):
                 raise ConfigError(sentence)
         args = self._with_stdout(args)
-        given, _, found = self.make_parser(ctx).parse_args(args=list(args))
-        for parameter in found:
+        raw, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in order:
             takes_more = parameter.multiple or getattr(parameter, "is_flag", False)
-            if parameter.param_type_name == "option" and not takes_more and (n := found.count(parameter)) > 1:
+            if parameter.param_type_name == "option" and not takes_more and (n := order.count(parameter)) > 1:
                 raise ConfigError(f"{parameter.opts[0]}: is given {n} times; give it once")
         rest = super().parse_args(ctx, args)
-        for parameter in found:
-            text, value = given.get(parameter.name), ctx.params.get(parameter.name)
+        for parameter in order:
+            text, value = raw.get(parameter.name), ctx.params.get(parameter.name)
             texts, values = (text, value) if isinstance(value, (list, tuple)) else ([text], [value])
             for written, one in zip(texts or (), values, strict=False):
                 _check_value(parameter, written, one)
@@ -252,8 +252,8 @@ def program() -> str:
     called = Path(sys.argv[0])
     if called.parts[-2:] == ("dragoman", "__main__.py"):
         return f"{_word(sys.orig_argv[0])} -m dragoman"
-    found = shutil.which("dragoman")
-    if called.stem != "dragoman" or (found and Path(found).parent.resolve() == called.parent.resolve()):
+    path = shutil.which("dragoman")
+    if called.stem != "dragoman" or (path and Path(path).parent.resolve() == called.parent.resolve()):
         return "dragoman"
     return _word(sys.argv[0])
 
@@ -265,8 +265,8 @@ def command_line(*arguments: object) -> str:
 
 def _pip() -> str:
     """Return the pip command that installs for this Python."""
-    found, python = shutil.which("pip"), Path(sys.executable)
-    return "pip" if found and Path(found).parent == python.parent else f"{_word(sys.executable)} -m pip"
+    path, python = shutil.which("pip"), Path(sys.executable)
+    return "pip" if path and Path(path).parent == python.parent else f"{_word(sys.executable)} -m pip"
 
 
 def _word(path: str) -> str:
@@ -308,5 +308,5 @@ def discard_output() -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    said = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message

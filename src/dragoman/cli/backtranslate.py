@@ -73,18 +73,20 @@ def backtranslate(
         raise ConfigError(f"--out {out}: pairs are read by their name; end it in .tsv, .tsv.gz or .tsv.zst")
     if tag != " ".join(tag.split()):
         raise ConfigError(f"--tag {tag!r}: white space would be lost; give one or several words")
-    others = [override for override in overrides or [] if not override.startswith("search.")]
-    if others:
+    refused = [override for override in overrides or [] if not override.startswith("search.")]
+    if refused:
         raise ConfigError(
-            f"--set {others[0]}: a trained run has settings of [search] only, as search.beam_size"
+            f"--set {refused[0]}: a trained run has settings of [search] only, as search.beam_size"
         )
     config = translation_config(Run.open(run))
     config.direction(to)  # complains
-    given = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
+    settings = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
              "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
-    own = config.model_copy(update={"search": config.search.changed(given, where="backtranslate")})
+    configured = config.model_copy(update={"search": config.search.changed(settings, where="backtranslate")})
     where = f"translating with {run}"
-    changed = parse_section(TranslationConfig, own.model_dump(), overrides=overrides or (), where=where)
+    changed = parse_section(
+        TranslationConfig, configured.model_dump(), overrides=overrides or (), where=where
+    )
     search = changed.search.model_dump()
     job = Job(
         run, find_file(mono), out, SyntheticPairs(tag, max_ratio), search, device, precision, skip_long=True,

@@ -74,13 +74,13 @@ def file_progress(noun: str) -> Iterator[Callable[[Status], None]]:
 
 def describe_status(status: Status, noun: str = "sentences") -> str:
     """Describe progress: share of the input read, lines, speed and time left."""
-    left = status.seconds_left
+    seconds = status.seconds_left
     return " · ".join(
         [
             *([f"{100 * status.share:.1f} % read"] if status.n_bytes else []),
             f"{status.n_earlier + status.n_new:,} lines",
             f"{status.lines_per_second:.1f} {noun}/s",
-            *([] if left is None else [f"{duration(left)} left"]),
+            *([] if seconds is None else [f"{duration(seconds)} left"]),
         ]
     )
 

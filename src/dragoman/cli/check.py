@@ -333,27 +333,27 @@ def _print_report(report: Report, *, name: str) -> None:
         console.print(Text("nothing found"))
         return
     rows = [
-        ((kind.severity, STYLES[kind.severity]), kind.name, f"{found.count:,}", kind.title)
-        for found in report.findings
-        for kind in [found.kind]
+        ((kind.severity, STYLES[kind.severity]), kind.name, f"{finding.count:,}", kind.title)
+        for finding in report.findings
+        for kind in [finding.kind]
     ]
     print_table(("severity", "kind", ">number", "what"), rows, whole=("severity", "kind", "number"))
-    for found in report.findings:
-        typer.echo("\n".join(_describe(found, report.unit)))
+    for finding in report.findings:
+        typer.echo("\n".join(_describe(finding, report.unit)))
 
 
-def _describe(found: Finding, unit: str) -> Iterator[str]:
+def _describe(finding: Finding, unit: str) -> Iterator[str]:
     """Describe a finding: title, remedy and examples, line by line."""
-    yield f"{found.kind.name}: {found.kind.title}"
-    yield f"  remedy: {found.kind.remedy}"
-    if found.kind.name == "labels":
-        yield from (f"  {printable(said)}" for said in found.summary)
+    yield f"{finding.kind.name}: {finding.kind.title}"
+    yield f"  remedy: {finding.kind.remedy}"
+    if finding.kind.name == "labels":
+        yield from (f"  {printable(fact)}" for fact in finding.summary)
         return
-    shown = found.summary[:MAX_STRETCHES]
-    yield from (f"  {escaped(said)}" for said in shown)
-    if len(found.summary) > len(shown):
-        yield f"  and {len(found.summary) - len(shown):,} more"
-    for example in found.examples:
+    shown = finding.summary[:MAX_STRETCHES]
+    yield from (f"  {escaped(fact)}" for fact in shown)
+    if len(finding.summary) > len(shown):
+        yield f"  and {len(finding.summary) - len(shown):,} more"
+    for example in finding.examples:
         yield f"  {unit} {example.line}: {printable(example.detail)}"
         yield from (f"    {printable(text)}" for text in example.texts)
 

@@ -63,11 +63,11 @@ def classify(
     lines: list[str] = []
     n_texts = n_cut_texts = n_cut_tokens = 0
     for chunk in chunks:
-        found = classifier.classify(chunk)
-        n_texts += len(found)
-        n_cut_texts += sum(c.n_cut > 0 for c in found)
-        n_cut_tokens += sum(c.n_cut for c in found)
-        lines += [f"{as_json(c, top) if json_ else as_line(c, top, separator)}\n" for c in found]
+        results = classifier.classify(chunk)
+        n_texts += len(results)
+        n_cut_texts += sum(c.n_cut > 0 for c in results)
+        n_cut_tokens += sum(c.n_cut for c in results)
+        lines += [f"{as_json(c, top) if json_ else as_line(c, top, separator)}\n" for c in results]
         if out is None:
             write_output(None, "".join(lines))
             lines.clear()

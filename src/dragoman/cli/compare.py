@@ -110,17 +110,17 @@ def in_one_direction(runs: Mapping[str, Run], request: EvaluationRequest) -> dic
         name: {one.config.subject: one for one in task_of(run.config).directions(run, request)}
         for name, run in runs.items()
     }
-    (first_name, first), *others = able.items()
-    for name, there in others:
-        if not first.keys() & there.keys():
+    (first_name, first), *other_runs = able.items()
+    for name, by_subject in other_runs:
+        if not first.keys() & by_subject.keys():
             raise ConfigError(
                 f"{first_name} ({runs[first_name].config.subject}) and {name} ({runs[name].config.subject}) "
                 "do different things; compare runs of one task and one direction"
             )
-    common = [subject for subject in first if all(subject in there for there in able.values())]
+    common = [subject for subject in first if all(subject in by_subject for by_subject in able.values())]
     if len(common) != 1:
         raise ConfigError(f"the runs share {', '.join(common) or 'no direction'}; say one, as in --to en-de")
-    return {name: there[common[0]] for name, there in able.items()}
+    return {name: by_subject[common[0]] for name, by_subject in able.items()}
 
 
 def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
@@ -172,5 +172,5 @@ def text_table(table: Table) -> Iterator[str]:
     from dragoman.evaluation.scores import aligned
 
     cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
-    yield from aligned(cells, left=range(table.n_words))
+    yield from aligned(cells, text_columns=range(table.n_words))
     yield from (f"  {fact}" for fact in table.caption.split("; "))

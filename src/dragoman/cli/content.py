@@ -44,19 +44,19 @@ class Content:
         Raises:
             DataError: a file has fewer lines than there are sentences.
         """
-        said: dict[str, Any] = {}
+        constraints: dict[str, Any] = {}
         if self._prefixes is not None:
-            said["prefixes"] = self._prefixes.take(len(sentences))
+            constraints["prefixes"] = self._prefixes.take(len(sentences))
         if self._required is not None:
             lines = self._required.take(len(sentences))
-            said["required"] = [
+            constraints["required"] = [
                 [self._phrase(phrase) for phrase in line.split("\t") if phrase.strip()] for line in lines
             ]
         if self._glossary is not None:
-            found = [self._glossary.required(sentence) for sentence in sentences]
-            own = said.get("required", [[] for _ in sentences])
-            said["required"] = [[*a, *b] for a, b in zip(own, found, strict=True)]
-        return said
+            phrases = [self._glossary.required(sentence) for sentence in sentences]
+            required = constraints.get("required", [[] for _ in sentences])
+            constraints["required"] = [[*a, *b] for a, b in zip(required, phrases, strict=True)]
+        return constraints
 
     def close(self, n_sentences: int) -> None:
         """Check that all lines were used. DataError: a file has more lines than there were sentences."""

@@ -80,5 +80,5 @@ def two_columns(value: str | None) -> tuple[int | str, int | str] | None:
     return _number_or_name(named[0]), _number_or_name(named[1])
 
 
-def _number_or_name(said: str) -> int | str:
-    return int(said) if said.isdecimal() else said
+def _number_or_name(value: str) -> int | str:
+    return int(value) if value.isdecimal() else value

@@ -49,12 +49,12 @@ def demo(
         chosen.demo_settings(src, tgt), overrides=[*changes, *(overrides or ())], where="demo"
     )
     run = Run.open(run_training(config, out or Path("runs") / config.name))
-    tables, example, others = chosen.demo_results(run, say)
+    tables, example, commands = chosen.demo_results(run, say)
     for table in tables:
         print_table(table.heading, table.rows, title=table.title)
     say("")
     say("Try next:")
     say(f"  echo {shlex.quote(example)} | {command_line(config.names.verb, run.path)}")
     say(f"  {command_line('show', run.path)}")
-    for command in others:
+    for command in commands:
         say(f"  dragoman {command}")

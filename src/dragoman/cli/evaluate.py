@@ -177,15 +177,16 @@ def score(
 
     if not LANGUAGE.fullmatch(tgt_lang):
         raise ConfigError(f"--tgt-lang {tgt_lang}: is not a language code; give one such as de")
-    found, expected = (list(open_lines(find_file(str(p)))) for p in (hypotheses, references))
-    if len(found) != len(expected):
+    translations, expected = (list(open_lines(find_file(str(p)))) for p in (hypotheses, references))
+    if len(translations) != len(expected):
         raise DataError(
-            f"{hypotheses} has {len(found)} lines and {references} {len(expected)}; "
+            f"{hypotheses} has {len(translations)} lines and {references} {len(expected)}; "
             "every translation needs its reference on the same line"
         )
     name = str(hypotheses)
-    given = read_given_scores(scores or (), {name: len(found)})[name]
-    results = [*scores_of(found, expected, tgt_lang=tgt_lang), *(one.score() for one in given)]
+    sentence_scores = read_given_scores(scores or (), {name: len(translations)})[name]
+    results = scores_of(translations, expected, tgt_lang=tgt_lang)
+    results += [one.score() for one in sentence_scores]
     if as_json:
         typer.echo(json.dumps([asdict(s) for s in results], ensure_ascii=False, indent=2))
     else:

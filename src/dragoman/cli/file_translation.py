@@ -50,12 +50,12 @@ def plan(
     out_dir: Path | None,
     links: Path | None,
     as_document: bool,
-    others: Iterable[str | None] = (),
+    more_inputs: Iterable[str | None] = (),
     runs: Iterable[Path] = (),
 ) -> list[Work]:
     """Pair each input file with its output, and check both before anything is translated.
 
-    `links` is a second output; `others` are further inputs; `runs` are the models, which must not be
+    `links` is a second output; `more_inputs` are checked only; `runs` are the models, which must not be
     overwritten.
 
     Raises:
@@ -86,7 +86,7 @@ def plan(
     for file in files:
         if file != "-":
             find_file(file, copied=False)  # complains
-    check_outputs(*written, files=[*files, *others], runs=runs)
+    check_outputs(*written, files=[*files, *more_inputs], runs=runs)
     check_folders(out, links)
     return works
 
@@ -209,11 +209,11 @@ class FileOptions:
         """Return the word alignment of each translation."""
         from dragoman.predict.alignment import align_translations
 
-        found = align_translations(translator, translations)
-        for line, translation, links in zip(lines, translations, found, strict=True):
+        alignments = align_translations(translator, translations)
+        for line, translation, links in zip(lines, translations, alignments, strict=True):
             if translation.text.strip() and not links:
                 say(f"line {line}: is too long for the model to align its words")
-        return found
+        return alignments
 
 
 class FileTranslation(NamedTuple):
@@ -264,13 +264,13 @@ def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool
         translations = extras.translate(job.translator, chunk, search=search, lines=numbers)
         if extras.wants_links:
             links = extras.links(job.translator, translations, lines=numbers)
-            for t, found in zip(translations, links, strict=True):
-                aligned.append(f"{pharaoh_line(found, t.source, t.text)}\n")
+            for t, alignment in zip(translations, links, strict=True):
+                aligned.append(f"{pharaoh_line(alignment, t.source, t.text)}\n")
         if as_json:
             n_best = extras.request.n_best
             shown = [t._replace(alternatives=t.alternatives[:n_best]) for t in translations]
             each = links if extras.align else [None] * len(shown)
-            written += [f"{json_line(t, found)}\n" for t, found in zip(shown, each, strict=True)]
+            written += [f"{json_line(t, alignment)}\n" for t, alignment in zip(shown, each, strict=True)]
         else:
             written += [f"{as_line(t)}\n" for t in translations]
         if out is None:

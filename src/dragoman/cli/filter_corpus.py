@@ -110,25 +110,25 @@ def filter_(
     with progress_line(corpus.name) as progress:
         n_pairs = count_pairs(corpus, progress)
         progress("reading the scores", n_pairs)
-        found = Distribution(scores)
-    if found.n_pairs != n_pairs:
+        distribution = Distribution(scores)
+    if distribution.n_pairs != n_pairs:
         raise DataError(
-            f"{scores.name} has {found.n_pairs:,} lines and {corpus.name} {n_pairs:,} pairs; "
+            f"{scores.name} has {distribution.n_pairs:,} lines and {corpus.name} {n_pairs:,} pairs; "
             "give one line for each pair"
         )
-    for line in describe(found):
+    for line in describe(distribution):
         say(line)
-    cut = None if keep is None else found.best(keep)
+    cut = None if keep is None else distribution.best(keep)
     if at_least is not None:
-        cut = found.at_least(at_least)
+        cut = distribution.at_least(at_least)
     if plot is not None:
         from dragoman.report.scores import draw_scores
 
-        draw_scores(found, plot, threshold=None if cut is None else cut.threshold)
+        draw_scores(distribution, plot, threshold=None if cut is None else cut.threshold)
         say(f"written: {plot}")
     if cut is None:
         return
-    n_kept = cut.n_kept + (found.n_unscored if keep_unscored else 0)
+    n_kept = cut.n_kept + (distribution.n_unscored if keep_unscored else 0)
     if out is None:
         say(f"would keep {n_kept:,} of {n_pairs:,} pairs, from score {cut.threshold:g} on; see --out")
         return
@@ -149,15 +149,15 @@ def count_pairs(corpus: Corpus, progress: Progress) -> int:
     return n_pairs
 
 
-def describe(found: Distribution) -> list[str]:
+def describe(distribution: Distribution) -> list[str]:
     """Describe the scores line by line: how many, and a histogram with what each threshold would keep."""
-    bins = found.histogram()
+    bins = distribution.histogram()
     most = max((one.n_inside for one in bins), default=1)
-    unscored = f", {found.n_unscored:,} without a score" if found.n_unscored else ""
-    lines = [f"{found.n_pairs:,} pairs{unscored}", f"{'--at-least':>10} {'pairs':>12} {'kept':>8}"]
+    unscored = f", {distribution.n_unscored:,} without a score" if distribution.n_unscored else ""
+    lines = [f"{distribution.n_pairs:,} pairs{unscored}", f"{'--at-least':>10} {'pairs':>12} {'kept':>8}"]
     for low, n_inside, n_from in bins:
         limit = "(lower)" if low == -math.inf else f"{low:.6g}"
-        kept = f"{100 * n_from / found.n_pairs:.1f} %"
+        kept = f"{100 * n_from / distribution.n_pairs:.1f} %"
         lines.append(
             f"{limit:>10} {n_inside:>12,} {kept:>8} {'█' * math.ceil(BAR * n_inside / most)}".rstrip()
         )

@@ -61,7 +61,7 @@ def describe_import(run: Run) -> Iterator[str]:
 
     config = translation_config(run)
     origin = run.read_json("report.json")["imported"]
-    sizes = ", ".join(f"{name} ({found['bytes'] / 1e6:,.1f} MB)" for name, found in origin["files"].items())
+    sizes = ", ".join(f"{name} ({file['bytes'] / 1e6:,.1f} MB)" for name, file in origin["files"].items())
     yield f"read      {origin['format']}: {sizes}"
     model, search = config.model, config.search
     yield (

@@ -123,8 +123,8 @@ def sample_table(samples: Sequence[Sample], names: tuple[str, str, str]) -> Tabl
     for sample in samples:
         style = "green" if sample.hypothesis == sample.reference else "yellow"
         for name, text in zip(names, sample, strict=True):
-            own = style if name == names[-1] else ""
-            table.add_row(f"  {name}", Text(_on_a_line(text), style=own))
+            cell_style = style if name == names[-1] else ""
+            table.add_row(f"  {name}", Text(_on_a_line(text), style=cell_style))
     return table
 
 
@@ -165,8 +165,8 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
     if "worst" in record:
         scores.append(f"worst {record['worst']} with BLEU {record['bleu ' + record['worst']]:.1f}")
     if "chosen_by" in record:
-        own = {key.removeprefix("bleu "): value for key, value in record.items() if key.startswith("bleu ")}
-        scores += [f"BLEU {name} {value:.1f}" for name, value in own.items()]
+        corpora = [key.removeprefix("bleu ") for key in record if key.startswith("bleu ")]
+        scores += [f"BLEU {name} {record[f'bleu {name}']:.1f}" for name in corpora]
     return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
 
 

@@ -149,7 +149,7 @@ def describe_expectation(expectation: Expectation) -> Iterator[str]:
             for score in expectation.scores
         ),
     ]
-    yield from aligned(rows, left=(0, 1, 4))
+    yield from aligned(rows, text_columns=(0, 1, 4))
     yield (
         f"minutes   {expectation.minutes:g} on {machine.cpu}, threads: {machine.n_threads} on "
         f"{machine.n_cores} cores, {expectation.date}"
@@ -177,7 +177,7 @@ def describe(result: Reproduction) -> Iterator[str]:
             )
         )
     rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expectation.minutes:g}", "", ""))
-    yield from aligned(rows, left=(0, 1, 5))
+    yield from aligned(rows, text_columns=(0, 1, 5))
     for difference in result.differences:
         yield f"differs: {difference}"
     n_failed = sum(not verdict.passed for verdict in result.verdicts)

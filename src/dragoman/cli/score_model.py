@@ -81,11 +81,11 @@ def score_model(
         write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
     check_outputs(out, files=files, runs=[run, *(ensemble or ())])
     source, *targets = paths_of(files)
-    given = two_columns(columns)
+    pair_columns = two_columns(columns)
     job = scoring.ScoringJob(
         run, source, out,
         target=targets[0] if targets else None,
-        columns=by_name(files[0], given) if given else DEFAULT_COLUMNS,
+        columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,
         write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
         device=device, precision=precision,
     )  # fmt: skip

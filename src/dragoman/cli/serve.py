@@ -91,7 +91,7 @@ def serve(
     def load_keys() -> Keys | None:
         return None if keys is None else Keys.load(keys)
 
-    known = load_keys()
+    api_keys = load_keys()
     with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
         n_threads = prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
@@ -107,11 +107,11 @@ def serve(
                 Thread(target=webbrowser.open, args=[url], daemon=True).start()
 
         if workers == 1:
-            service = Service(models, config, keys=known, n_threads=n_threads)
+            service = Service(models, config, keys=api_keys, n_threads=n_threads)
             run(service, listening, load_keys=load_keys, on_start=welcome)
         else:
             Supervisor(
-                models, config, listening, n_workers=workers, n_threads=n_threads, keys=known,
+                models, config, listening, n_workers=workers, n_threads=n_threads, keys=api_keys,
                 load_keys=load_keys, on_start=welcome,
             ).run()  # fmt: skip
 

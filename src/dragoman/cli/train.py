@@ -290,15 +290,15 @@ def draw_curves(run: Run) -> None:
         say(str(error))
 
 
-def shares(said: Sequence[str]) -> dict[str, float]:
+def shares(texts: Sequence[str]) -> dict[str, float]:
     """Parse shares of corpora, as in ["news=0.7", "talks=0.3"]. ConfigError: one is not of this form."""
-    found = {}
-    for one in said:
+    by_name = {}
+    for one in texts:
         name, _, share = one.partition("=")
         try:
-            found[name] = float(share)
+            by_name[name] = float(share)
         except ValueError:
-            found[name] = math.nan
-        if not name or not 0 < found[name] < math.inf:
+            by_name[name] = math.nan
+        if not name or not 0 < by_name[name] < math.inf:
             raise ConfigError(f"--mix {one}: give the name of a file and a share, as in --mix news=0.7")
-    return found
+    return by_name

@@ -241,7 +241,7 @@ def translate(
     )  # fmt: skip
     works = plan(
         files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document,
-        others=(prefixes, required, glossary), runs=(run, *(ensemble or ())),
+        more_inputs=(prefixes, required, glossary), runs=(run, *(ensemble or ())),
     )  # fmt: skip
     extras = FileOptions.parse(
         request, document=any(work.ending for work in works), align=align, pharaoh=pharaoh, as_json=json_

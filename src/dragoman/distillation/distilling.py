@@ -115,18 +115,18 @@ def distill(
 
 def open_student(out: Path, student: TranslationConfig) -> Run:
     """Create or open the student's run; an earlier call may have reduced its beam size."""
-    there = Run.open(out).config if (out / "config.toml").exists() else None
-    given = [with_beam(student, beam_size) for beam_size in SMALL_BEAMS]
-    return Run.create(out, there if there in given else student)
+    existing = Run.open(out).config if (out / "config.toml").exists() else None
+    students = [with_beam(student, beam_size) for beam_size in SMALL_BEAMS]
+    return Run.create(out, existing if existing in students else student)
 
 
 def chosen_beam(scores: Sequence[Mapping[str, Any]], beam_size: int) -> int:
     """Choose the student's beam size: the smallest that loses at most NEXT_TO_NOTHING against `beam_size`."""
-    found = {
+    values = {
         row["beam_size"]: row["value"] for row in scores if (row["model"], row["set"]) == ("student", "valid")
     }
-    enough = found[beam_size] - NEXT_TO_NOTHING
-    return next(beam for beam in (*SMALL_BEAMS, beam_size) if beam >= beam_size or found[beam] >= enough)
+    enough = values[beam_size] - NEXT_TO_NOTHING
+    return next(beam for beam in (*SMALL_BEAMS, beam_size) if beam >= beam_size or values[beam] >= enough)
 
 
 def take_tokenizer(teacher: Path, run: Run) -> None:
@@ -212,9 +212,9 @@ def _score(
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     say(f"{name}, beam {beam}: scoring {len(pairs):,} sentences of {which}")
-    found = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
+    translations = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
     score = bleu(
-        [translation.text for translation in found],
+        [translation.text for translation in translations],
         [pair.tgt for pair in pairs],
         tgt_lang=translator.config.data.tgt_lang,
     )

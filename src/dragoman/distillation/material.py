@@ -64,8 +64,8 @@ class Lessons(NamedTuple):
 
     def runs(self, teacher: Path) -> list[Path]:
         """Return the runs that translate or score, the teacher first."""
-        others = (*self.ensemble, *self.forward, *self.backward, *filter(None, [self.reverse]))
-        return [teacher, *map(Path, others)]
+        names = (*self.ensemble, *self.forward, *self.backward, *filter(None, [self.reverse]))
+        return [teacher, *map(Path, names)]
 
     def described(self) -> dict[str, Any]:
         """Return the settings as a JSON value, without the names of files, whose hashes tell them apart.
@@ -74,11 +74,11 @@ class Lessons(NamedTuple):
         """
         first = {"n_best", "references", "max_ratio", "min_chrf", "max_pairs"}
         hashed = {"text", "teacher_output"}
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for name, value in (self._asdict() | {"min_chrf": self.chrf_floor}).items():
             if name in first or (name not in hashed and value != self._field_defaults[name]):
-                found[name] = list(value) if isinstance(value, tuple) else value
-        return found
+                settings[name] = list(value) if isinstance(value, tuple) else value
+        return settings
 
 
 def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:

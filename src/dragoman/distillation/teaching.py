@@ -132,11 +132,11 @@ def _filter(
     def judged() -> Iterator[Judged]:
         return judge(material.offers(folder, writers(teacher, lessons)), tokenizers, lessons)
 
-    found = judged()
+    pairs = judged()
     if lessons.keep_best < 1:
         scores = _scores(teacher, config, folder, lessons, judged(), translate)
-        found = without_worst(found, scores, lessons.keep_best)
-    return _write_training(folder, found, material)
+        pairs = without_worst(pairs, scores, lessons.keep_best)
+    return _write_training(folder, pairs, material)
 
 
 def _translate(
@@ -151,15 +151,15 @@ def _translate(
                 write(text)
     if not translations.exists():
         direction = config.languages[::-1] if writer.turned else config.languages
-        own = translation_config(Run.open(writer.run)).towards(direction)
+        writer_config = translation_config(Run.open(writer.run)).towards(direction)
         job = Job(
             writer.run,
             texts,
             translations,
             Lines(as_candidates),
-            search={"n_best": n_offered(own, material.lessons)},
+            search={"n_best": n_offered(writer_config, material.lessons)},
             skip_long=True,
-            to=_direction(own),
+            to=_direction(writer_config),
             ensemble=writer.ensemble,
         )
         translate(job)
@@ -179,7 +179,7 @@ def judge(
     """
     turned = TokenizerPair(tokenizers.tgt, tokenizers.src)
     for offers in sentences:
-        there: set[Pair] = set()
+        seen: set[Pair] = set()
         for offer in offers:
             made, chrf = offer.candidates[0], math.inf
             if offer.reference is not None:
@@ -191,9 +191,9 @@ def judge(
                 fault = fault_of(offer.text, made, sides, max_ratio=lessons.max_ratio)
             if not fault and chrf < lessons.chrf_floor:
                 fault = "far from the reference"
-            elif not fault and pair in there:
+            elif not fault and pair in seen:
                 fault = "duplicates"
-            there.add(pair)
+            seen.add(pair)
             yield Judged(pair, fault)
 
 
@@ -236,11 +236,11 @@ def without_worst(judged: Iterable[Judged], scores: np.ndarray, share: float) ->
     `scores` are those of the pairs without a fault, in order. Pairs of equal scores stay together.
     """
     n_kept = max(1, round(share * len(scores))) if share else 0
-    known = np.sort(scores[~np.isnan(scores)])
-    worst = known[max(0, len(known) - n_kept)] if n_kept and len(known) else math.inf
-    own = iter(scores.tolist())
+    ranked = np.sort(scores[~np.isnan(scores)])
+    worst = ranked[max(0, len(ranked) - n_kept)] if n_kept and len(ranked) else math.inf
+    values = iter(scores.tolist())
     for pair, fault in judged:
-        score = math.inf if fault else next(own)
+        score = math.inf if fault else next(values)
         if math.isnan(score):
             yield Judged(pair, "too long to be scored")
         else:
@@ -265,10 +265,10 @@ def _write_training(folder: Path, judged: Iterable[Judged], material: Material) 
             counts["references"] += 1
             yield pair
 
-    own = material.lessons.is_own_text
+    is_own_text = material.lessons.is_own_text
     with _gzipped(folder / DROPPED) as drop:
-        _write_pairs(folder, "train", chain(kept(drop), references() if own else ()))
-    if material.lessons.references and not own:
+        _write_pairs(folder, "train", chain(kept(drop), references() if is_own_text else ()))
+    if material.lessons.references and not is_own_text:
         _write_pairs(folder, "references", references())
     return counts
 

@@ -105,11 +105,11 @@ def by_length(
     n_bootstrap: int = 1000,
 ) -> list[LengthBucket]:
     """BLEU and chrF2 of the sentences in each bucket of source lengths; each is in one, none is empty."""
-    found: dict[int, list[int]] = {}
+    by_bucket: dict[int, list[int]] = {}
     for i, source in enumerate(sources):
-        found.setdefault(_bucket(len(words(source, lang=src_lang)), LENGTHS), []).append(i)
+        by_bucket.setdefault(_bucket(len(words(source, lang=src_lang)), LENGTHS), []).append(i)
     buckets = []
-    for number, indices in sorted(found.items()):
+    for number, indices in sorted(by_bucket.items()):
         parts = ([texts[i] for i in indices] for texts in (hypotheses, references))
         hyp, ref = parts
         scores = (m(hyp, ref, tgt_lang=tgt_lang, n_bootstrap=n_bootstrap) for m in (bleu, chrf))
@@ -122,10 +122,10 @@ def training_counts(
     targets: Iterable[str], hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
 ) -> Counter[str]:
     """Count how often each word of hypotheses and references occurs in the `targets` of the training text."""
-    known = {word for text in (*hypotheses, *references) for word in words(text, lang=tgt_lang)}
+    vocabulary = {word for text in (*hypotheses, *references) for word in words(text, lang=tgt_lang)}
     counts: Counter[str] = Counter()
     for target in targets:
-        counts.update(word for word in words(target, lang=tgt_lang) if word in known)
+        counts.update(word for word in words(target, lang=tgt_lang) if word in vocabulary)
     return counts
 
 
@@ -139,11 +139,11 @@ def by_frequency(
     """
     buckets = [Recall(0, 0, 0)] * (len(FREQUENCIES) + 1)
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        there, wanted = (Counter(words(text, lang=tgt_lang)) for text in (hypothesis, reference))
-        for word in {**there, **wanted}:
+        made, expected = (Counter(words(text, lang=tgt_lang)) for text in (hypothesis, reference))
+        for word in {**made, **expected}:
             number = _bucket(counts[word], FREQUENCIES)
-            buckets[number] += Recall(min(there[word], wanted[word]), wanted[word], there[word])
-    return [FrequencyBucket(*_limits(number, FREQUENCIES), found) for number, found in enumerate(buckets)]
+            buckets[number] += Recall(min(made[word], expected[word]), expected[word], made[word])
+    return [FrequencyBucket(*_limits(number, FREQUENCIES), recall) for number, recall in enumerate(buckets)]
 
 
 def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
@@ -164,9 +164,9 @@ def number_recall(hypotheses: Sequence[str], references: Sequence[str]) -> tuple
     """
     total, wrong = Recall(0, 0, 0), []
     for i, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
-        there, wanted = numbers(hypothesis), numbers(reference)
-        total += Recall((there & wanted).total(), wanted.total(), there.total())
-        if there != wanted:
+        made, expected = numbers(hypothesis), numbers(reference)
+        total += Recall((made & expected).total(), expected.total(), made.total())
+        if made != expected:
             wrong.append(i)
     return total, wrong
 

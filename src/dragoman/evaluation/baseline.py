@@ -73,8 +73,8 @@ class Baseline:
             from sklearn.multiclass import OneVsRestClassifier
 
             several = [labels_of(cell, separator) for cell in cells]
-            names = sorted({label for own in several for label in own})
-            labels = np.array([[name in own for name in names] for own in several], dtype=np.int64)
+            names = sorted({label for row in several for label in row})
+            labels = np.array([[name in row for name in names] for row in several], dtype=np.int64)
             regression = OneVsRestClassifier(regression)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -84,10 +84,10 @@ class Baseline:
 
     def predict(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the labels of each text: one, or those whose probability is above 0.5."""
-        found = self._regression.predict(self._vectorizer.transform(texts))
+        predicted = self._regression.predict(self._vectorizer.transform(texts))
         if not self._labels:
-            return [(str(label),) for label in found]
-        return [tuple(self._labels[i] for i in np.flatnonzero(row).tolist()) for row in found]
+            return [(str(label),) for label in predicted]
+        return [tuple(self._labels[i] for i in np.flatnonzero(row).tolist()) for row in predicted]
 
     @property
     def signature(self) -> str:

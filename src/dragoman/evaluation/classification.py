@@ -144,8 +144,8 @@ class Evaluation:
         NONE is in the place of a label for one that was missed or, where texts have several, wrongly given.
         """
         names: dict[int | None, str] = {None: NONE, **dict(enumerate(self.labels))}
-        found = self.labelling.mistakes(self.expected, self.found, len(self.labels))[:n]
-        return [(names[mistake.label], names[mistake.given], mistake.n) for mistake in found]
+        mistakes = self.labelling.mistakes(self.expected, self.found, len(self.labels))[:n]
+        return [(names[mistake.label], names[mistake.given], mistake.n) for mistake in mistakes]
 
     def probabilities(self, *, calibrated: bool = True) -> npt.NDArray[np.float64]:
         """(N, C), after the temperature or before."""
@@ -196,8 +196,8 @@ class Evaluation:
     def lines(self) -> Iterator[str]:
         """Yield for each text its labels, those it was given, the probability of these, and the text."""
         rows = zip(self.expected_names, self.found_names, self.confidence.tolist(), self.texts, strict=True)
-        for expected, found, confidence, text in rows:
-            yield f"{expected}\t{found}\t{confidence:.4f}\t{text}"
+        for expected, predicted, confidence, text in rows:
+            yield f"{expected}\t{predicted}\t{confidence:.4f}\t{text}"
 
     def describe(self) -> str:
         """Return everything about it as text: scores, baseline, calibration, labels, confusions."""
@@ -240,8 +240,8 @@ class Evaluation:
             yield from (f"  {line}" for line in aligned(table))
             return
         yield "  most frequent mistakes: label → given"
-        for label, given, n in self.mistakes():
-            yield f"  {n:>6,}  {label} → {given}"
+        for label, predicted, n in self.mistakes():
+            yield f"  {n:>6,}  {label} → {predicted}"
 
     def _repr_html_(self) -> str:
         scores = self._scores_beside()
@@ -368,17 +368,17 @@ class BaselineScorer:
 
     def _saved(self, test: str) -> BaselineResult | None:
         """Return the kept record of this test and these training texts, or of any if they are gone."""
-        known = [record for record in self._known if record.get("test") == test]
+        records = [record for record in self._known if record.get("test") == test]
         try:
             self._train = self._train or hash_strings(
                 open_labelled_split(self._config)[0].fingerprint(), SETTINGS, str(self._balanced)
             )
-            known = [record for record in known if record.get("train") == self._train]
+            records = [record for record in records if record.get("train") == self._train]
         except DataError:
-            if not known:
+            if not records:
                 raise
         try:
-            return BaselineResult.from_record(known[-1]) if known else None
+            return BaselineResult.from_record(records[-1]) if records else None
         except (KeyError, TypeError, ValueError):
             return None  # written by another version
 
@@ -394,8 +394,8 @@ class BaselineScorer:
             self._baseline = Baseline.train(train, balanced=self._balanced, separator=separator)
         numbers, labelling = class_numbers(evaluation.labels), evaluation.labelling
         predicted = self._baseline.predict([example.text for example in examples])
-        found = labelling.encode([[numbers[label] for label in own] for own in predicted], len(numbers))
-        scores = tuple(labelling.scores(evaluation.expected, found, len(numbers)).values())
+        encoded = labelling.encode([[numbers[label] for label in names] for names in predicted], len(numbers))
+        scores = tuple(labelling.scores(evaluation.expected, encoded, len(numbers)).values())
         return BaselineResult(scores, self._baseline.n_texts, self._baseline.signature, self._train, test)
 
     @property

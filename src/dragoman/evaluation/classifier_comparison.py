@@ -54,7 +54,7 @@ def compare_classifiers(
     """
     check_split(split)
     chosen = split or ("test" if all(run.config.data.test for run in runs.values()) else "valid")
-    found: dict[str, dict[str, tuple[Evaluation, tuple[str, ...], tuple[str, ...]]]] = {}
+    evaluated: dict[str, dict[str, tuple[Evaluation, tuple[str, ...], tuple[str, ...]]]] = {}
     for system, run in runs.items():
         classifier = Classifier.load(run.path, device=device, precision=precision)
         for name, corpus in split_of(classification_config(run), chosen):
@@ -62,16 +62,16 @@ def compare_classifiers(
             listen(f"{run.path}: labelling {name}, {len(examples):,} texts")
             evaluation = evaluate(classifier, name, examples)
             texts, labels = zip(*((e.text, e.label) for e in examples), strict=True)
-            found.setdefault(name, {})[system] = (evaluation, texts, labels)
-    common = {name: sets for name, sets in found.items() if len(sets) == len(runs)}
+            evaluated.setdefault(name, {})[system] = (evaluation, texts, labels)
+    common = {name: sets for name, sets in evaluated.items() if len(sets) == len(runs)}
     if not common:
         raise ConfigError(f"the runs have no {chosen} set of the same name; compare runs of one data set")
     comparisons = []
     for name, sets in common.items():
         (first, (evaluation, texts, labels)), *_ = sets.items()
         separator = evaluation.labelling.separator
-        for system, (other, *there) in sets.items():
-            if (texts, labels, separator) != (*there, other.labelling.separator):
+        for system, (other, *rest) in sets.items():
+            if (texts, labels, separator) != (*rest, other.labelling.separator):
                 raise DataError(
                     f"{name} of {first} and of {system} cannot stand side by side: their texts or labels "
                     "differ; compare runs on the same test set"
@@ -94,12 +94,12 @@ def _compare_set(
     evaluations: Mapping[str, Evaluation],
     runs: Mapping[str, Run],
 ) -> ClassifierComparison:
-    first, *others = evaluations
+    first, *other_systems = evaluations
     names = [score.name for score in evaluations[first].scores]
     tested = "exact match" if "exact match" in names else "accuracy"  # the share of texts that are right
     right = {system: evaluation.right for system, evaluation in evaluations.items()}
     p_values: dict[str, list[float | None]] = {first: [None] * len(names)}
-    for system in others:
+    for system in other_systems:
         p_value = mcnemar(right[first], right[system])
         p_values[system] = [p_value if score == tested else None for score in names]
 

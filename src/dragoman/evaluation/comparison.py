@@ -196,12 +196,13 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
             + "; ".join(f"{system} has {', '.join(names) or 'none'}" for system, names in named.items())
             + f"; {'say --split valid, or ' * (chosen == 'test')}give a text with --src and --ref"
         )
-    found = {
+    by_system = {
         name: {s.name: s for s in translations.sets(chosen, only=common)}
         for name, translations in systems.items()
     }
     return [
-        _compare_set(name, {system: sets[name] for system, sets in found.items()}, configs) for name in common
+        _compare_set(name, {system: sets[name] for system, sets in by_system.items()}, configs)
+        for name in common
     ]
 
 
@@ -224,8 +225,8 @@ def _compare_set(
     name: str, sets: dict[str, TranslatedSet], configs: Mapping[str, TranslationConfig]
 ) -> TranslatorComparison:
     sets, omitted = with_common_scores(sets)
-    (first_name, first), *others = sets.items()
-    for other_name, other in others:
+    (first_name, first), *other_sets = sets.items()
+    for other_name, other in other_sets:
         check_comparable((first_name, first), (other_name, other))
     parts = _tested(sets, configs[first_name].data.tgt_lang)
     p_values: dict[str, dict[str, list[float | None]]] = {}
@@ -266,9 +267,9 @@ def _tested(sets: Mapping[str, TranslatedSet], tgt_lang: str) -> list[_Tested]:
     first = next(iter(sets.values())).evaluation
     hypotheses = {system: kept.evaluation.hypotheses for system, kept in sets.items()}
     parts = [_Tested(metrics_for(tgt_lang), hypotheses, first.references)]
-    for i, given in enumerate(first.by_sentence):
+    for i, scores in enumerate(first.by_sentence):
         numbers = {system: kept.evaluation.by_sentence[i].texts for system, kept in sets.items()}
-        parts.append(_Tested([MeanMetric(given.name)], numbers, [""] * len(first.references)))
+        parts.append(_Tested([MeanMetric(scores.name)], numbers, [""] * len(first.references)))
     return parts
 
 
@@ -302,8 +303,8 @@ def _text_difference(one: TranslatedSet, other: TranslatedSet) -> str:
         return f"they have {n:,} and {n_other:,} sentences"
     both = {"sources": (one.sources, other.sources)}
     both["references"] = (one.evaluation.references, other.evaluation.references)
-    for what, (here, there) in both.items():
-        lines = [i for i, (a, b) in enumerate(zip(here, there, strict=True), start=1) if a != b]
+    for what, (first, second) in both.items():
+        lines = [i for i, (a, b) in enumerate(zip(first, second, strict=True), start=1) if a != b]
         if lines:
             return f"{len(lines):,} of {n:,} {what} differ (first: sentence {lines[0]})"
     return "their texts differ"

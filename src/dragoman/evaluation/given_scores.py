@@ -72,10 +72,10 @@ def with_given_scores(
     run: Run,
     sources: Sequence[str],
     evaluation: Evaluation,
-    given: Sequence[SentenceScores] = (),
+    new_scores: Sequence[SentenceScores] = (),
     listen: Callable[[str], None] = lambda message: None,
 ) -> Evaluation:
-    """Return the evaluation with the scores `given`, and those given for the same translations before.
+    """Return the evaluation with `new_scores`, and those kept for the same translations before.
 
     New scores are kept in the run, in place of those of the same name; `listen` is told if they cannot be.
     """
@@ -85,8 +85,8 @@ def with_given_scores(
     scores = {one.name: one for one in record.scores} if record else {}
     if not all(name == printable(name) and len(one.values) == len(sources) for name, one in scores.items()):
         scores = {}  # damaged
-    scores |= {one.name: one for one in given}
-    if given:
+    scores |= {one.name: one for one in new_scores}
+    if new_scores:
         try:
             _KeptScores(fingerprint=fingerprint, scores=tuple(scores.values())).write(run, place)
         except RunError as error:

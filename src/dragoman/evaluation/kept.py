@@ -125,18 +125,18 @@ class Translations:
 
         DataError: a file is missing or wrong. RunError: the run has no weights yet, or a file is damaged.
         """
-        found = []
+        sets = []
         for name, corpus in split_of(self.config, split):
             if only is None or name in only:
                 pairs, n_lines = read_pairs(corpus), sum(1 for _ in corpus.pairs())
                 files = files_of(self.config, split, name)
                 chosen = pairs[:max_sentences]
-                found.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
+                sets.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and self._translated_now:
-                    own = replace(found[-1].evaluation, name=self.config.labelled(name))
+                    evaluation = replace(sets[-1].evaluation, name=self.config.labelled(name))
                     with self._keeping():
-                        keep_scores(self.run, [own.record()])
-        return found
+                        keep_scores(self.run, [evaluation.record()])
+        return sets
 
     def translated(
         self, name: str, pairs: Sequence[Pair], *, split: str, files: CorpusFiles, n_lines: int
@@ -172,14 +172,14 @@ class Translations:
         pairs = list(map(Pair, kept.sources, kept.evaluation.references))
         fingerprint = hash_strings("altered", str(N_ALTERED), self._fingerprint(pairs))
         place = kept_name("altered", self.config.labelled(kept.name))
-        found = _KeptAlterations.read(self.run, place, fingerprint)
-        if found is None or not found.rows:
+        record = _KeptAlterations.read(self.run, place, fingerprint)
+        if record is None or not record.rows:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")
             rows = robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows
-            found = _KeptAlterations(fingerprint=fingerprint, rows=rows)
+            record = _KeptAlterations(fingerprint=fingerprint, rows=rows)
             with self._keeping():
-                found.write(self.run, place)
-        return list(found.rows)
+                record.write(self.run, place)
+        return list(record.rows)
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
@@ -226,8 +226,10 @@ def files_of(config: TranslationConfig, split: str, name: str) -> CorpusFiles:
     """Return the files of a set as the run names them; none for pairs that were held out."""
     if split == "test":
         return file_names(config.data.test[name])
-    own = [one.valid for one in config.data.corpora if config.data.choose_by and name == f"valid {one.name}"]
-    return file_names(own[0] if own else config.data.valid)
+    valid = [
+        one.valid for one in config.data.corpora if config.data.choose_by and name == f"valid {one.name}"
+    ]
+    return file_names(valid[0] if valid else config.data.valid)
 
 
 def kept_name(split: str, name: str) -> str:

@@ -142,18 +142,18 @@ def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[st
     """
     rng = Random(SEED)
     triples = [pairs[i : i + 3] for i in range(0, len(pairs) - 2, 3)]
-    others = [Pair(*with_other_numbers(pair, rng)) for pair in pairs]
-    found = {
+    renumbered = [Pair(*with_other_numbers(pair, rng)) for pair in pairs]
+    variants = {
         PLAIN: list(pairs),
         "capitals": [Pair(*map(in_capitals, pair)) for pair in pairs],
         "title case": [Pair(*map(in_title_case, pair)) for pair in pairs],
         "typing mistakes": [pair._replace(src=with_typos(pair.src, rng)) for pair in pairs],
         "no final point": [Pair(*without_final_point(pair)) for pair in pairs],
-        "other numbers": [other for pair, other in zip(pairs, others, strict=True) if pair != other],
+        "other numbers": [other for pair, other in zip(pairs, renumbered, strict=True) if pair != other],
         "numbers and addresses": [Pair(*with_copy(pair, rng)) for pair in pairs],
         "three in a line": [on_one_line(triple, languages) for triple in triples],
     }
-    return {name: altered for name, altered in found.items() if altered}
+    return {name: altered for name, altered in variants.items() if altered}
 
 
 def robustness(
@@ -169,8 +169,8 @@ def robustness(
     `settings` are those of [search] that are not the run's own. ConfigError: a setting is wrong.
     """
     config = translator.config
-    given = dict(settings or {})
-    search = {**given, "n_best": 1}
+    other_settings = dict(settings or {})
+    search = {**other_settings, "n_best": 1}
     n = min(n_pairs, len(pairs))
     spread = [pairs[i * len(pairs) // n] for i in range(n)]
     chosen = alterations(spread, languages=config.languages)
@@ -179,7 +179,7 @@ def robustness(
         if counts:
             chosen[WORDS] = [Pair(word, "") for word, _ in counts.most_common(N_WORDS)]
     start = time.perf_counter()
-    found: dict[str, list[str]] = {
+    hypotheses: dict[str, list[str]] = {
         name: [each.text for each in translator.translate([pair.src for pair in altered], **search)]
         for name, altered in chosen.items()
     }
@@ -187,27 +187,27 @@ def robustness(
     rows: list[Altered] = []
     signature = ""
     for name, altered in chosen.items():
-        row = _faults(name, altered, found[name])
+        row = _faults(name, altered, hypotheses[name])
         if name != WORDS:
             references, tgt_lang = [pair.tgt for pair in altered], config.data.tgt_lang
-            words = bleu(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
-            letters = chrf(found[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
+            words = bleu(hypotheses[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
+            letters = chrf(hypotheses[name], references, tgt_lang=tgt_lang, n_bootstrap=0)
             plain, signature = rows[0].chrf if rows else None, letters.signature
             share = 100 * letters.value / plain if plain else None
             row = replace(row, bleu=words.value, chrf=letters.value, share=share)
         rows.append(row)
-    beam_size = given.pop("beam_size", config.search.beam_size)
-    length_penalty = given.pop("length_penalty", config.search.length_penalty)
-    return Robustness(test, tuple(rows), signature, beam_size, length_penalty, seconds, given)
+    beam_size = other_settings.pop("beam_size", config.search.beam_size)
+    length_penalty = other_settings.pop("length_penalty", config.search.length_penalty)
+    return Robustness(test, tuple(rows), signature, beam_size, length_penalty, seconds, other_settings)
 
 
 def _faults(name: str, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Altered:
     """Return the faults that need no reference, without scores."""
     triples = [(*pair, hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=True)]
-    wanted = kept = 0
+    expected = kept = 0
     for src, tgt, hypothesis in triples:
         both = carried_over(src) & carried_over(tgt)
-        wanted += both.total()
+        expected += both.total()
         kept += (both & carried_over(hypothesis)).total()
     copied = sum(
         similarity(src, out) >= COPIED > similarity(src, tgt) for src, tgt, out in triples if tgt and out
@@ -221,5 +221,5 @@ def _faults(name: str, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Alte
         copied=100 * copied / len(triples),
         repeated=100 * sum(map(has_loop, hypotheses)) / len(triples),
         empty=100 * sum(not out.strip() for out in hypotheses) / len(triples),
-        kept=100 * kept / wanted if wanted else None,
+        kept=100 * kept / expected if expected else None,
     )

@@ -83,15 +83,15 @@ def scores_table(scores: Sequence[Score]) -> str:
     rows = [("", "score", "95 % interval", "signature")]
     for score in scores:
         rows.append((score.name, f"{score.value:.1f}", interval_text(score.interval), score.signature))
-    return "\n".join(f"  {line}" for line in aligned(rows, left=(0, 3)))
+    return "\n".join(f"  {line}" for line in aligned(rows, text_columns=(0, 3)))
 
 
-def aligned(rows: Sequence[Sequence[str]], *, left: Container[int] = (0,)) -> Iterator[str]:
-    """Yield rows of cells as lines: the columns numbered in `left` to the left, the others to the right."""
+def aligned(rows: Sequence[Sequence[str]], *, text_columns: Container[int] = (0,)) -> Iterator[str]:
+    """Yield rows of cells as lines: `text_columns`, by number, to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
+            cell.ljust(width) if i in text_columns else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()

@@ -34,12 +34,12 @@ def word_diff(reference: str, hypothesis: str) -> list[Difference]:
     hypothesis, white space included. Words are compared whole, those of scripts without spaces by letter;
     white space between two words that differ differs, too, so that phrases stay in one piece.
     """
-    wanted, there = _PIECE.findall(reference), _PIECE.findall(hypothesis)
-    codes = SequenceMatcher(None, wanted, there, autojunk=False).get_opcodes()
+    expected, made = _PIECE.findall(reference), _PIECE.findall(hypothesis)
+    codes = SequenceMatcher(None, expected, made, autojunk=False).get_opcodes()
     differences: list[Difference] = []
     missing = extra = ""
     for n, (operation, i1, i2, j1, j2) in enumerate(codes):
-        here, other = "".join(wanted[i1:i2]), "".join(there[j1:j2])
+        here, other = "".join(expected[i1:i2]), "".join(made[j1:j2])
         between = 0 < n < len(codes) - 1 and here.isspace()
         if operation != "equal" or between:
             missing, extra = missing + here, extra + other
@@ -86,16 +86,16 @@ def faults(
     A fault that the reference shares does not count. "copied": as similar to the source as COPIED.
     "repeated": a loop. "empty": only white space. "too long": see MAX_LENGTH_RATIO.
     """
-    found: dict[Fault, list[int]] = {fault: [] for fault in FAULTS}
+    by_fault: dict[Fault, list[int]] = {fault: [] for fault in FAULTS}
     for i, (src, hyp, ref) in enumerate(zip(sources, hypotheses, references, strict=True)):
         if not hyp.strip():
-            found["empty"].append(i)
+            by_fault["empty"].append(i)
             continue
         if similarity(src, hyp) >= COPIED > similarity(src, ref):
-            found["copied"].append(i)
+            by_fault["copied"].append(i)
         if has_loop(hyp) and not has_loop(ref):
-            found["repeated"].append(i)
+            by_fault["repeated"].append(i)
         limit = MAX_LENGTH_RATIO * len(words(ref, lang=tgt_lang)) + MAX_LENGTH_EXTRA
         if len(words(hyp, lang=tgt_lang)) > limit:
-            found["too long"].append(i)
-    return found
+            by_fault["too long"].append(i)
+    return by_fault

@@ -42,8 +42,8 @@ class Evaluation:
 
     def with_given(self, by_sentence: Sequence[SentenceScores]) -> Evaluation:
         """Return the evaluation with these scores of other tools only."""
-        own = self.scores[: len(self.scores) - len(self.by_sentence)]
-        scores = (*own, *(one.score() for one in by_sentence))
+        computed = self.scores[: len(self.scores) - len(self.by_sentence)]
+        scores = (*computed, *(one.score() for one in by_sentence))
         return replace(self, scores=scores, by_sentence=tuple(by_sentence))
 
     @property
@@ -111,17 +111,19 @@ def evaluate(
     setting is wrong.
     """
     config = translator.config
-    given = dict(settings or {})
-    beam_size = given.pop("beam_size", config.search.beam_size)
-    length_penalty = given.pop("length_penalty", config.search.length_penalty)
-    search = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": 1, **given}
+    other_settings = dict(settings or {})
+    beam_size = other_settings.pop("beam_size", config.search.beam_size)
+    length_penalty = other_settings.pop("length_penalty", config.search.length_penalty)
+    search = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": 1, **other_settings}
     start = time.perf_counter()
     translations = translator.translate([pair.src for pair in pairs], progress=progress, **search)
     seconds = time.perf_counter() - start
     hypotheses = tuple(translation.text for translation in translations)
     references = tuple(pair.tgt for pair in pairs)
     scores = scores_of(hypotheses, references, tgt_lang=config.data.tgt_lang)
-    return Evaluation(name, hypotheses, references, tuple(scores), beam_size, length_penalty, seconds, given)
+    return Evaluation(
+        name, hypotheses, references, tuple(scores), beam_size, length_penalty, seconds, other_settings
+    )
 
 
 def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> list[Score]:

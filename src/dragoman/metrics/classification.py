@@ -179,11 +179,11 @@ def class_intervals(counts: Counts, resampled: Counts) -> list[ClassIntervals]:
 
     return [
         ClassIntervals(
-            share(right, found),
-            share(right, there),
-            (float(low[i]), float(high[i])) if found + there else None,
+            share(right, predicted),
+            share(right, expected),
+            (float(low[i]), float(high[i])) if predicted + expected else None,
         )
-        for i, (right, found, there) in enumerate(zip(*(c.tolist() for c in counts), strict=True))
+        for i, (right, predicted, expected) in enumerate(zip(*(c.tolist() for c in counts), strict=True))
     ]
 
 

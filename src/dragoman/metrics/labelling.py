@@ -122,11 +122,11 @@ class Labelling(ABC):
         """Return the threshold under which `labels` are given best; 0.5 where there is nothing to choose."""
 
     @abstractmethod
-    def confidence(self, probabilities: Floats, given: Labels) -> Floats:
-        """Return (N,): how likely it is that all `given` labels of a text are right, and no other."""
+    def confidence(self, probabilities: Floats, predicted: Labels) -> Floats:
+        """Return (N,): how likely it is that all `predicted` labels of a text are right, and no other."""
 
     @abstractmethod
-    def worst(self, probabilities: Floats, labels: Labels, given: Labels) -> tuple[Ids, Floats]:
+    def worst(self, probabilities: Floats, labels: Labels, predicted: Labels) -> tuple[Ids, Floats]:
         """Return the class number (N,) of the most confident mistake of each text, and its confidence (N,).
 
         The confidence is below 0 for a text without a mistake.
@@ -134,24 +134,26 @@ class Labelling(ABC):
 
     @abstractmethod
     def scores(
-        self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
     ) -> dict[str, Score]:
-        """Return the scores of `given` labels, the main one first, by their keys in records."""
+        """Return the scores of `predicted` labels, the main one first, by their keys in records."""
 
     @abstractmethod
-    def counts(self, labels: Labels, given: Labels, n_classes: int) -> Counts:
+    def counts(self, labels: Labels, predicted: Labels, n_classes: int) -> Counts:
         """Return how often each class (C,) is right, given, and there."""
 
     @abstractmethod
-    def resampled(self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000) -> Counts:
+    def resampled(
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
+    ) -> Counts:
         """Return `counts` (R, C) of resamples of the texts."""
 
     @abstractmethod
-    def confusion(self, labels: Labels, given: Labels, n_classes: int) -> Ids | None:
+    def confusion(self, labels: Labels, predicted: Labels, n_classes: int) -> Ids | None:
         """Return (C, C): texts of the row's class that were given the column's; None for several labels."""
 
     @abstractmethod
-    def mistakes(self, labels: Labels, given: Labels, n_classes: int) -> list[Mistake]:
+    def mistakes(self, labels: Labels, predicted: Labels, n_classes: int) -> list[Mistake]:
         """Return the kinds of mistakes, the most frequent ones first."""
 
     def names(self, labels: Labels, names: Sequence[str]) -> list[str]:
@@ -198,9 +200,9 @@ class Exclusive(Labelling):
         return softmax(logits, temperature=temperature)
 
     def log_odds(self, logits: Floats, number: int) -> Floats:
-        others = np.delete(logits, number, axis=1)
-        highest = others.max(1)
-        total = highest + np.log(np.exp(others - highest[:, None]).sum(1))
+        other_logits = np.delete(logits, number, axis=1)
+        highest = other_logits.max(1)
+        total = highest + np.log(np.exp(other_logits - highest[:, None]).sum(1))
         return np.asarray(logits[:, number] - total, dtype=np.float64)
 
     def give(self, probabilities: Floats, threshold: float) -> Labels:
@@ -209,34 +211,36 @@ class Exclusive(Labelling):
     def fit_threshold(self, probabilities: Floats, labels: Labels) -> float:
         return 0.5
 
-    def confidence(self, probabilities: Floats, given: Labels) -> Floats:
-        return np.asarray(probabilities[np.arange(len(given)), given], dtype=np.float64)
+    def confidence(self, probabilities: Floats, predicted: Labels) -> Floats:
+        return np.asarray(probabilities[np.arange(len(predicted)), predicted], dtype=np.float64)
 
-    def worst(self, probabilities: Floats, labels: Labels, given: Labels) -> tuple[Ids, Floats]:
-        return given, np.where(labels == given, -1.0, self.confidence(probabilities, given))
+    def worst(self, probabilities: Floats, labels: Labels, predicted: Labels) -> tuple[Ids, Floats]:
+        return predicted, np.where(labels == predicted, -1.0, self.confidence(probabilities, predicted))
 
     def scores(
-        self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
     ) -> dict[str, Score]:
-        counts = self.counts(labels, given, n_classes)
-        samples = self.resampled(labels, given, n_classes, n_bootstrap=n_bootstrap)
+        counts = self.counts(labels, predicted, n_classes)
+        samples = self.resampled(labels, predicted, n_classes, n_bootstrap=n_bootstrap)
         return {
-            "accuracy": share_right("accuracy", int((labels == given).sum()), len(labels)),
+            "accuracy": share_right("accuracy", int((labels == predicted).sum()), len(labels)),
             "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, len(labels)),
         }
 
-    def counts(self, labels: Labels, given: Labels, n_classes: int) -> Counts:
-        return counts_of(self.confusion(labels, given, n_classes))
+    def counts(self, labels: Labels, predicted: Labels, n_classes: int) -> Counts:
+        return counts_of(self.confusion(labels, predicted, n_classes))
 
-    def resampled(self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000) -> Counts:
-        confusion = self.confusion(labels, given, n_classes)
+    def resampled(
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
+    ) -> Counts:
+        confusion = self.confusion(labels, predicted, n_classes)
         return counts_of(resampled_confusions(confusion, n_bootstrap=n_bootstrap))
 
-    def confusion(self, labels: Labels, given: Labels, n_classes: int) -> Ids:
-        return confusion_matrix(labels.astype(np.int64), given, n_classes=n_classes)
+    def confusion(self, labels: Labels, predicted: Labels, n_classes: int) -> Ids:
+        return confusion_matrix(labels.astype(np.int64), predicted, n_classes=n_classes)
 
-    def mistakes(self, labels: Labels, given: Labels, n_classes: int) -> list[Mistake]:
-        confusion = self.confusion(labels, given, n_classes)
+    def mistakes(self, labels: Labels, predicted: Labels, n_classes: int) -> list[Mistake]:
+        confusion = self.confusion(labels, predicted, n_classes)
         pairs = zip(*(axis.tolist() for axis in np.nonzero(confusion)), strict=True)
         return sorted(
             (Mistake(int(confusion[i, j]), i, j) for i, j in pairs if i != j),
@@ -255,8 +259,8 @@ class Several(Labelling):
 
     def encode(self, numbers: Sequence[Sequence[int]], n_classes: int) -> Labels:
         labels = np.zeros((len(numbers), n_classes), dtype=np.uint8)
-        for row, own in zip(labels, numbers, strict=True):
-            row[list(own)] = 1
+        for row, classes in zip(labels, numbers, strict=True):
+            row[list(classes)] = 1
         return labels
 
     def numbers(self, labels: Labels) -> list[list[int]]:
@@ -297,9 +301,9 @@ class Several(Labelling):
 
     def fit_threshold(self, probabilities: Floats, labels: Labels) -> float:
         """Return the threshold of the best micro-F1: halfway between two probabilities that occur."""
-        flat, there = probabilities.ravel(), labels.ravel()
+        flat, is_label = probabilities.ravel(), labels.ravel()
         order = np.argsort(-flat, kind="stable")
-        ranked, right = flat[order], np.cumsum(there[order], dtype=np.int64)
+        ranked, right = flat[order], np.cumsum(is_label[order], dtype=np.int64)
         if not len(ranked) or not right[-1]:
             return 0.5
         f1 = 2 * right / (np.arange(1, len(ranked) + 1) + right[-1])
@@ -309,45 +313,48 @@ class Several(Labelling):
         middle = (ranked[best] + next_one[best]) / 2
         return float(middle if middle < ranked[best] else next_one[best])
 
-    def confidence(self, probabilities: Floats, given: Labels) -> Floats:
-        own = np.where(given, probabilities, 1 - probabilities)
-        return np.asarray(own.prod(1), dtype=np.float64)
+    def confidence(self, probabilities: Floats, predicted: Labels) -> Floats:
+        likelihoods = np.where(predicted, probabilities, 1 - probabilities)
+        return np.asarray(likelihoods.prod(1), dtype=np.float64)
 
-    def worst(self, probabilities: Floats, labels: Labels, given: Labels) -> tuple[Ids, Floats]:
-        own = np.where(labels == given, -1.0, np.where(given, probabilities, 1 - probabilities))
-        return own.argmax(1), own.max(1)
+    def worst(self, probabilities: Floats, labels: Labels, predicted: Labels) -> tuple[Ids, Floats]:
+        confidence = np.where(
+            labels == predicted, -1.0, np.where(predicted, probabilities, 1 - probabilities)
+        )
+        return confidence.argmax(1), confidence.max(1)
 
     def scores(
-        self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
     ) -> dict[str, Score]:
-        counts = self.counts(labels, given, n_classes)
-        samples = self.resampled(labels, given, n_classes, n_bootstrap=n_bootstrap)
+        counts = self.counts(labels, predicted, n_classes)
+        samples = self.resampled(labels, predicted, n_classes, n_bootstrap=n_bootstrap)
         return {
             "micro_f1": f1_score("micro-F1", micro_f1, counts, samples, len(labels)),
             "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, len(labels)),
-            "accuracy": share_right("exact match", int((labels == given).all(1).sum()), len(labels)),
+            "accuracy": share_right("exact match", int((labels == predicted).all(1).sum()), len(labels)),
         }
 
-    def counts(self, labels: Labels, given: Labels, n_classes: int) -> Counts:
-        right, found, there = (x.sum(0, dtype=np.int64) for x in (labels & given, given, labels))
-        return Counts(right, found, there)
+    def counts(self, labels: Labels, predicted: Labels, n_classes: int) -> Counts:
+        return Counts(*(x.sum(0, dtype=np.int64) for x in (labels & predicted, predicted, labels)))
 
-    def resampled(self, labels: Labels, given: Labels, n_classes: int, *, n_bootstrap: int = 1000) -> Counts:
+    def resampled(
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
+    ) -> Counts:
         rng = np.random.default_rng(SEED)
-        each = np.concatenate([labels & given, given, labels], axis=1).astype(np.float64)  # (N, 3 C)
+        each = np.concatenate([labels & predicted, predicted, labels], axis=1).astype(np.float64)  # (N, 3 C)
         n = len(labels)
         rows = [np.bincount(rng.integers(n, size=n), minlength=n) @ each for _ in range(n_bootstrap)]
         counts = np.reshape(rows, (n_bootstrap, 3, n_classes)).astype(np.int64)
         return Counts(counts[:, 0], counts[:, 1], counts[:, 2])
 
-    def confusion(self, labels: Labels, given: Labels, n_classes: int) -> None:
+    def confusion(self, labels: Labels, predicted: Labels, n_classes: int) -> None:
         return None
 
-    def mistakes(self, labels: Labels, given: Labels, n_classes: int) -> list[Mistake]:
-        missed, wrong = ((a > b).sum(0).tolist() for a, b in ((labels, given), (given, labels)))
-        found = [Mistake(n, i, None) for i, n in enumerate(missed)]
-        found += [Mistake(n, None, i) for i, n in enumerate(wrong)]
-        return sorted((m for m in found if m.n), key=lambda m: -m.n)
+    def mistakes(self, labels: Labels, predicted: Labels, n_classes: int) -> list[Mistake]:
+        missed, wrong = ((a > b).sum(0).tolist() for a, b in ((labels, predicted), (predicted, labels)))
+        mistakes = [Mistake(n, i, None) for i, n in enumerate(missed)]
+        mistakes += [Mistake(n, None, i) for i, n in enumerate(wrong)]
+        return sorted((m for m in mistakes if m.n), key=lambda m: -m.n)
 
 
 def labelling_of(separator: str) -> Labelling:

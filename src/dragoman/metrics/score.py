@@ -56,9 +56,9 @@ def signature_differences(first: str, second: str) -> list[str]:
 
     A signature is "name:value|name:value"; a name that is in one only is "absent" in the other.
     """
-    here, there = (dict(part.split(":", 1) for part in s.split("|") if ":" in part) for s in (first, second))
+    one, other = (dict(part.split(":", 1) for part in s.split("|") if ":" in part) for s in (first, second))
     return [
-        f"{name} is {here.get(name, 'absent')} in one and {there.get(name, 'absent')} in the other"
-        for name in {**here, **there}
-        if here.get(name) != there.get(name)
+        f"{name} is {one.get(name, 'absent')} in one and {other.get(name, 'absent')} in the other"
+        for name in {**one, **other}
+        if one.get(name) != other.get(name)
     ]

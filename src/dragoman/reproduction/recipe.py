@@ -79,13 +79,14 @@ class Recipe:
 
     def distillation(self, version: str) -> Distillation | None:
         """Return what writes the text that a version learns from; None: it is not written by runs."""
-        found = self._settings(version).get(DISTILLATION)
+        settings = self._settings(version).get(DISTILLATION)
         where = f"{self._where(version)}: {DISTILLATION}"
-        if found is None:
+        if settings is None:
             return None
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"{where} = {found!r}: is no section; write [{DISTILLATION}] and its settings")
-        return parse_section(Distillation, found, where=where)
+        if not isinstance(settings, Mapping):
+            hint = f"write [{DISTILLATION}] and its settings"
+            raise ConfigError(f"{where} = {settings!r}: is no section; {hint}")
+        return parse_section(Distillation, settings, where=where)
 
     def _settings(self, version: str) -> dict[str, Any]:
         """Return the content of a version's file; that of the quick version, laid over the full one's."""
@@ -104,8 +105,8 @@ class Recipe:
     def recorded(self) -> dict[str, Expectation]:
         """Return the expected scores of the versions that have some. ConfigError: as `expected`."""
         expected = self.expected()
-        found = {version: expected.version(version) for version in self.versions()}
-        return {version: expectation for version, expectation in found.items() if expectation is not None}
+        versions = {name: expected.version(name) for name in self.versions()}
+        return {name: expectation for name, expectation in versions.items() if expectation is not None}
 
     def expectation(self, version: str) -> Expectation:
         """Return the expected scores of a version. ConfigError: none were recorded."""
@@ -143,8 +144,8 @@ def version_of_run(name: str) -> tuple[Recipe, str, int | None]:
 
     ConfigError: no recipe has runs of this name.
     """
-    found = re.search(rf"{OF_SEED}(\d+)\Z", name)
-    stem, seed = (name[: found.start()], int(found[1])) if found else (name, None)
+    match = re.search(rf"{OF_SEED}(\d+)\Z", name)
+    stem, seed = (name[: match.start()], int(match[1])) if match else (name, None)
     parts = stem.split("-")
     for n in range(len(parts), 0, -1):
         with suppress(ConfigError):
@@ -166,9 +167,9 @@ def find_recipe(name: str) -> Recipe:
     """
     if (Path(name) / "recipe.toml").is_file():
         return Recipe(Path(name))
-    known = {recipe.name: recipe for recipe in known_recipes()}
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none here'}"
+    recipes = {recipe.name: recipe for recipe in known_recipes()}
+    if name in recipes:
+        return recipes[name]
+    close = difflib.get_close_matches(name, recipes, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(recipes) or 'none here'}"
     raise ConfigError(f"{name}: no recipe, and no folder with a recipe.toml; {hint}")

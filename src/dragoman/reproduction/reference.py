@@ -45,14 +45,14 @@ class ReferenceCurve:
         after = bisect_left(self.points, step, key=lambda point: point.step)
         if after == len(self.points):
             return self.points[-1].value if self.points else None
-        right = self.points[after]
-        if right.step == step:
-            return right.value
+        upper = self.points[after]
+        if upper.step == step:
+            return upper.value
         if after == 0:
             return None
-        left = self.points[after - 1]
-        share = (step - left.step) / (right.step - left.step)
-        return left.value + share * (right.value - left.value)
+        lower = self.points[after - 1]
+        share = (step - lower.step) / (upper.step - lower.step)
+        return lower.value + share * (upper.value - lower.value)
 
     def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
         """Describe a validation beside the reference; "" = there is nothing to compare it with.

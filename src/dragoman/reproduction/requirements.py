@@ -67,13 +67,13 @@ def differing(config: Config, data: Data) -> Iterator[str]:
         recorded = data.files.get(name)
         if recorded is None or name in missing:
             continue
-        found = describe(find_file(name))
-        if found != recorded and not _are_equivalent(name, found, recorded):
+        actual = describe(find_file(name))
+        if actual != recorded and not _are_equivalent(name, actual, recorded):
             dataset = catalog.providing(name)
             remedy = f"get it again with: dragoman data fetch {dataset.name}" if dataset else "get it again"
             yield (
                 f"{find_file(name)}: is not the text that the scores were measured on "
-                f"({found.n_lines:,} lines, sha256 {found.sha256[:12]}…, and not {recorded.n_lines:,}, "
+                f"({actual.n_lines:,} lines, sha256 {actual.sha256[:12]}…, and not {recorded.n_lines:,}, "
                 f"{recorded.sha256[:12]}…); {remedy}"
             )
 
@@ -89,8 +89,8 @@ def describe(path: Path) -> DataFile:
     return DataFile(n_lines=n_lines + (last != b"\n"), sha256=digest.hexdigest())
 
 
-def _are_equivalent(name: str, found: DataFile, recorded: DataFile) -> bool:
+def _are_equivalent(name: str, actual: DataFile, recorded: DataFile) -> bool:
     """Whether the catalogue says that results were measured on either text."""
     dataset = catalog.providing(name)
     sums = [part.text_sha256.split() for part in dataset.parts] if dataset else []
-    return any({found.sha256, recorded.sha256} <= set(known) for known in sums)
+    return any({actual.sha256, recorded.sha256} <= set(accepted) for accepted in sums)

@@ -213,8 +213,10 @@ def write_lessons(
 def with_seed(config: Config, seed: int) -> list[str]:
     """Return the overrides that give `config`, and what it starts from, another seed."""
     start = start_of(config)
-    own = [f"seed={seed}"]
-    return own if start is None else [*own, f'training.start_from="{start.as_posix()}{OF_SEED}{seed}"']
+    overrides = [f"seed={seed}"]
+    if start is not None:
+        overrides.append(f'training.start_from="{start.as_posix()}{OF_SEED}{seed}"')
+    return overrides
 
 
 def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> list[dict[str, Any]]:
@@ -230,11 +232,11 @@ def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> l
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
     """Yield a verdict on every score that is expected, from the records of the test sets."""
-    found = {
+    scores = {
         (record["name"], score["name"]): score for record in records for score in record.get("scores", [])
     }
     for one in expected:
-        score = found.get((one.test_set, one.metric), {})
+        score = scores.get((one.test_set, one.metric), {})
         value = score.get("value")
         if value is None or not math.isfinite(value):
             yield Verdict(one, None, "the run has no such score")
@@ -249,10 +251,10 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
         yield Verdict(one, value, problem, note)
 
 
-def describe_signatures(here: str, there: str) -> str:
+def describe_signatures(measured: str, expected: str) -> str:
     """In what two signatures differ: scored in another way, figures cannot be compared."""
     ours, theirs = (
-        dict(part.partition(":")[::2] for part in signature.split("|")) for signature in (here, there)
+        dict(part.partition(":")[::2] for part in signature.split("|")) for signature in (measured, expected)
     )
     names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
     parts = [f"{name} {ours.get(name, 'not there')}, expected {theirs.get(name, 'none')}" for name in names]

@@ -187,9 +187,9 @@ class Task(ABC):
     def check(self, request: EvaluationRequest) -> None:
         """ConfigError: `request` has an option that means nothing for this task."""
         defaults = {field.name: field.default for field in fields(request)}
-        given = [name for name in self.foreign if getattr(request, name) != defaults[name]]
-        if given:
-            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        names = [name for name in self.foreign if getattr(request, name) != defaults[name]]
+        if names:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
             raise ConfigError(f"{options}: not for a {self.noun}; leave it away")
 
     def directions(self, run: Run, request: EvaluationRequest) -> Sequence[Run]:
@@ -285,8 +285,8 @@ def corpora(
     if files and (sources or targets):
         raise ConfigError(f"give {prefix}src and {prefix}tgt, or {prefix}tsv, but not both")
     if len(sources) != len(targets):
-        there, missing = ("src", "tgt") if len(sources) > len(targets) else ("tgt", "src")
+        present, missing = ("src", "tgt") if len(sources) > len(targets) else ("tgt", "src")
         raise ConfigError(
-            f"{prefix}{there} needs {prefix}{missing} beside it, with a translation on each line"
+            f"{prefix}{present} needs {prefix}{missing} beside it, with a translation on each line"
         )
     return (*zip(sources, targets, strict=True), *((file,) for file in files))

@@ -37,7 +37,7 @@ def config_for(request: TrainingRequest) -> Config:
     if file.suffix != ".toml":
         return _config_by_size(request, str(file))
     of_files = (request.valid, request.text_column, request.label_column, request.label_separator or None)
-    if any(given is not None for given in of_files):
+    if any(value is not None for value in of_files):
         raise ConfigError(f"{file} names its own files and columns; change the recipe with --set")
     return request.recipe(file)
 
@@ -90,8 +90,8 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
     if text is not None and label is not None:
         return text, label
     found_text, found_label = guess_labelled_columns(file, request.label_separator)
-    found = {"text": (text, found_text), "label": (label, found_label)}
-    guessed = {part: column for part, (given, column) in found.items() if given is None}
+    columns = {"text": (text, found_text), "label": (label, found_label)}
+    guessed = {part: column for part, (named, column) in columns.items() if named is None}
     if not file.startswith(REVIEWS):
         places = ", ".join(f"the {part} is in column {column!r}" for part, column in guessed.items())
         request.say(f"{places}; if not, say {' and '.join(f'--{part}-column' for part in guessed)}")

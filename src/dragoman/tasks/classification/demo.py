@@ -76,10 +76,10 @@ def demo_results(run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str
         (
             example.text,
             example.label,
-            (found.label, "green" if found.label == example.label else "yellow"),
-            f"{100 * found.probabilities[found.label]:.0f} %",
+            (result.label, "green" if result.label == example.label else "yellow"),
+            f"{100 * result.probabilities[result.label]:.0f} %",
         )
-        for example, found in zip(shown, classifier.classify([e.text for e in shown]), strict=True)
+        for example, result in zip(shown, classifier.classify([e.text for e in shown]), strict=True)
     ]
     rows = []
     for evaluation in evaluations:

@@ -117,14 +117,14 @@ def _adapted(
     """
     if any(files.languages):
         raise ConfigError(f"--from {start} takes task and languages over; leave --task and --src-lang away")
-    there = Run.open(start)
-    if there.config.task != "translation":
+    run = Run.open(start)
+    if run.config.task != "translation":
         raise ConfigError(f"--from {start}: is a classifier, and only translators are taken further")
-    old = translation_config(there)
+    old = translation_config(run)
     if recipe is not None:
         settings = read_settings(recipe)
     elif files.train and request.replay:
-        data = with_replay(there, files, request.replay)
+        data = with_replay(run, files, request.replay)
         data["max_length"] = usual_max_length(old.model)
         training = fine_tuning_for(_count_pairs(data, request.overrides, only=NEW))
         settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
@@ -191,15 +191,15 @@ def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = 
 
     `only`: count this one of several corpora.
     """
-    own = [override for override in overrides if override.lstrip().startswith("data.")]
-    there = parse_section(ParallelText, {"data": data}, overrides=own, where="the files").data
-    if not there.corpora:
-        return open_text(there, there.train).size()
+    data_overrides = [override for override in overrides if override.lstrip().startswith("data.")]
+    text = parse_section(ParallelText, {"data": data}, overrides=data_overrides, where="the files").data
+    if not text.corpora:
+        return open_text(text, text.train).size()
     n_pairs = 0
-    for corpus in there.corpora:
+    for corpus in text.corpora:
         if only not in ("", corpus.name):
             continue
-        if n_ways := sum(corpus.trains(direction) for direction in there.trained_directions):
+        if n_ways := sum(corpus.trains(direction) for direction in text.trained_directions):
             n_pairs += n_ways * open_listed(corpus, corpus.files, corpus.langs).size()
     return n_pairs
 
@@ -225,11 +225,11 @@ def listed(files: ParallelFiles) -> dict[str, Any]:
     for part in ("train", "valid", "test"):
         for one in getattr(files, part):
             name = _name_of(one, taken=[corpus["name"] for corpus in corpora])
-            own: dict[str, Any] = {part: one} if part == "valid" else {"test": {name: one}}
+            entry: dict[str, Any] = {part: one} if part == "valid" else {"test": {name: one}}
             if part == "train":
-                own = {"files": one, "both_ways": files.both_ways}
+                entry = {"files": one, "both_ways": files.both_ways}
             langs = languages_of(one, files.languages)
-            corpora.append({"name": name, "langs": langs, **own, **columns})
+            corpora.append({"name": name, "langs": langs, **entry, **columns})
     names = [corpus["name"] for corpus in corpora if "files" in corpus]
     if unknown := [name for name in files.mix if name not in names]:
         raise ConfigError(f"--mix {unknown[0]}: is no corpus; there are {', '.join(names)}")

@@ -52,9 +52,9 @@ def demo_results(run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str
 
     shown = [*unseen[: N_SHOWN // 2], *seen][:N_SHOWN]
     examples = [
-        (test[i].src, (found, "green" if found == test[i].tgt else "yellow"), test[i].tgt)
+        (test[i].src, (translation, "green" if translation == test[i].tgt else "yellow"), test[i].tgt)
         for i in shown
-        for found in [whole.hypotheses[i]]
+        for translation in [whole.hypotheses[i]]
     ]
     rows = []
     for evaluation in evaluations:

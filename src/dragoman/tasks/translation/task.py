@@ -90,13 +90,13 @@ class Translation(Task):
             pairs = read_pairs(open_corpus([src, ref], src_lang=src_lang, tgt_lang=tgt_lang))
             return {towards.labelled(Path(src).name): TestSet(towards.languages, pairs)}
         run.check_corpora()
-        own = [translation_config(one) for one in self.directions(run, request)]
-        if split is None and not any(config.data.test for config in own):
+        configs = [translation_config(one) for one in self.directions(run, request)]
+        if split is None and not any(config.data.test for config in configs):
             say("the run names no test set, so its validation pairs are translated")
             split = "valid"
         tests = {
             config.labelled(name): TestSet(config.languages, read_pairs(corpus))
-            for config in own
+            for config in configs
             for name, corpus in split_of(config, split or "test")
         }
         if not tests:
@@ -112,7 +112,9 @@ class Translation(Task):
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
-        given = read_given_scores(request.scores, {name: len(test.pairs) for name, test in tests.items()})
+        sentence_scores = read_given_scores(
+            request.scores, {name: len(test.pairs) for name, test in tests.items()}
+        )
         whole = load_translator(
             run.path,
             device=request.device,
@@ -126,7 +128,7 @@ class Translation(Task):
             means["ensemble"] = [str(path) for path in request.ensemble]
         if request.engine != "native":
             means["engine"] = request.engine
-        found: dict[str, float] = {}
+        by_test: dict[str, float] = {}
         for name, (direction, pairs) in tests.items():
             translator = whole.towards("-".join(direction))
             evaluation = evaluate(translator, name, pairs, settings=request.search)
@@ -134,16 +136,17 @@ class Translation(Task):
                 f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
                 f"{evaluation.sentences_per_second:.1f} sentences/s"
             )
-            found[name] = evaluation.scores[0].value
+            by_test[name] = evaluation.scores[0].value
             sources = [pair.src for pair in pairs]
-            evaluation = with_given_scores(run, sources, evaluation, given[name], say)
+            evaluation = with_given_scores(run, sources, evaluation, sentence_scores[name], say)
             yield replace(evaluation, other_settings={**evaluation.other_settings, **means})
             if request.robustness:
                 card = robustness(translator, name, pairs, settings=request.search)
                 yield replace(card, other_settings={**card.other_settings, **means})
         if len({direction for direction, _ in tests.values()}) > 1:
-            worst = min(found, key=lambda name: found[name])
-            say(f"mean BLEU of {len(found)}: {fmean(found.values()):.1f}; worst: {worst}, {found[worst]:.1f}")
+            worst = min(by_test, key=lambda name: by_test[name])
+            mean = fmean(by_test.values())
+            say(f"mean BLEU of {len(by_test)}: {mean:.1f}; worst: {worst}, {by_test[worst]:.1f}")
 
     def report(
         self,
@@ -159,12 +162,12 @@ class Translation(Task):
         from dragoman.report.translation import gather, translation_page
 
         translations = _kept_translations(run, request, say, progress)
-        found = gather(translations, split=request.split)
-        for problem in found.problems:
+        content = gather(translations, split=request.split)
+        for problem in content.problems:
             say(problem)
         return translation_page(
             translations,
-            found,
+            content,
             figures=figures,
             n_sentences=n_examples,
             reference=reference,
