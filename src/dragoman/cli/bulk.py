@@ -1,19 +1,222 @@
-"""Progress of file translation and scoring, shared by the commands that have `--out` for large files."""
+"""Large files: `dragoman backtranslate` and `score-model`, and the progress of every such job."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import INTERRUPTED, command_line, say
+from dragoman.cli.app import FILE_OR_STDOUT, INTERRUPTED, check_outputs, command_line, say
+from dragoman.cli.options import (
+    BatchSentences,
+    BeamSize,
+    Columns,
+    Device,
+    Ensemble,
+    LengthPenalty,
+    MaxRatio,
+    Overrides,
+    Precision,
+    RayAddress,
+    RunPath,
+    To,
+    Workers,
+    two_columns,
+)
+from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
     from dragoman.bulk.running import Status, Summary
+    from dragoman.bulk.scoring import ScoringJob
+
+
+def backtranslate(
+    run: RunPath,
+    mono: Annotated[
+        str,
+        typer.Argument(help="Text in RUN's source language, one sentence per line.", show_default=False),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help="Output: translation<TAB>text per line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst.",
+        ),
+    ],
+    to: To = None,
+    tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
+    max_ratio: MaxRatio = 3.0,
+    method: Annotated[
+        str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
+    ] = None,
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    batch_sentences: BatchSentences = None,
+    overrides: Overrides = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 1,
+    ray: RayAddress = None,
+) -> None:
+    """Make training pairs from monolingual text (back-translation).
+
+    RUN translates MONO into the source language of a new model (Sennrich et al. 2016). Each output line is
+    a training pair of the new model: a tag (Caswell et al. 2019), the synthetic source, a tab, and the real
+    sentence. Empty and degenerate translations are skipped and counted. The same command continues an
+    interrupted run.
+    """
+    from dragoman.bulk.job import Job
+    from dragoman.bulk.output import SyntheticPairs
+    from dragoman.config import TranslationConfig, parse_section
+    from dragoman.data.readers.files import find_file
+    from dragoman.predict.translator import translation_config
+    from dragoman.runs import Run
+    from dragoman.tasks.translation.task import check_precision
+
+    check_precision(precision)
+    if ".tsv" not in out.suffixes and out != Path("-"):
+        raise ConfigError(f"--out {out}: pairs are read by their name; end it in .tsv, .tsv.gz or .tsv.zst")
+    if tag != " ".join(tag.split()):
+        raise ConfigError(f"--tag {tag!r}: white space would be lost; give one or several words")
+    refused = [override for override in overrides or [] if not override.startswith("search.")]
+    if refused:
+        raise ConfigError(
+            f"--set {refused[0]}: a trained run has settings of [search] only, as search.beam_size"
+        )
+    config = translation_config(Run.open(run))
+    config.direction(to)  # complains
+    settings = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
+             "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
+    configured = config.model_copy(update={"search": config.search.changed(settings, where="backtranslate")})
+    where = f"translating with {run}"
+    changed = parse_section(
+        TranslationConfig, configured.model_dump(), overrides=overrides or (), where=where
+    )
+    search = changed.search.model_dump()
+    job = Job(
+        run, find_file(mono), out, SyntheticPairs(tag, max_ratio), search, device, precision, skip_long=True,
+        to=to,
+    )  # fmt: skip
+    run_job(job, n_workers=workers, ray=ray)
+
+
+STDOUT = Path("-")
+
+
+def score_model(
+    run: RunPath,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Sources and their translations: two aligned files, or one file of pairs.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help="Output, compressed by its suffix; the same command continues after an interruption.",
+        ),
+    ] = STDOUT,
+    mean: Annotated[
+        bool,
+        typer.Option("--mean", help="Write one number per pair: the mean log-probability of its tokens."),
+    ] = False,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Write a line per token: pair, token, log-probability.")
+    ] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object per pair, not a table.")
+    ] = False,
+    columns: Columns = None,
+    batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
+    to: To = None,
+    ensemble: Ensemble = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    workers: Workers = 1,
+    ray: RayAddress = None,
+) -> None:
+    """Score given translations by the model's own probabilities (forced decoding).
+
+    Each output line has, separated by tabs: number of the pair, log-probability in nats, perplexity per
+    token, number of tokens. The end token counts. Pairs that cannot be scored, since a side is empty or too
+    long, have empty cells (with --mean an empty line) and are counted. A summary goes to stderr. The corpus
+    is read as a stream, of any size.
+    """
+    from dragoman.bulk import scoring
+    from dragoman.data.corpora import DEFAULT_COLUMNS
+    from dragoman.data.readers.columns import by_name
+    from dragoman.tasks.translation.task import check_precision
+
+    check_precision(precision)
+    if precision == "int8":
+        raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
+    if mean and (per_token or json_):
+        raise ConfigError("--mean writes a number per pair; omit --per-token and --json")
+    if ray is not None and out == STDOUT:
+        raise ConfigError(f"--ray {ray}: writes to a file; give --out FILE")
+    if json_:
+        write = scoring.as_json_tokens if per_token else scoring.as_json
+    else:
+        write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
+    check_outputs(out, files=files, runs=[run, *(ensemble or ())])
+    source, *targets = paths_of(files)
+    pair_columns = two_columns(columns)
+    job = scoring.ScoringJob(
+        run, source, out,
+        target=targets[0] if targets else None,
+        columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,
+        write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
+        device=device, precision=precision,
+    )  # fmt: skip
+    corpus = job.corpus()
+    if out == STDOUT:
+        score_to_stdout(job, n_workers=workers)
+    else:
+        deque(corpus.pairs(), maxlen=0)  # complains now rather than after hours
+        run_job(job, n_workers=workers, ray=ray)
+
+
+def paths_of(files: list[str]) -> list[Path]:
+    """Return the paths of one or two files of a corpus; those of stores are copied.
+
+    Raises:
+        DataError: there are more files, or one is missing.
+    """
+    from dragoman.data.corpora import PHRASEBOOK, open_corpus
+    from dragoman.data.readers.arrow import HUB
+    from dragoman.data.readers.files import find_file
+
+    if len(files) > 2:
+        open_corpus(files, src_lang="", tgt_lang="")  # complains
+    return [Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in files]
+
+
+def score_to_stdout(job: ScoringJob, *, n_workers: int) -> None:
+    """Write scores as they come; the summary goes to stderr."""
+    from dragoman.bulk.running import run_chunks
+
+    counts: Counter[str] = Counter()
+    n_lines = 0
+    with (
+        file_progress(job.noun) as show,
+        closing(run_chunks(job, n_workers=n_workers, watch=show)) as results,
+    ):
+        for done in results:
+            typer.echo(done.data.decode(), nl=False)
+            counts.update(done.counts)
+            n_lines += done.n_lines
+    for remark in job.remarks(counts, n_lines=n_lines):
+        say(remark)
+
 
 LINE_EVERY = 30.0
 """Seconds between progress lines if stderr is not a terminal."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dragoman.cli.app import check_folders, check_outputs, say
-from dragoman.cli.corpus_options import (
+from dragoman.cli.options import (
     Columns,
     LabelColumn,
     LabelSeparator,

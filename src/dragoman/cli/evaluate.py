@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.corpus_options import LabelColumn, TextColumn, column
 from dragoman.cli.options import (
     BatchSentences,
     BeamSize,
@@ -20,12 +19,15 @@ from dragoman.cli.options import (
     Device,
     EngineName,
     Ensemble,
+    LabelColumn,
     LengthPenalty,
     NoRepeatedNgram,
     Precision,
     RunPath,
     Scores,
+    TextColumn,
     To,
+    column,
 )
 from dragoman.errors import ConfigError, DataError
 

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.cli.check import progress_line, say_written
-from dragoman.cli.corpus_options import Columns, SrcLang, TgtLang, two_columns
+from dragoman.cli.options import Columns, SrcLang, TgtLang, two_columns
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:

@@ -1,15 +1,22 @@
-"""`dragoman report`: write the report page of a run."""
+"""`dragoman report`: write the page of a run. `dragoman compare`: compare runs, with significance tests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import say
+from dragoman.cli.app import OPTIONAL_FILE, say
 from dragoman.cli.options import Device, Precision, RunPath, To
-from dragoman.errors import require
+from dragoman.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from dragoman.evaluation.comparison import Comparison
+    from dragoman.report.page import Table
+    from dragoman.runs import Run
+    from dragoman.tasks.task import EvaluationRequest
 
 REPORT = "report.html"
 FIGURES = "figures"
@@ -81,3 +88,160 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{folder}: cannot be made ({error.strerror}); choose another --out") from None
+
+
+COMPARISON = "comparison.html"
+EXPORTS = ("json", "latex")
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN RUN ...",
+            help="Two or more run folders; the first is the reference.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Also write comparison.html and figures/ into this folder.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
+    ] = None,
+    to: To = None,
+    src: Annotated[
+        str | None, typer.Option(help="Compare on this file, not the test sets; with --ref.")
+    ] = None,
+    ref: Annotated[str | None, typer.Option(help="References of --src, line by line.")] = None,
+    sentences: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
+    ] = 5,
+    json: Annotated[
+        str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as JSON.")
+    ] = None,
+    latex: Annotated[
+        str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write a LaTeX table for a paper (booktabs).")
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Compare runs on the same test sets: scores, p-values, seeds, settings.
+
+    Every run is compared with the first one: translators by paired bootstrap resampling and approximate
+    randomisation, classifiers by McNemar's test. Scores with different references or signatures are refused.
+    --out also writes curves and the sentences that changed most.
+
+    Runs that differ only in their seeds form a group. Groups are compared with the first group by a
+    hierarchical bootstrap over sentences and seeds.
+
+    --json writes all figures, --latex a table for a paper: best in bold, significant differences marked.
+    Without FILE, or with "-", it goes to stdout in place of the text.
+    """
+    from dragoman.cli.console import progress_bar
+    from dragoman.evaluation.comparison import names_of
+    from dragoman.files import write_atomically
+    from dragoman.report.comparison import scores_table
+    from dragoman.report.page import page_html
+    from dragoman.runs import Run
+    from dragoman.tasks import task_of
+    from dragoman.tasks.task import EvaluationRequest
+
+    exports = {kind: file for kind, file in zip(EXPORTS, (json, latex), strict=True) if file is not None}
+    check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
+    if out is not None:
+        require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
+    request = EvaluationRequest(split=split, to=to, src=src, ref=ref, device=device, precision=precision)
+    if len(runs) < 2:
+        raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
+    opened = [Run.open(path) for path in runs]
+    named = in_one_direction(dict(zip(names_of(opened), opened, strict=True)), request)
+    task = task_of(opened[0].config)
+    with progress_bar("sentences") as progress:
+        comparisons = task.compare(named, request, say, progress)
+    if "-" not in exports.values():
+        tables = map(scores_table, comparisons)
+        typer.echo("\n".join(describe(tables, named, comparisons)))
+    write_exports(exports, comparisons)
+    if out is not None:
+        make_folder(out / FIGURES)
+        page = task.comparison_page(named, comparisons, figures=out / FIGURES, n_examples=sentences)
+        write_atomically(out / COMPARISON, page_html(page))
+        say(f"written: {out / COMPARISON}")
+
+
+def in_one_direction(runs: Mapping[str, Run], request: EvaluationRequest) -> dict[str, Run]:
+    """Return the runs as runs of the one thing that all of them do.
+
+    ConfigError: they have nothing in common, or several directions.
+    """
+    from dragoman.tasks import task_of
+
+    able = {
+        name: {one.config.subject: one for one in task_of(run.config).directions(run, request)}
+        for name, run in runs.items()
+    }
+    (first_name, first), *other_runs = able.items()
+    for name, by_subject in other_runs:
+        if not first.keys() & by_subject.keys():
+            raise ConfigError(
+                f"{first_name} ({runs[first_name].config.subject}) and {name} ({runs[name].config.subject}) "
+                "do different things; compare runs of one task and one direction"
+            )
+    common = [subject for subject in first if all(subject in by_subject for by_subject in able.values())]
+    if len(common) != 1:
+        raise ConfigError(f"the runs share {', '.join(common) or 'no direction'}; say one, as in --to en-de")
+    return {name: by_subject[common[0]] for name, by_subject in able.items()}
+
+
+def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
+    """Check the exports. ConfigError: one has no name, or would overwrite an input or another export."""
+    from dragoman.files import refuse_overwriting
+
+    for kind, file in exports.items():
+        if not file:
+            raise ConfigError(f"--{kind}: needs the name of a file, or - for stdout")
+    if list(exports.values()).count("-") > 1:
+        raise ConfigError("--json and --latex cannot both go to stdout; name a file for one of them")
+    outputs = [None if file == "-" else Path(file) for file in exports.values()]
+    refuse_overwriting(*outputs, inputs=inputs)
+
+
+def write_exports(exports: Mapping[str, str], comparisons: Sequence[Comparison]) -> None:
+    """Write the figures of all comparisons into a file for each kind of table, "-" for stdout."""
+    from dragoman.files import write_atomically
+    from dragoman.report.comparison import as_json
+    from dragoman.report.latex import as_latex
+
+    writers = {"json": as_json, "latex": as_latex}
+    for kind, file in exports.items():
+        text = writers[kind](comparisons)
+        if file == "-":
+            typer.echo(text, nl=False)
+        else:
+            write_atomically(Path(file), text.encode())
+            say(f"written: {file}")
+
+
+def describe(
+    scores: Iterable[Table], runs: Mapping[str, Run], comparisons: Sequence[Comparison]
+) -> Iterator[str]:
+    """Yield the comparison as lines of text: scores, groups of seeds, settings that differ."""
+    from dragoman.report.comparison import seeds_table, settings_section
+    from dragoman.report.page import Table
+
+    seeds = (seeds_table(c.name, c.spreads) for c in comparisons if c.spreads)
+    for part in (*scores, *seeds, *settings_section(runs).parts):
+        if isinstance(part, Table):
+            yield from text_table(part)
+        else:
+            yield "all settings are the same"
+
+
+def text_table(table: Table) -> Iterator[str]:
+    """Format a table of a page as lines of text, with its caption below."""
+    from dragoman.evaluation.scores import aligned
+
+    cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
+    yield from aligned(cells, text_columns=range(table.n_words))
+    yield from (f"  {fact}" for fact in table.caption.split("; "))

@@ -11,8 +11,8 @@ import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.content import Content
 from dragoman.cli.file_translation import (
+    Content,
     FileOptions,
     FileTranslation,
     encoding_of,
