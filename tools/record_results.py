@@ -22,9 +22,8 @@ from dragoman.data import catalog
 from dragoman.data.readers.files import find_file
 from dragoman.errors import DragomanError, RunError
 from dragoman.files import write_atomically
-from dragoman.reproduction.expected import Data, Expectation, ExpectedScore, Machine
+from dragoman.reproduction.expected import Data, Expectation, ExpectedScore, Machine, describe_file, files_of
 from dragoman.reproduction.recipe import Recipe, find_recipe, version_option
-from dragoman.reproduction.requirements import describe, files_of
 from dragoman.reproduction.running import text_at_hand
 from dragoman.runs import Run, differences, saved_scores
 
@@ -107,7 +106,9 @@ def expectation_of(recipe: Recipe, version: str, run: Run, scores: tuple[Expecte
         max_steps=config.training.max_steps,
         machine=Machine(**machine),
         versions={name: str(environment.get(name)) for name in VERSIONS},
-        data=Data(sets=tuple(sorted(datasets)), files={file: describe(find_file(file)) for file in files}),
+        data=Data(
+            sets=tuple(sorted(datasets)), files={file: describe_file(find_file(file)) for file in files}
+        ),
         command=f"dragoman reproduce {recipe.name}{version_option(version)}",
         date=datetime.date.today().isoformat(),
     )

@@ -11,7 +11,7 @@ import pytest
 from test_report_command import retrained
 
 from commands import error_of, succeed
-from dragoman.evaluation.given_scores import read_given_scores
+from dragoman.evaluation.kept import read_given_scores
 from dragoman.runs import SCORES
 
 N_SENTENCES = 15

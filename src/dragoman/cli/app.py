@@ -39,6 +39,9 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader has had enough
 
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
+"""What PyTorch's errors say, in lower case."""
+
 LONGEST_ERROR = 1800
 """Characters of an error message that are shown: its beginning, and its end, which says what to do."""
 
@@ -91,7 +94,8 @@ def errors_as_exit_codes() -> Iterator[None]:
         discard_output()
         fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        message = str(error).lower()
+        if isinstance(error, RuntimeError) and not any(words in message for words in OUT_OF_MEMORY):
             raise
         fail(
             "out of memory; for training set a smaller training.batch_tokens (and a larger "
@@ -112,6 +116,7 @@ OPTIONAL_FILE = "[FILE]"
 class Command(TyperCommand):
     """A command that refuses repeated single options, empty paths and numbers that are not finite.
 
+    An option with OPTIONAL_FILE that no file follows means stdout, as if "-" followed.
     The plain help groups options by their `rich_help_panel`.
     """
 
@@ -119,13 +124,17 @@ class Command(TyperCommand):
         for name in (argument.partition("=")[0] for argument in args):
             if (sentence := instead_of(name)) and not any(name in one.opts for one in self.params):
                 raise ConfigError(sentence)
-        args = self._with_stdout(args)
-        raw, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        may_be_alone = {name for one in self.params if one.metavar == OPTIONAL_FILE for name in one.opts}
+        filled: list[str] = []
+        for argument, following in zip(args, [*args, "--"][1:], strict=True):
+            is_alone = argument in may_be_alone and following.startswith("-") and following != "-"
+            filled += [argument, "-"] if is_alone else [argument]
+        raw, _, order = self.make_parser(ctx).parse_args(args=list(filled))
         for parameter in order:
             takes_more = parameter.multiple or getattr(parameter, "is_flag", False)
             if parameter.param_type_name == "option" and not takes_more and (n := order.count(parameter)) > 1:
                 raise ConfigError(f"{parameter.opts[0]}: is given {n} times; give it once")
-        rest = super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, filled)
         for parameter in order:
             text, value = raw.get(parameter.name), ctx.params.get(parameter.name)
             texts, values = (text, value) if isinstance(value, (list, tuple)) else ([text], [value])
@@ -134,15 +143,6 @@ class Command(TyperCommand):
                 if isinstance(value, Path) and remote_url(written):
                     ctx.params[parameter.name] = RemotePath(written)
         return rest
-
-    def _with_stdout(self, args: list[str]) -> list[str]:
-        """Return the arguments with "-" after each option of a file that has none."""
-        names = {name for one in self.params if one.metavar == OPTIONAL_FILE for name in one.opts}
-        filled: list[str] = []
-        for argument, following in zip(args, [*args, "--"][1:], strict=True):
-            alone = argument in names and following.startswith("-") and following != "-"
-            filled += [argument, "-"] if alone else [argument]
-        return filled
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole first sentence of the help; a list of commands wraps it instead of cutting it."""
@@ -305,8 +305,3 @@ def discard_output() -> None:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
         os.close(devnull)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    message = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message

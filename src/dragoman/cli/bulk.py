@@ -20,6 +20,7 @@ from dragoman.cli.options import (
     Ensemble,
     LengthPenalty,
     MaxRatio,
+    Method,
     Overrides,
     Precision,
     RayAddress,
@@ -52,9 +53,7 @@ def backtranslate(
     to: To = None,
     tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
     max_ratio: MaxRatio = 3.0,
-    method: Annotated[
-        str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
-    ] = None,
+    method: Method = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_sentences: BatchSentences = None,

@@ -14,10 +14,12 @@ import typer
 
 from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.cli.options import (
+    AsJson,
     Columns,
     LabelColumn,
     LabelSeparator,
     SrcLang,
+    TaskName,
     TextColumn,
     TgtLang,
     column,
@@ -26,7 +28,6 @@ from dragoman.cli.options import (
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
-    from dragoman.config import Config
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import Finding, Report, Severity
     from dragoman.data.doctor.windows import Progress
@@ -71,10 +72,7 @@ def check(
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
     columns: Columns = None,
-    task: Annotated[
-        str | None,
-        typer.Option(help="classification if the file holds texts and labels.", show_default=False),
-    ] = None,
+    task: TaskName = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = "",
@@ -117,7 +115,7 @@ def check(
         typer.Option(metavar="FILE", help="Write a page (HTML) of what each filter and threshold finds."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a corpus: empty or wrong sides, shifts, duplicates, overlap with test sets, and more.
 
@@ -178,32 +176,29 @@ def check(
 def _jobs(
     files: Sequence[str], held_out: Mapping[str, list[str]], task: str | None, reading: Reading
 ) -> Iterator[Job]:
-    """Yield the corpora to check. ConfigError: options conflict. DataError: a file is missing."""
+    """Yield the corpora to check; a recipe's training corpus is checked for overlap with its others.
+
+    ConfigError: options conflict. DataError: a file is missing.
+    """
     from dragoman.config import load_recipe
+    from dragoman.data.named import listed_texts, open_named
     from dragoman.tasks import task_named
     from dragoman.tasks.task import Reading
 
     if files[0].endswith(".toml"):
         if len(files) > 1 or held_out or task or reading != Reading():
             raise ConfigError(f"{files[0]} names its own files, languages and columns; give the recipe alone")
-        yield from _jobs_of_recipe(load_recipe(Path(files[0]), ()))
+        config = load_recipe(Path(files[0]), ())
+        if listed := listed_texts(config):
+            yield from _jobs_of_listed(listed)
+            return
+        corpora, languages = open_named(config), next(iter(config.directions), (None, None))
+        for name, corpus in corpora.items():
+            compared = corpora if name == "train" else {}
+            yield Job(name, corpus, {n: one for n, one in compared.items() if n != name}, languages)
         return
     open_, langs = task_named(task or "translation").opener(files, reading)
     yield Job("", open_(files), {name: open_(some) for name, some in held_out.items()}, langs)
-
-
-def _jobs_of_recipe(config: Config) -> Iterator[Job]:
-    """Yield every corpus of a recipe; the training corpus is checked for overlap with the others."""
-    from dragoman.data.named import listed_texts, open_named
-
-    if listed := listed_texts(config):
-        yield from _jobs_of_listed(listed)
-        return
-    corpora = open_named(config)
-    langs = next(iter(config.directions), (None, None))
-    for name, corpus in corpora.items():
-        held_out = {other: one for other, one in corpora.items() if other != name} if name == "train" else {}
-        yield Job(name, corpus, held_out, langs)
 
 
 def _jobs_of_listed(texts: Mapping[str, ListedText]) -> Iterator[Job]:
@@ -235,7 +230,7 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
 def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
     """Return the names of all files that are read: those that are given, and those of a recipe."""
     from dragoman.config import load_recipe
-    from dragoman.reproduction.requirements import files_of
+    from dragoman.reproduction.expected import files_of
 
     named = files_of(load_recipe(Path(files[0]), ())) if files[0].endswith(".toml") else []
     return [*files, *named, *(name for some in held_out.values() for name in some)]
@@ -365,11 +360,5 @@ def printable(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Return all of the text for a terminal, control characters escaped."""
-    return "".join(map(_visible, text))
-
-
-def _visible(char: str) -> str:
-    if char.isprintable():
-        return char
-    is_space = unicodedata.category(char) == "Zs"
-    return " " if is_space else char.encode("unicode_escape").decode()
+    text = "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

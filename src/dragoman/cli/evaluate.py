@@ -13,6 +13,7 @@ import typer
 
 from dragoman.cli.app import check_outputs, say
 from dragoman.cli.options import (
+    AsJson,
     BatchSentences,
     BeamSize,
     CoveragePenalty,
@@ -23,8 +24,10 @@ from dragoman.cli.options import (
     LengthPenalty,
     NoRepeatedNgram,
     Precision,
+    References,
     RunPath,
     Scores,
+    Split,
     TextColumn,
     To,
     column,
@@ -34,19 +37,15 @@ from dragoman.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")]
-
 
 def evaluate(
     run: RunPath,
-    split: Annotated[
-        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
-    ] = None,
+    split: Split = None,
     to: To = None,
     src: Annotated[
         str | None, typer.Option(help="Translate this file, not the test sets; with --ref.")
     ] = None,
-    ref: Annotated[str | None, typer.Option(help="References of --src, line by line.")] = None,
+    ref: References = None,
     file: Annotated[str | None, typer.Option(help="Classify this labelled file, not the test sets.")] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -172,7 +171,7 @@ def score(
 ) -> None:
     """Score a file of translations against references."""
     from dragoman.data.readers.files import find_file, open_lines
-    from dragoman.evaluation.given_scores import read_given_scores
+    from dragoman.evaluation.kept import read_given_scores
     from dragoman.evaluation.scores import scores_table
     from dragoman.evaluation.translation import scores_of
     from dragoman.text.words import LANGUAGE

@@ -139,12 +139,14 @@ def _on_a_line(text: str) -> str:
 def describe_record(record: dict[str, Any], *, item: str) -> str:
     """Format a record of history.jsonl as a log line; `item` is the unit that losses are averaged over."""
     if record["kind"] == "train":
+        speed = record["tokens_per_second"]
+        rounded = f"{speed / 1000:.1f}k" if speed >= 1000 else f"{speed:.0f}"
         return " · ".join(
             [
                 f"step {record['step']:,}",
                 f"epoch {record['epoch'] + 1}",
                 f"loss {record['train_loss']:.2f} nats/{item}",
-                f"{_thousands(record['tokens_per_second'])} tokens/s",
+                f"{rounded} tokens/s",
                 f"lr {_two_digits(record['lr'])}",
             ]
         )
@@ -169,10 +171,6 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
         corpora = [key.removeprefix("bleu ") for key in record if key.startswith("bleu ")]
         scores += [f"BLEU {name} {record[f'bleu {name}']:.1f}" for name in corpora]
     return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
-
-
-def _thousands(value: float) -> str:
-    return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"
 
 
 def _two_digits(rate: float) -> str:

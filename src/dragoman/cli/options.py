@@ -63,6 +63,16 @@ Scores = Annotated[
         help="Add scores of another tool: one number per line, higher is better; once per NAME and test set.",
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")]
+Split = Annotated[str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")]
+References = Annotated[str | None, typer.Option(help="References of --src, line by line.")]
+Method = Annotated[
+    str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(help="classification if the file holds texts and labels.", show_default=False),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
 Ensemble = Annotated[

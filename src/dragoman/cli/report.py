@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
-from dragoman.cli.options import Device, Precision, RunPath, To
+from dragoman.cli.options import Device, Precision, References, RunPath, Split, To
 from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def report(
         Path | None,
         typer.Option(help="Output folder for report.html and figures/.", show_default="the run's"),
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
-    ] = None,
+    split: Split = None,
     to: To = None,
     sentences: Annotated[
         int,
@@ -106,14 +104,12 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Also write comparison.html and figures/ into this folder.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")
-    ] = None,
+    split: Split = None,
     to: To = None,
     src: Annotated[
         str | None, typer.Option(help="Compare on this file, not the test sets; with --ref.")
     ] = None,
-    ref: Annotated[str | None, typer.Option(help="References of --src, line by line.")] = None,
+    ref: References = None,
     sentences: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
     ] = 5,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import INTERRUPTED, USER_ERROR, as_called, command_line, say
+from dragoman.cli.options import AsJson
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the expected scores and the missing data; do not train.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a recipe, score it, and print PASS or FAIL.
 
@@ -116,7 +117,7 @@ def list_recipes() -> Iterator[str]:
 
 def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
     """Describe a recipe: expected scores, and which data files are missing."""
-    from dragoman.reproduction.requirements import differing, files_of, missing_files
+    from dragoman.reproduction.expected import differing, files_of, missing_files
     from dragoman.reproduction.running import runs_before, text_at_hand
 
     expectation, config = recipe.expectation(version), recipe.config(version)

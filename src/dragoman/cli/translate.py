@@ -29,6 +29,7 @@ from dragoman.cli.options import (
     EngineName,
     Ensemble,
     LengthPenalty,
+    Method,
     NoRepeatedNgram,
     Precision,
     RayAddress,
@@ -132,9 +133,7 @@ def translate(
     device: Device = "auto",
     precision: Precision = "auto",
     engine: EngineName = "native",
-    method: Annotated[
-        str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
-    ] = None,
+    method: Method = None,
     no_repeat_ngram: NoRepeatedNgram = None,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,

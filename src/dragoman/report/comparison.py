@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dragoman.evaluation.analysis import word_diff
 from dragoman.evaluation.classification import NONE
 from dragoman.evaluation.classifier_comparison import ClassifierComparison
 from dragoman.evaluation.comparison import (
@@ -15,7 +16,6 @@ from dragoman.evaluation.comparison import (
     TranslatorComparison,
     differing_settings,
 )
-from dragoman.evaluation.sentences import word_diff
 from dragoman.report.curves import Curves, plot_runs
 from dragoman.report.page import Example, Figure, Group, Page, Paragraph, Part, Section, Span, Table
 from dragoman.report.run import footer

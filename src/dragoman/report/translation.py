@@ -13,15 +13,15 @@ from dragoman.config import TranslationConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.evaluation import analysis
-from dragoman.evaluation.kept import TranslatedSet, Translations
-from dragoman.evaluation.scores import check_split
-from dragoman.evaluation.sentences import (
+from dragoman.evaluation.analysis import (
     MAX_LENGTH_EXTRA,
     MAX_LENGTH_RATIO,
     extremes,
     faults,
     word_diff,
 )
+from dragoman.evaluation.kept import TranslatedSet, Translations
+from dragoman.evaluation.scores import check_split
 from dragoman.metrics.score import interval_text, value_text
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps

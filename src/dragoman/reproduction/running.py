@@ -17,8 +17,7 @@ from dragoman.errors import ConfigError
 from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.translator import translation_config
-from dragoman.reproduction import requirements
-from dragoman.reproduction.expected import Expectation, ExpectedScore
+from dragoman.reproduction.expected import Expectation, ExpectedScore, check_data, provide_data
 from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_of_run, version_option
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.runs import Run, only_writer
@@ -110,8 +109,8 @@ def reproduce(
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)
     distillation = recipe.distillation(version)
     at_hand = text_at_hand(config, distillation)
-    requirements.provide(at_hand, fetch=fetch, say=listener.message)
-    requirements.check(at_hand, expectation.data)
+    provide_data(at_hand, fetch=fetch, say=listener.message)
+    check_data(at_hand, expectation.data)
     for first in runs_before(config, distillation):
         reproduce_first(first, fetch=fetch, listener=listener, translate=translate)
     if distillation is not None:

@@ -16,12 +16,14 @@ from dragoman.evaluation.analysis import (
     by_frequency,
     by_length,
     correlation,
+    extremes,
+    faults,
     number_recall,
     numbers,
     rare_words,
     training_counts,
+    word_diff,
 )
-from dragoman.evaluation.sentences import extremes, faults, word_diff
 from dragoman.metrics.translation import bleu, words
 
 TEXT = st.text(alphabet="ab1.,é猫 ", max_size=30)

@@ -22,7 +22,7 @@ from dragoman import files
 from dragoman.config import parse_config
 from dragoman.data import catalog, datasets
 from dragoman.errors import ConfigError, DataError
-from dragoman.reproduction import requirements, running
+from dragoman.reproduction import running
 from dragoman.reproduction.expected import (
     Data,
     DataFile,
@@ -30,7 +30,10 @@ from dragoman.reproduction.expected import (
     Expected,
     ExpectedScore,
     Machine,
+    check_data,
+    describe_file,
     load_expected,
+    provide_data,
 )
 from dragoman.reproduction.recipe import (
     Recipe,
@@ -389,7 +392,7 @@ def test_a_file_is_described_by_its_text_however_it_is_compressed(
 ) -> None:
     path = tmp_path / f"a.tsv{suffix}"
     path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
-    assert requirements.describe(path) == described(text)
+    assert describe_file(path) == described(text)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 12])
@@ -425,19 +428,19 @@ def test_mistakes_in_a_distillation_are_named_with_their_file(recipe: Recipe) ->
 def test_embedded_and_streamed_corpora_are_no_files() -> None:
     data = {"train": ["hf:owner/name:train"], "test": {"a": ["phrasebook:test"], "b": ["b.en", "b.de"]}}
     config = parse_config(laid_over(DATA, {"data": data}))
-    assert requirements.files_of(config) == ["b.en", "b.de"]
+    assert files_of(config) == ["b.en", "b.de"]
 
 
 def test_other_text_than_was_recorded_is_an_error_before_the_training(recipe: Recipe) -> None:
     config = parse_config(DATA)
     (recipe.folder / "train.tsv").write_text("a\tb\n", encoding="utf-8")
     recorded = Data(sets=(), files={"mine/train.tsv": described("a\tb\n")})
-    requirements.check(config, recorded)
+    check_data(config, recorded)
     (recipe.folder / "train.tsv").write_text("a\tc\ne\tf\n", encoding="utf-8")
     with pytest.raises(
         DataError, match=r"train\.tsv: is not the text .*\(2 lines, sha256 \w+…, and not 1, \w+…\); get it ag"
     ):
-        requirements.check(config, recorded)
+        check_data(config, recorded)
 
 
 def test_texts_that_the_catalogue_takes_for_the_same_may_both_be_used(
@@ -448,10 +451,10 @@ def test_texts_that_the_catalogue_takes_for_the_same_may_both_be_used(
     recorded = described("a & b\tc\n")
     known = " ".join([recorded.sha256, described("a &amp; b\tc\n").sha256])
     dataset = catalogued(monkeypatch, text_sha256=known)
-    requirements.check(config, Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
+    check_data(config, Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
     catalogued(monkeypatch, text_sha256=recorded.sha256)
     with pytest.raises(DataError, match="get it again with: dragoman data fetch mine"):
-        requirements.check(config, Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
+        check_data(config, Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
 
 
 def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> catalog.Dataset:
@@ -479,7 +482,7 @@ def test_missing_data_is_fetched_file_by_file(recipe: Recipe, monkeypatch: pytes
 
     monkeypatch.setattr(catalog, "fetch", fetch)
     for _ in range(2):  # what is here is not fetched again
-        requirements.provide(parse_config(DATA), fetch=True, say=print)
+        provide_data(parse_config(DATA), fetch=True, say=print)
     assert asked == [("mine", ["train.tsv"])]
 
 
@@ -487,10 +490,10 @@ def test_data_that_may_not_be_fetched_or_is_nowhere_is_an_error(
     recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DataError, match=r"mine/train\.tsv: no such file in"):
-        requirements.provide(parse_config(DATA), fetch=True, say=print)
+        provide_data(parse_config(DATA), fetch=True, say=print)
     catalogued(monkeypatch)
     with pytest.raises(DataError, match=r"mine/train\.tsv: is not here, .*; dragoman data fetch mine brings"):
-        requirements.provide(parse_config(DATA), fetch=False, say=print)
+        provide_data(parse_config(DATA), fetch=False, say=print)
 
 
 # The package

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.config import Config, file_names
+from dragoman.config import ClassificationConfig, Column, Config, file_names, parse_section
 from dragoman.data.labelled import (
+    REVIEWS,
+    Labelled,
     LabelledCorpus,
     guess_labelled_columns,
     open_labelled,
@@ -17,16 +20,21 @@ from dragoman.data.named import open_text
 from dragoman.data.readers.columns import by_name
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.classifier import Classifier, classification_config
+from dragoman.presets import classification_preset_for
 from dragoman.runs import Run, saved_scores
 from dragoman.tasks.task import (
+    SPLIT_SEED,
+    DemoTable,
     EvaluationRequest,
     Languages,
     Opener,
+    ParallelFiles,
     Progress,
     Reading,
     Say,
     Task,
     TrainingRequest,
+    name_of,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +42,43 @@ if TYPE_CHECKING:
     from dragoman.evaluation.classifier_comparison import ClassifierComparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
-    from dragoman.tasks.task import DemoTable
+
+
+DEMO: dict[str, Any] = {
+    "task": "classification",
+    "name": "demo-reviews",
+    "data": {
+        "train": ["phrasebook:reviews-train"],
+        "valid": ["phrasebook:reviews-valid"],
+        "test": {"reviews": ["phrasebook:reviews-test"]},
+        "max_length": 128,
+    },
+    "tokenizer": {"kind": "words", "lowercase": True, "vocab_size": 4000},
+    "model": {
+        "d_model": 64,
+        "n_heads": 2,
+        "d_ff": 128,
+        "n_encoder_layers": 1,
+        "dropout": 0.3,
+        "ngrams": 3,
+        "ngram_bits": 16,
+    },
+    "training": {
+        "max_steps": 900,
+        "batch_tokens": 2048,
+        "learning_rate": 3e-3,
+        "warmup_steps": 60,
+        "schedule": "cosine",
+        "ema_decay": 0.99,
+        "average": "none",
+        "log_every": 50,
+        "valid_every": 300,
+    },
+}
+"""The settings of the demo, chosen on the reviews' validation split, for about a minute on two CPU cores."""
+
+N_SHOWN = 10
+"""Reviews that the demo shows."""
 
 
 class Classification(Task):
@@ -48,9 +92,29 @@ class Classification(Task):
     )  # fmt: skip
 
     def config_for(self, request: TrainingRequest) -> Config:
-        from dragoman.tasks.classification.configuring import config_for
-
-        return config_for(request)
+        file = request.file
+        if request.replay:
+            raise ConfigError("--replay is for translators; leave it away")
+        if request.extend_vocab and request.start is None:
+            raise ConfigError("--extend-vocab goes with --from RUN")
+        if request.robust:
+            raise ConfigError("--robust is for translators; it alters both sides of a pair")
+        if request.preset:
+            raise ConfigError("--preset is for the files of a translator; change other settings with --set")
+        if request.start is not None:
+            raise ConfigError(
+                f"--from {request.start} takes task and languages over; leave --task and --src-lang away"
+            )
+        if request.parallel != ParallelFiles():
+            raise ConfigError("a classifier has no source and target; give one file of texts and labels")
+        if file is None:
+            raise ConfigError("nothing to train on; give a file of texts and labels, as in: reviews.tsv")
+        if file.suffix != ".toml":
+            return _config_by_size(request, str(file))
+        of_files = (request.valid, request.text_column, request.label_column, request.label_separator or None)
+        if any(value is not None for value in of_files):
+            raise ConfigError(f"{file} names its own files and columns; change the recipe with --set")
+        return request.recipe(file)
 
     def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
         if any(reading.languages) or reading.columns:
@@ -187,16 +251,113 @@ class Classification(Task):
         return classifier_comparison_page(runs, comparisons, figures=figures, n_texts=n_examples)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
-        from dragoman.tasks.classification.demo import SETTINGS
-
         if src or tgt:
             raise ConfigError("--src and --tgt are for --task translation; the reviews are English")
-        return SETTINGS
+        return DEMO
 
     def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
-        from dragoman.tasks.classification.demo import demo_results
+        from dragoman.data.phrasebook import unseen_reviews
+        from dragoman.evaluation.baseline import NAME
+        from dragoman.evaluation.classification import BaselineScorer, evaluate
+        from dragoman.evaluation.scores import keep_scores
+        from dragoman.metrics.score import interval_text
 
-        return demo_results(run, say)
+        test = list(open_labelled(["phrasebook:reviews-test"]).examples())
+        unseen_texts = {text for _, text in unseen_reviews()}
+        parts: dict[str, list[Labelled]] = {
+            "reviews": test,
+            "combinations seen in training": [e for e in test if e.text not in unseen_texts],
+            "combinations never seen": [e for e in test if e.text in unseen_texts],
+        }
+        classifier = Classifier.load(run.path)
+        scorer = BaselineScorer(run, saved_scores(run))
+        evaluations = [
+            scorer.beside(evaluate(classifier, name, examples), examples, say)
+            for name, examples in parts.items()
+        ]
+        keep_scores(run, [evaluation.record() for evaluation in evaluations])
+        whole, (_, seen, unseen) = evaluations[0], parts.values()
+        if whole.baseline is None:
+            say(f"no baseline: {whole.no_baseline}")
+
+        shown = [*unseen[: N_SHOWN // 2], *seen[: N_SHOWN // 2]]
+        examples = [
+            (
+                example.text,
+                example.label,
+                (result.label, "green" if result.label == example.label else "yellow"),
+                f"{100 * result.probabilities[result.label]:.0f} %",
+            )
+            for example, result in zip(shown, classifier.classify([e.text for e in shown]), strict=True)
+        ]
+        rows = []
+        for evaluation in evaluations:
+            accuracy = evaluation.scores[0]
+            baseline = f"{evaluation.baseline.scores[0].value:.1f}" if evaluation.baseline else "–"
+            name, n = "all" if evaluation is whole else evaluation.name, f"{len(evaluation.expected):,}"
+            rows.append((name, n, f"{accuracy.value:.1f}", interval_text(accuracy.interval), baseline))
+        heading = ("test reviews", ">number", ">accuracy", ">95 % interval", ">baseline")
+        tables = [
+            DemoTable("Held-out reviews", ("review", "label", "given", "probability"), examples),
+            DemoTable(f"Accuracy, % (baseline: {NAME})", heading, rows),
+        ]
+        return tables, test[0].text, ("train your-reviews.tsv --task classification",)
+
+
+def _config_by_size(request: TrainingRequest, file: str) -> ClassificationConfig:
+    """Return the configuration for the labelled texts in `file`. DataError: as above."""
+    text, label = _columns_of(request, file)
+    separator = request.label_separator
+    corpus = open_labelled([file], text_column=text, label_column=label, separator=separator)
+    cells: Counter[str] = Counter()
+    n_words = n_characters = 0
+    for example in corpus.examples():
+        cells[example.label] += 1
+        words = example.text.split()
+        n_words += len(words)
+        n_characters += sum(map(len, words))
+    n_texts, labels = cells.total(), corpus.count_labels(cells)
+    preset = classification_preset_for(
+        n_texts=n_texts, n_words=n_words, n_characters=n_characters, n_labels=len(labels)
+    )
+    data = {
+        "train": [file],
+        "valid": [request.valid] if request.valid else [],
+        "split_seed": SPLIT_SEED,
+        "text_column": text,
+        "label_column": label,
+        "label_separator": separator,
+        **preset["data"],
+    }
+    config = parse_section(
+        ClassificationConfig,
+        {"task": "classification", "name": name_of(file) or "classifier", **preset, "data": data},
+        overrides=request.overrides,
+        where="settings chosen by corpus size",
+    )
+    request.say(
+        f"{n_texts:,} texts of {n_words / n_texts:.0f} words, {len(labels)} labels: "
+        f"{config.model.n_encoder_layers} layers of {config.model.d_model}, "
+        f"n-grams up to {config.model.ngrams}, {config.training.max_steps:,} steps"
+    )
+    return config
+
+
+def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
+    """Return the columns of text and label, as given or as the file's head tells.
+
+    DataError: it does not tell.
+    """
+    text, label = request.text_column, request.label_column
+    if text is not None and label is not None:
+        return text, label
+    found_text, found_label = guess_labelled_columns(file, request.label_separator)
+    columns = {"text": (text, found_text), "label": (label, found_label)}
+    guessed = {part: column for part, (named, column) in columns.items() if named is None}
+    if not file.startswith(REVIEWS):
+        places = ", ".join(f"the {part} is in column {column!r}" for part, column in guessed.items())
+        request.say(f"{places}; if not, say {' and '.join(f'--{part}-column' for part in guessed)}")
+    return found_text if text is None else text, found_label if label is None else label
 
 
 def load_classifier(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:

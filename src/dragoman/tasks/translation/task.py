@@ -8,16 +8,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from dragoman.config import Config
+from dragoman.config import Config, read_settings
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
 from dragoman.data.readers.columns import by_name
 from dragoman.data.readers.files import format_suffix
 from dragoman.errors import ConfigError
+from dragoman.files import recipes_folder
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.presets import guess_language
 from dragoman.runs import Run
 from dragoman.tasks.task import (
+    DemoTable,
     EvaluationRequest,
     Languages,
     Opener,
@@ -35,7 +37,13 @@ if TYPE_CHECKING:
     from dragoman.evaluation.translation import Evaluation
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
-    from dragoman.tasks.task import DemoTable
+
+
+RECIPE = "phrasebook-en-de"
+"""What the demo trains, for whichever languages."""
+
+N_SHOWN = 12
+"""Translations that the demo shows."""
 
 
 class TestSet(NamedTuple):
@@ -108,7 +116,7 @@ class Translation(Task):
     def evaluate(
         self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest, say: Say
     ) -> Iterator[Evaluation | Robustness]:
-        from dragoman.evaluation.given_scores import read_given_scores, with_given_scores
+        from dragoman.evaluation.kept import read_given_scores, with_given_scores
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
@@ -198,14 +206,57 @@ class Translation(Task):
         return translator_comparison_page(runs, comparisons, figures=figures, n_sentences=n_examples)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
-        from dragoman.tasks.translation.demo import demo_settings
+        from dragoman.data.phrasebook import LANGUAGES
 
-        return demo_settings(src or "en", tgt or "de")
+        src, tgt = src or "en", tgt or "de"
+        for option, lang in (("--src", src), ("--tgt", tgt)):
+            if lang not in LANGUAGES:
+                raise ConfigError(f"{option} {lang}: the phrasebook has {', '.join(LANGUAGES)}")
+        if src == tgt:
+            raise ConfigError(f"--src {src} --tgt {tgt}: choose two different languages")
+        settings = read_settings(recipes_folder() / RECIPE / "recipe.toml")
+        return settings | {
+            "name": "demo" if (src, tgt) == ("en", "de") else f"demo-{src}-{tgt}",
+            "data": settings["data"] | {"src_lang": src, "tgt_lang": tgt},
+        }
 
     def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
-        from dragoman.tasks.translation.demo import demo_results
+        from dragoman.data.phrasebook import unseen_phrases
+        from dragoman.evaluation.scores import keep_scores
+        from dragoman.evaluation.translation import evaluate, read_pairs
 
-        return demo_results(run, say)
+        src, tgt = translation_config(run).languages
+        test = read_pairs(open_corpus(["phrasebook:test"], src_lang=src, tgt_lang=tgt))
+        whole = evaluate(Translator.load(run.path), "phrasebook", test)
+        unseen_sources = {phrase._asdict()[src] for phrase in unseen_phrases()}
+        unseen = [i for i, pair in enumerate(test) if pair.src in unseen_sources]
+        seen = [i for i, pair in enumerate(test) if pair.src not in unseen_sources]
+        parts = {"word and construction seen together": seen, "never seen together": unseen}
+        evaluations = [whole, *(whole.part(n, i, tgt_lang=tgt) for n, i in parts.items() if i)]
+        keep_scores(run, [evaluation.record() for evaluation in evaluations])
+        say(f"{len(test):,} sentences in {whole.seconds:.1f} s, {whole.sentences_per_second:.0f} sentences/s")
+
+        shown = [*unseen[: N_SHOWN // 2], *seen][:N_SHOWN]
+        examples = [
+            (test[i].src, (translation, "green" if translation == test[i].tgt else "yellow"), test[i].tgt)
+            for i in shown
+            for translation in [whole.hypotheses[i]]
+        ]
+        rows = []
+        for evaluation in evaluations:
+            values = {score.name: score.value for score in evaluation.scores}
+            n, n_right = (
+                len(evaluation.hypotheses),
+                sum(map(str.__eq__, evaluation.hypotheses, evaluation.references)),
+            )
+            name = "all" if evaluation is whole else evaluation.name
+            figures = f"{values['BLEU']:.1f}", f"{values['chrF2']:.1f}", f"{100 * n_right / n:.0f} %"
+            rows.append((name, f"{n:,}", *figures))
+        tables = [
+            DemoTable("Held-out sentences", ("source", "translation", "reference"), examples),
+            DemoTable("Scores", ("test sentences", ">number", ">BLEU", ">chrF2", ">exactly right"), rows),
+        ]
+        return tables, test[0].src, ("demo --src de --tgt en", "train --src your.en --tgt your.de")
 
 
 def _language_in(file: str) -> str | None:
