@@ -107,7 +107,9 @@ def _head(
     config = run.config
     files = [file for _, files in config.data.files() for file in files]
     on_hub = {file[len(HUB) :].split(":")[0] for file in files if file.startswith(HUB)}
-    by_test = _chosen(config, scores)
+    # Of each test set the newest record with the search that the run has, or else the newest.
+    by_test = {str(record["name"]): record for record in scores}
+    by_test |= {str(record["name"]): record for record in scores if is_own_search(config, record)}
     metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
     head: dict[str, Any] = {
         "language": sorted({language for pair in config.directions for language in pair}),
@@ -138,12 +140,6 @@ def _head(
     if results:
         head["model-index"] = [{"name": name or config.name, "results": results}]
     return {key: value for key, value in head.items() if value}
-
-
-def _chosen(config: Config, scores: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """One record for each test set: the newest with the search that the run has, or else the newest."""
-    chosen = {str(record["name"]): record for record in scores}
-    return chosen | {str(record["name"]): record for record in scores if is_own_search(config, record)}
 
 
 def _about(run: Run) -> str:
@@ -204,17 +200,14 @@ def _robustness(records: Sequence[Mapping[str, Any]]) -> str:
         altered = record[ALTERATIONS]
         for row in altered if isinstance(altered, list) else []:
             if isinstance(row, dict):
-                values = [_one_decimal(row.get(key, UNKNOWN)) for key in _ALTERED]
-                rows.append((str(record["name"]), *values))
+                values = [row.get(key, UNKNOWN) for key in _ALTERED]
+                cells = [f"{value:.1f}" if isinstance(value, float) else _said(value) for value in values]
+                rows.append((str(record["name"]), *cells))
     return (
         "The test set again, its text altered. Shares in percent: chrF2 of that of the unaltered text; "
         "translations that copy their source, repeat themselves or are empty; numbers, addresses and tags "
         "that are kept.\n\n" + _table(("test set", *_ALTERED.values()), rows)
     )
-
-
-def _one_decimal(value: Any) -> str:
-    return f"{value:.1f}" if isinstance(value, float) else _said(value)
 
 
 _ALTERED = {

@@ -1263,15 +1263,11 @@ def _apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> Iter
         if not isinstance(target, dict):
             yield f"--set {override}: {key.strip()} is not a setting"
             continue
-        target[parts[-1]] = _toml_value(value.strip())
-
-
-def _toml_value(text: str) -> Any:
-    """`text` as TOML reads it; text that is no TOML value is a string, so that quotes may be left out."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # also a number of thousands of digits, and a list in a list in ...
-        return text
+        text = value.strip()
+        try:
+            target[parts[-1]] = tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):  # also a number of thousands of digits, a list in a list in ...
+            target[parts[-1]] = text  # no TOML value is a string, so that quotes may be left out
 
 
 _REPR = reprlib.Repr()
@@ -1338,14 +1334,10 @@ def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str
         if part.isdecimal():  # of a list of sections
             continue
         field = section.model_fields.get(part)
-        within = _section_in(field.annotation) if field else None
-        if within is None:
+        within = field.annotation if field else None
+        if get_origin(within) is tuple:  # a list of sections
+            within = get_args(within)[0]
+        if not (isinstance(within, type) and issubclass(within, BaseModel)):
             return []
         section = within
     return sorted(section.model_fields)
-
-
-def _section_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that a field holds, once or as a list; None: it holds something else."""
-    candidate = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
-    return candidate if isinstance(candidate, type) and issubclass(candidate, BaseModel) else None

@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from dragoman.bulk.job import ChunkTranslator, Job
+from dragoman.bulk.job import Chunk, ChunkTranslator, Job
 from dragoman.bulk.output import Lines, SyntheticPairs, as_line, json_line
-from dragoman.bulk.stream import Chunk
 from dragoman.config import TokenizerConfig
 from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file

@@ -22,8 +22,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.stream import Chunk, Done
+from dragoman.bulk.job import Chunk, Done, Job
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.processes import Tick
 
@@ -92,9 +91,11 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
     options: dict[str, Any] = {}
     if address == LOCAL:
         options = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
-               "_node_ip_address": "127.0.0.1"}  # fmt: skip
+                   "_node_ip_address": "127.0.0.1"}  # fmt: skip
     try:
-        _knock(address)
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
+        if colon and port.isdecimal():  # Ray itself retries for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -106,13 +107,6 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Check that "host:port" accepts connections; Ray itself retries for minutes. OSError: no connection."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_workers: int) -> Any:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from dragoman.bulk.stream import Done
+from dragoman.bulk.job import Done
 from dragoman.config import parse_json
 from dragoman.data.readers.files import compressed
 from dragoman.errors import RunError
@@ -191,19 +191,15 @@ class Journal:
             raise RunError(
                 f"{self.path}: is damaged; delete it and {self.partial.name} to start over"
             ) from None
-        if changed := "; ".join(_changes(settings, self.settings)):
+        other_model = settings.pop("model", None) != self.settings.get("model")
+        current = {name: value for name, value in self.settings.items() if name != "model"}
+        changes = ["the run has other weights or tokens"] * other_model  # no hashes
+        if changed := "; ".join([*changes, *differences(settings, current)]):
             raise RunError(
                 f"{self.path}: {self.out.name} is unfinished, and was begun with other settings ({changed}); "
                 f"use the same ones to continue, or delete it and {self.partial.name} to start over"
             )
         return True
-
-
-def _changes(earlier: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    """Describe the settings that differ, without hashes."""
-    model = ["the run has other weights or tokens"] if earlier.get("model") != current.get("model") else []
-    old, new = ({k: v for k, v in settings.items() if k != "model"} for settings in (earlier, current))
-    return model + list(differences(old, new))
 
 
 def _cannot_write(path: Path, error: OSError) -> RunError:

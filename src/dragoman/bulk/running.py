@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from dragoman.bulk.job import Job
+from dragoman.bulk.job import CHUNK_LINES, Chunk, Done, Job
 from dragoman.bulk.journal import Journal
-from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done
 from dragoman.data.readers.files import compressed
 from dragoman.errors import require
 from dragoman.files import refuse_overwriting

@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from dragoman.bulk.job import Job, as_steps, by_reason
+from dragoman.bulk.job import CHUNK_LINES, Chunk, Done, Job, as_steps, by_reason, cut
 from dragoman.bulk.output import Lines, Output, as_line
-from dragoman.bulk.stream import CHUNK_LINES, Chunk, Done, cut
 from dragoman.data.corpora import DEFAULT_COLUMNS, Corpus, open_corpus
 from dragoman.data.readers.files import compressed
 from dragoman.data.readers.tables import Column

@@ -91,7 +91,7 @@ def backtranslate(
     config = translation_config(Run.open(run))
     config.direction(to)  # complains
     settings = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
-             "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
+                "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
     configured = config.model_copy(update={"search": config.search.changed(settings, where="backtranslate")})
     where = f"translating with {run}"
     changed = parse_section(

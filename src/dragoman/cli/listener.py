@@ -125,15 +125,11 @@ def sample_table(samples: Sequence[Sample], names: tuple[str, str, str]) -> Tabl
         style = "green" if sample.hypothesis == sample.reference else "yellow"
         for name, text in zip(names, sample, strict=True):
             cell_style = style if name == names[-1] else ""
-            table.add_row(f"  {name}", Text(_on_a_line(text), style=cell_style))
+            line = " ".join(text.split())
+            shown = line if len(line) <= LONGEST else f"{line[: LONGEST - 1].rstrip()}…"
+            printed = "".join(c if c.isprintable() else "\ufffd" for c in shown)  # none moves the cursor
+            table.add_row(f"  {name}", Text(printed, style=cell_style))
     return table
-
-
-def _on_a_line(text: str) -> str:
-    """Return `text` on one line: at most LONGEST characters, none of which moves the cursor."""
-    text = " ".join(text.split())
-    shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…"
-    return "".join(c if c.isprintable() else "\ufffd" for c in shown)
 
 
 def describe_record(record: dict[str, Any], *, item: str) -> str:

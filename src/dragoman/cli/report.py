@@ -10,7 +10,7 @@ import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
 from dragoman.cli.options import Device, Precision, References, RunPath, Split, To
-from dragoman.errors import ConfigError, require
+from dragoman.errors import ConfigError, RunError, require
 
 if TYPE_CHECKING:
     from dragoman.evaluation.comparison import Comparison
@@ -80,8 +80,6 @@ def report(
 
 def make_folder(folder: Path) -> None:
     """Create a folder if it is missing. RunError: it cannot be created."""
-    from dragoman.errors import RunError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

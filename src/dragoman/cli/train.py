@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.runs import Run
 
-PresetName = Annotated[
-    str | None,
-    typer.Option(
-        help="Settings for files: fast (a third of the time), default, or quality (three times).",
-        show_default="default",
-    ),
-]
-
 
 def train(
     recipe: Annotated[
@@ -89,7 +81,13 @@ def train(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
-    preset: PresetName = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Settings for files: fast (a third of the time), default, or quality (three times).",
+            show_default="default",
+        ),
+    ] = None,
     robust: Annotated[
         bool,
         typer.Option(

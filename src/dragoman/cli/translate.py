@@ -46,50 +46,6 @@ if TYPE_CHECKING:
 SAMPLING, CONTENT, DOCUMENTS, BULK = "Sampling", "Constraints", "Documents", "Large files"
 """Panels of the help page."""
 
-AsDocument = Annotated[
-    bool,
-    typer.Option(
-        "--document",
-        help="Treat each line as a paragraph of several sentences; keep white space and line ends. "
-        "Implied by .srt, .tmx, .docx and .html, whose formatting is kept.",
-        rich_help_panel=DOCUMENTS,
-    ),
-]
-Align = Annotated[
-    bool,
-    typer.Option("--align", help="Add the word alignment to --json.", rich_help_panel=DOCUMENTS),
-]
-Pharaoh = Annotated[
-    Path | None,
-    typer.Option(
-        metavar=FILE_OR_STDOUT,
-        help='Write the word alignment of each line to this file, as "0-0 1-2".',
-        rich_help_panel=DOCUMENTS,
-    ),
-]
-Protect = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND,…",
-        help="Copy these unchanged: numbers, urls, emails, tags, placeholders, or all.",
-        rich_help_panel=DOCUMENTS,
-    ),
-]
-ProtectPattern = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Copy matches of this regular expression unchanged; repeatable.", rich_help_panel=DOCUMENTS
-    ),
-]
-Consensus = Annotated[
-    bool,
-    typer.Option(
-        "--mbr",
-        help="Minimum Bayes risk: choose the candidate (--n-best, or the whole beam) closest to the others.",
-        rich_help_panel=DOCUMENTS,
-    ),
-]
-
 
 def translate(
     run: RunPath,
@@ -187,12 +143,50 @@ def translate(
             rich_help_panel=CONTENT,
         ),
     ] = False,
-    document: AsDocument = False,
-    protect: Protect = None,
-    protect_pattern: ProtectPattern = None,
-    align: Align = False,
-    pharaoh: Pharaoh = None,
-    mbr: Consensus = False,
+    document: Annotated[
+        bool,
+        typer.Option(
+            "--document",
+            help="Treat each line as a paragraph of several sentences; keep white space and line ends. "
+            "Implied by .srt, .tmx, .docx and .html, whose formatting is kept.",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = False,
+    protect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND,…",
+            help="Copy these unchanged: numbers, urls, emails, tags, placeholders, or all.",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = None,
+    protect_pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Copy matches of this regular expression unchanged; repeatable.", rich_help_panel=DOCUMENTS
+        ),
+    ] = None,
+    align: Annotated[
+        bool,
+        typer.Option("--align", help="Add the word alignment to --json.", rich_help_panel=DOCUMENTS),
+    ] = False,
+    pharaoh: Annotated[
+        Path | None,
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help='Write the word alignment of each line to this file, as "0-0 1-2".',
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = None,
+    mbr: Annotated[
+        bool,
+        typer.Option(
+            "--mbr",
+            help="Minimum Bayes risk: choose the candidate (--n-best, or the whole beam) closest to the "
+            "others.",
+            rich_help_panel=DOCUMENTS,
+        ),
+    ] = False,
     workers: Workers = 1,
     ray: RayAddress = None,
     skip_long: Annotated[

@@ -17,11 +17,10 @@ import zstandard
 
 from commands import error_of, succeed
 from dragoman.bulk.cluster import gpu_of_worker
-from dragoman.bulk.job import Job
+from dragoman.bulk.job import Done, Job, read_chunks
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, as_line, fault_of
 from dragoman.bulk.running import Status, device_of_worker, translate_file
-from dragoman.bulk.stream import Done, read_chunks
 from dragoman.cli.bulk import describe_status, duration
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus

@@ -18,9 +18,8 @@ from dragoman.cli.distill import describe_distillation
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.readers.files import open_lines
 from dragoman.distillation import distilling
-from dragoman.distillation.distilling import chosen_beam, distill
+from dragoman.distillation.distilling import STUDENTS, chosen_beam, distill, student_config
 from dragoman.distillation.material import Lessons
-from dragoman.distillation.students import STUDENTS, student_config
 from dragoman.distillation.teaching import LESSONS, nearest, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.translation import sentence_chrf

@@ -21,8 +21,8 @@ from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import open_lines
 from dragoman.distillation import distilling
+from dragoman.distillation.distilling import student_config
 from dragoman.distillation.material import Lessons, check_lessons, one_line
-from dragoman.distillation.students import student_config
 from dragoman.distillation.teaching import DROPPED, Judged, as_candidates, teach, without_worst
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.scoring import score_translations

@@ -32,6 +32,7 @@ from dragoman.reproduction.expected import (
     Machine,
     check_data,
     describe_file,
+    files_of,
     load_expected,
     provide_data,
 )

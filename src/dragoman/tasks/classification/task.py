@@ -272,8 +272,7 @@ class Classification(Task):
         classifier = Classifier.load(run.path)
         scorer = BaselineScorer(run, saved_scores(run))
         evaluations = [
-            scorer.beside(evaluate(classifier, name, examples), examples, say)
-            for name, examples in parts.items()
+            scorer.beside(evaluate(classifier, name, part), part, say) for name, part in parts.items()
         ]
         keep_scores(run, [evaluation.record() for evaluation in evaluations])
         whole, (_, seen, unseen) = evaluations[0], parts.values()
