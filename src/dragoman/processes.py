@@ -47,29 +47,29 @@ def in_order(
         RunError: a worker died.
     """
     workers: list[_Worker] = []
-    given: deque[_Worker | _Result] = deque()  # each item in its order: who has it, or what came of it
+    pending: deque[_Worker | _Result] = deque()  # each item in its order: who has it, or what came of it
     try:
         workers += [_Worker(i, open_, remedy) for i in range(n_workers)]
         by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in workers}
         while True:
             for worker in workers:
-                if worker in given or len(given) >= AHEAD * len(workers):
+                if worker in pending or len(pending) >= AHEAD * len(workers):
                     continue
                 if (item := next(items, None)) is not None:
                     worker.send(item)
-                    given.append(worker)
+                    pending.append(worker)
                 del item  # it may be large
-            if not given:
+            if not pending:
                 return
             for connection in wait(list(by_connection)):
                 worker = by_connection[connection]
                 message = worker.receive()
                 if isinstance(message, _Result):
-                    given[given.index(worker)] = message
+                    pending[pending.index(worker)] = message
                 else:
                     tick(message)
-            while given and isinstance(given[0], _Result):
-                yield given.popleft().value  # type: ignore[union-attr]
+            while pending and isinstance(pending[0], _Result):
+                yield pending.popleft().value  # type: ignore[union-attr]
     finally:
         for worker in workers:
             worker.end()
