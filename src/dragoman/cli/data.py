@@ -14,7 +14,7 @@ import typer
 
 from dragoman.cli.app import Command, as_called, check_folders, check_outputs, say
 from dragoman.cli.check import check, progress_line, say_written
-from dragoman.cli.options import Columns, SrcLang, TgtLang, two_columns
+from dragoman.cli.options import AsJson, Columns, SrcLang, TgtLang, two_columns
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def list_(
             show_default=False,
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON array with all details.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the named data sets: task, size, licence, and where they are on this machine."""
     from dragoman.cli.console import print_table
@@ -56,7 +56,7 @@ def list_(
     if name and name.startswith(opus.PREFIX):
         releases = opus.releases(name)
         pair = re.split("[:/]", name)[-1]
-        if json_:
+        if as_json:
             typer.echo(json.dumps([one._asdict() for one in releases], indent=2, ensure_ascii=False))
         else:
             rows = [
@@ -66,7 +66,7 @@ def list_(
             print_table(("name", ">version", ">pairs", ">MB to download"), rows)
         return
     datasets = [catalog.get(one) for one in ([name] if name else catalog.names())]
-    if json_:
+    if as_json:
         typer.echo(json.dumps([as_record(dataset) for dataset in datasets], indent=2, ensure_ascii=False))
     elif name:
         typer.echo("\n".join(describe(datasets[0])))

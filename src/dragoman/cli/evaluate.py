@@ -27,6 +27,7 @@ from dragoman.cli.options import (
     References,
     RunPath,
     Scores,
+    Source,
     Split,
     TextColumn,
     To,
@@ -42,9 +43,7 @@ def evaluate(
     run: RunPath,
     split: Split = None,
     to: To = None,
-    src: Annotated[
-        str | None, typer.Option(help="Translate this file, not the test sets; with --ref.")
-    ] = None,
+    src: Source = None,
     ref: References = None,
     file: Annotated[str | None, typer.Option(help="Classify this labelled file, not the test sets.")] = None,
     text_column: TextColumn = None,

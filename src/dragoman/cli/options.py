@@ -63,8 +63,11 @@ Scores = Annotated[
         help="Add scores of another tool: one number per line, higher is better; once per NAME and test set.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, not a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")]
 Split = Annotated[str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")]
+Source = Annotated[
+    str | None, typer.Option(help="Use the sentences of this file, not the test sets; with --ref.")
+]
 References = Annotated[str | None, typer.Option(help="References of --src, line by line.")]
 Method = Annotated[
     str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
-from dragoman.cli.options import Device, Precision, References, RunPath, Split, To
+from dragoman.cli.options import Device, Precision, References, RunPath, Source, Split, To
 from dragoman.errors import ConfigError, RunError, require
 
 if TYPE_CHECKING:
@@ -104,9 +104,7 @@ def compare(
     ] = None,
     split: Split = None,
     to: To = None,
-    src: Annotated[
-        str | None, typer.Option(help="Compare on this file, not the test sets; with --ref.")
-    ] = None,
+    src: Source = None,
     ref: References = None,
     sentences: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from dragoman.cli.app import as_called, command_line, say
-from dragoman.cli.options import Overrides
+from dragoman.cli.options import AsJson, Overrides
 from dragoman.errors import ConfigError, RunError, printable
 from dragoman.files import refuse_overwriting
 
@@ -194,7 +194,7 @@ def _kilobytes(path: Path) -> float:
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show hardware, versions and the measured speed of matrix products, with advice.
 
