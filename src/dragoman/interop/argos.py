@@ -118,8 +118,8 @@ def check_package(
     search = SearchConfig(beam_size=1, max_length_factor=1e-9, max_length_extra=longest)
     sentences = [Sentence([*ids, EOS_ID]) for ids in tokenizers.src.encode_batch(texts)]
     pieces, n_same = tokenizers.tgt.pieces(), 0
-    found = _translations(path, texts, longest)
-    for (best, *_), (tokens, text) in zip(engine.search(sentences, search), found, strict=True):
+    translations = _translations(path, texts, longest)
+    for (best, *_), (tokens, text) in zip(engine.search(sentences, search), translations, strict=True):
         expected = tokenizers.tgt.decode(best.ids).replace("_", " ")
         alike = UNKNOWN in expected or normalise(expected) == normalise(text)
         n_same += alike and [pieces[i] for i in best.ids] == tokens

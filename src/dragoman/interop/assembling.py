@@ -75,14 +75,14 @@ def in_order(tensor: Tensor, axes: tuple[str, ...], order: Tensor | None) -> Ten
 
 
 def take_parameters(
-    tensors: ForeignTensors, names: Names, wanted: Iterable[Parameter], *, order: Tensor | None = None
+    tensors: ForeignTensors, names: Names, expected: Iterable[Parameter], *, order: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Parameters by our names. RunError: one is missing, of another shape, or not finite.
 
     `order` (D,) says which of their dimensions of the residual stream is each of ours.
     """
     taken = {}
-    for parameter in wanted:
+    for parameter in expected:
         theirs = their_names(names, parameter)
         may_lack = parameter.kind == "bias" and _named(names, parameter.side, parameter.part).endswith("?")
         n_rows, *columns = parameter.shape
@@ -104,10 +104,10 @@ def count_layers(tensors: ForeignTensors, names: Names) -> dict[str, int]:
     counts = {}
     for side in SIDES:
         prefix = _named(names, side, "layer").partition("#")[0]
-        found = {name.removeprefix(prefix).split(".")[0] for name in tensors if name.startswith(prefix)}
-        if not found or found != set(map(str, range(len(found)))):
+        numbers = {name.removeprefix(prefix).split(".")[0] for name in tensors if name.startswith(prefix)}
+        if not numbers or numbers != set(map(str, range(len(numbers)))):
             raise RunError(f"{tensors.where}: layers of its {side} are missing; copy the file again")
-        counts[f"n_{side}_layers"] = len(found)
+        counts[f"n_{side}_layers"] = len(numbers)
     return counts
 
 
@@ -130,8 +130,8 @@ def assemble(
     """
     src, tgt = vocabularies
     untied = model.model_copy(update={"tie_embeddings": "none", "positions": "sinusoidal"})
-    wanted = parameters(untied, len(src.pieces), len(tgt.pieces))
-    weights = take_parameters(tensors, names, wanted, order=order)
+    expected = parameters(untied, len(src.pieces), len(tgt.pieces))
+    weights = take_parameters(tensors, names, expected, order=order)
     positions = [in_order(table, ("P", "D"), order) for table in tables()]
     tensors.check_all_taken()
 
@@ -144,8 +144,8 @@ def assemble(
     paper = sinusoids(length, model.d_model)
     is_paper = not learned and all(torch.allclose(table, paper, atol=SINUSOIDS_AGREE) for table in positions)
     kind = "sinusoidal" if is_paper else "learned" if learned else "stored"
-    found = {"tie_embeddings": ties, "positions": kind, "max_positions": length}
-    model = model_config(model.model_dump() | found, where=tensors.where)
+    inferred = {"tie_embeddings": ties, "positions": kind, "max_positions": length}
+    model = model_config(model.model_dump() | inferred, where=tensors.where)
     weights |= {
         f"{side}_embedding.positions": table for side, table in zip(SIDES.values(), positions, strict=True)
     }
@@ -185,8 +185,8 @@ def _checked(section: type[Checked], settings: Mapping[str, Any], where: Path) -
     try:
         return section.model_validate(settings)
     except ValidationError as error:
-        said = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip()
             for problem in error.errors()
         )
-        raise RunError(f"{where}: {said}; the model cannot be imported") from None
+        raise RunError(f"{where}: {problems}; the model cannot be imported") from None

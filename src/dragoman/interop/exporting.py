@@ -137,8 +137,8 @@ def export_run(
     extra = "onnx" if to == "browser" else to
     require(*exporter.packages, extra=extra, purpose=f"exporting to {exporter.title}")
     if compute_type not in exporter.compute_types:
-        there = " and ".join(exporter.compute_types)
-        raise ConfigError(f"--compute-type {compute_type}: {to} has {there} here")
+        available = " and ".join(exporter.compute_types)
+        raise ConfigError(f"--compute-type {compute_type}: {to} has {available} here")
     if n_sentences < 1:
         raise ConfigError(f"--sentences {n_sentences}: compare one sentence at least")
     run = Run.open(run_path)
@@ -188,7 +188,7 @@ def _export_translator(
     script = EXPORTERS[to].script
     compared = _searches(engine, config.search, compute_type)
     targets = config.targets
-    found: list[Parity] = []
+    parities: list[Parity] = []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
         one = translator.towards(target)
@@ -211,18 +211,18 @@ def _export_translator(
             notes = _write_tokenizers(run, one, folder, texts, side=side)
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
                 notes, script = (), "translate_with_sentencepiece"
-        n_before = sum(parity.n_sentences for parity in found)
+        n_before = sum(parity.n_sentences for parity in parities)
         parity = compare(one, texts, origin, engine, compared, progress=progress, n_before=n_before)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
             source = run.tokenizer_folder / one.tokenizers.file_names[0]
             package = argos.write_packages(config, target, one, source, folder)
             parity.same[argos.ALIKE] = argos.check_package(package, one, engine, texts)
         check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
-        found.append(parity)
+        parities.append(parity)
     if to == "argos":
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
     _write_readme(folder, run, to, script, notes, targets=targets)
-    return together(found), notes
+    return together(parities), notes
 
 
 def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[Search]:
@@ -286,7 +286,7 @@ def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: 
     pieces = tokenizers.tgt.pieces()
     check_texts(
         lambda text: [*(ids.get(piece, UNK_ID) for piece in reader.EncodeAsPieces(text)), EOS_ID],
-        lambda known: str(writer.DecodePieces([pieces[i] for i in known])).strip(),
+        lambda tokens: str(writer.DecodePieces([pieces[i] for i in tokens])).strip(),
         tokenizers,
         [text for text in texts if not text.startswith(">>")],
         end=True,
@@ -386,8 +386,8 @@ def _export_classifier(
     onnx.write_classifier(classifier.model, folder)
     _write_readme(folder, run, to, "classify_with_onnx", ())
     texts, origin = sentences_to_compare(config, classifier.tokenizer, n_texts, 10**6)
-    text, own = folder / "text.json", classifier.tokenizer
-    check_portable(text, text, TokenizerPair(own, own), texts)
+    text, tokenizer = folder / "text.json", classifier.tokenizer
+    check_portable(text, text, TokenizerPair(tokenizer, tokenizer), texts)
     return _compare_logits(classifier, config, folder, texts, origin, progress), ()
 
 
@@ -404,18 +404,18 @@ def _compare_logits(
     graph = onnx.session(folder / onnx.CLASSIFIER)
     limit = max_tokens(config) or None
     rows = [ids[:limit] for ids in classifier.tokenizer.encode_batch(texts)]
-    found = np.zeros_like(expected)
+    actual = np.zeros_like(expected)
     for start in range(0, len(rows), 20):
         batch = rows[start : start + 20]
         lengths = np.array([len(ids) for ids in batch], dtype=np.int64)
         documents = make_documents(np.concatenate(batch).astype(np.int64), lengths, config)
-        found[start : start + 20] = onnx.classifier_logits(graph, documents)
+        actual[start : start + 20] = onnx.classifier_logits(graph, documents)
         if progress is not None:
             progress(start + len(batch))
     parity = Parity(len(texts), origin)
-    given = [classifier.give(logits).reshape(len(texts), -1) for logits in (found, expected)]
-    parity.same["label"] = float((given[0] == given[1]).all(1).mean())
-    parity.widen("nats of a logit", float(np.abs(found - expected).max()))
+    labels = [classifier.give(logits).reshape(len(texts), -1) for logits in (actual, expected)]
+    parity.same["label"] = float((labels[0] == labels[1]).all(1).mean())
+    parity.widen("nats of a logit", float(np.abs(actual - expected).max()))
     if not parity.largest["nats of a logit"] <= LOGIT_TOLERANCE:
         raise RunError(
             f"onnx: gives other logits than the run ({parity.largest['nats of a logit']:.2g} apart, "
@@ -454,9 +454,9 @@ def _check_free(out: Path) -> None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         content = parse_json((out / REPORT).read_bytes())
         if "dragoman" in content["origin"] and not (out / "config.toml").exists():
-            own = {REPORT, *content["files"]}
-            there = (path for path in sorted(out.rglob("*")) if path.is_symlink() or not path.is_dir())
-            other = next((path for path in there if path.relative_to(out).as_posix() not in own), None)
+            names = {REPORT, *content["files"]}
+            paths = (path for path in sorted(out.rglob("*")) if path.is_symlink() or not path.is_dir())
+            other = next((path for path in paths if path.relative_to(out).as_posix() not in names), None)
             if other is None:
                 return
             raise RunError(

@@ -172,9 +172,9 @@ def _convert(
         for text in ("source", "target")
     ]
     activation_dropout = settings.number("activation_dropout", 0.0) or settings.number("relu_dropout", 0.0)
-    found = settings.read(SETTINGS) | count_layers(tensors, NAMES)
+    values = settings.read(SETTINGS) | count_layers(tensors, NAMES)
     model = model_config(
-        found | {"activation_dropout": activation_dropout, "max_positions": min(lengths)},
+        values | {"activation_dropout": activation_dropout, "max_positions": min(lengths)},
         where=settings.where,
     )
     for name in [name for name in tensors if NEEDLESS.fullmatch(name)]:

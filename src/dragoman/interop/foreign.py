@@ -165,12 +165,12 @@ class ForeignFolder:
 
         RunError: there is none, or there are several.
         """
-        there = self.names(pattern)
-        name = self.checkpoint or next((name for name in usual if name in there), None)
-        if name is None and len(there) != 1:
-            held = ", ".join(there[:3]) or f"no {pattern}"
+        names = self.names(pattern)
+        name = self.checkpoint or next((name for name in usual if name in names), None)
+        if name is None and len(names) != 1:
+            held = ", ".join(names[:3]) or f"no {pattern}"
             raise RunError(f"{self.path}: holds {held}; name the checkpoint itself")
-        return self.file(name or there[0])
+        return self.file(name or names[0])
 
     def file(self, name: str) -> Path:
         """Where the file `name` is. RunError: it is not there, or is elsewhere."""
@@ -181,9 +181,9 @@ class ForeignFolder:
         path = self.path / pure
         if not path.is_file():
             raise RunError(f"{self.path}: holds no {name}; is the folder complete?")
-        found, root = path.resolve(), self.path.resolve()
+        target, root = path.resolve(), self.path.resolve()
         blobs = root.parent.parent / "blobs"
-        if not found.is_relative_to(root) and found.parent != blobs:
+        if not target.is_relative_to(root) and target.parent != blobs:
             raise RunError(f"{path}: is a link that leads out of its folder; copy the file itself there")
         self.used[name] = path
         return path
@@ -253,9 +253,9 @@ class ForeignFolder:
 
         RunError: a file cannot be read, or its codes are malformed.
         """
-        given = options.src_spm if side == "src" else options.tgt_spm or options.src_spm
-        if given is not None:
-            return SentencePiece(self.read_given(given), lowercase)
+        model = options.src_spm if side == "src" else options.tgt_spm or options.src_spm
+        if model is not None:
+            return SentencePiece(self.read_given(model), lowercase)
         if options.codes is None and spm is not None:
             return SentencePiece(self.read(spm), lowercase)
         path = options.codes or (self.file(codes) if codes is not None else None)

@@ -34,14 +34,14 @@ ONLY_FOR: Mapping[str, Mapping[str, float]] = {
 """Settings of [search] that one method alone reads, and the values that ask for nothing."""
 
 
-def search_settings(arguments: Mapping[str, Any], own: SearchConfig) -> dict[str, Any]:
-    """Translate arguments of `generate` to settings of [search]; other settings are those of `own`.
+def search_settings(arguments: Mapping[str, Any], defaults: SearchConfig) -> dict[str, Any]:
+    """Translate arguments of `generate` to settings of [search]; other settings are those of `defaults`.
 
     ConfigError: an argument is unknown or of a wrong value, or two conflict.
     """
     check_known(arguments, (*RENAMED, "do_sample", *LENGTHS, *SearchConfig.model_fields))
-    given = {name: value for name, value in arguments.items() if value is not None and name not in IGNORED}
-    settings = {RENAMED.get(name, name): value for name, value in given.items()}
+    used = {name: value for name, value in arguments.items() if value is not None and name not in IGNORED}
+    settings = {RENAMED.get(name, name): value for name, value in used.items()}
     if (sampled := settings.pop("do_sample", None)) is not None:
         settings["method"] = "sampling" if sampled else "beam"
     for name, n_counted in LENGTHS.items():  # max_new_tokens goes before, as in transformers
@@ -49,7 +49,7 @@ def search_settings(arguments: Mapping[str, Any], own: SearchConfig) -> dict[str
             if not isinstance(length, int) or length <= n_counted:
                 raise ConfigError(f"pipeline: {name} = {length!r}: give a number above {n_counted}")
             settings |= {"max_length_factor": 1e-9, "max_length_extra": length - n_counted}
-    method = own.changed(settings, where="pipeline").method
+    method = defaults.changed(settings, where="pipeline").method
     for name, nothing in ONLY_FOR["sampling" if method == "beam" else "beam"].items():
         if settings.get(name, nothing) != nothing:
             raise ConfigError(
@@ -58,10 +58,10 @@ def search_settings(arguments: Mapping[str, Any], own: SearchConfig) -> dict[str
     return settings
 
 
-def check_known(arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """ConfigError: an argument is neither in `known` nor ignored."""
+def check_known(arguments: Mapping[str, Any], options: tuple[str, ...]) -> None:
+    """ConfigError: an argument is neither in `options` nor ignored."""
     for name in arguments:
-        if name not in (*known, *IGNORED):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+        if name not in (*options, *IGNORED):
+            near = difflib.get_close_matches(name, options, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(options)}"
             raise ConfigError(f"pipeline: unknown argument {name}; {hint}")

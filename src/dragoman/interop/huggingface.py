@@ -160,8 +160,8 @@ def from_huggingface(
     `config` says.
     """
     back = order_of_width(config).argsort()
-    wanted = parameters(config, n_src, n_tgt)
-    weights = take_parameters(tensors, NAMES, [one for one in wanted if one.side], order=back)
+    expected = parameters(config, n_src, n_tgt)
+    weights = take_parameters(tensors, NAMES, [one for one in expected if one.side], order=back)
     for side, prefix in SIDES.items():
         name = f"model.{side}.embed_positions.weight"
         if config.positions != "sinusoidal":
@@ -374,14 +374,14 @@ class HuggingFaceEngine(StepEngine):
         limits = [longest_translation(s, settings, limit=self.longest) for s in sentences]
         src = self._read(pad([sentence.source for sentence in sentences]))
         beam = {"length_penalty": 0.0} if beam_size > 1 else {}
-        found = self.model.generate(
+        output = self.model.generate(
             src, attention_mask=(src != PAD_ID).long(), do_sample=False, num_beams=beam_size,
             num_return_sequences=beam_size, max_length=None, max_new_tokens=max(limits) + 1,
             min_new_tokens=1,
             return_dict_in_generate=True, output_scores=True, **beam,
         )  # fmt: skip
-        log_probs = found.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(sentences)
-        ids = (found.sequences[:, 1:] - self.first).tolist()
+        log_probs = output.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(sentences)
+        ids = (output.sequences[:, 1:] - self.first).tolist()
         rows = zip(
             (row[: row.index(EOS_ID)] if EOS_ID in row else row for row in ids), log_probs, strict=True
         )
@@ -405,11 +405,11 @@ class HuggingFaceSteps:
             self.cache.reorder_cache(parents)  # type: ignore[arg-type]
         self.started = True
         self.memory, self.src_mask = self.memory[parents], self.src_mask[parents]
-        found = self.model(
+        output = self.model(
             encoder_outputs=(self.memory,), attention_mask=self.src_mask,
             decoder_input_ids=last[:, None] + self.first, past_key_values=self.cache, use_cache=True,
         )  # fmt: skip
-        logits: Tensor = found.logits[:, -1, self.first :].float()
+        logits: Tensor = output.logits[:, -1, self.first :].float()
         logits[:, list(FORBIDDEN)] = float("-inf")
         return logits.log_softmax(-1)
 

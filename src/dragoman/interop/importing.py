@@ -67,8 +67,8 @@ def import_model(
     if format_name is not None and format_name not in FORMATS:
         raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
     name = format_name or detect(folder)
-    found = FORMATS[name].read(folder, options or Options())
-    imported = found if isinstance(found, Imported) else in_our_terms(found, folder)
+    model = FORMATS[name].read(folder, options or Options())
+    imported = model if isinstance(model, Imported) else in_our_terms(model, folder)
     return write_run(name, imported, out, folder)
 
 
@@ -80,13 +80,13 @@ def _check_free(out: Path) -> None:
 
 def detect(folder: ForeignFolder) -> str:
     """Detect the format of a folder. RunError: none matches, or several, or a file is damaged."""
-    found = [name for name, one in FORMATS.items() if one.detects(folder)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise RunError(f"{folder.given}: could be {' or '.join(found)}; say which with --format")
-    wanted = "; ".join(f"{name}: {one.looks_for}" for name, one in FORMATS.items())
-    raise RunError(f"{folder.given}: holds no model of a known format. Looked for, {wanted}")
+    formats = [name for name, one in FORMATS.items() if one.detects(folder)]
+    if len(formats) == 1:
+        return formats[0]
+    if formats:
+        raise RunError(f"{folder.given}: could be {' or '.join(formats)}; say which with --format")
+    expected = "; ".join(f"{name}: {one.looks_for}" for name, one in FORMATS.items())
+    raise RunError(f"{folder.given}: holds no model of a known format. Looked for, {expected}")
 
 
 def in_our_terms(foreign: Foreign, folder: ForeignFolder) -> Imported:
@@ -190,11 +190,13 @@ def _check_run(run: Run, origin: Path) -> None:
     """RunError: the run that was written cannot be loaded, or computes what is no probability."""
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     translator = translator.towards("-".join(translator.directions[0]))
-    known = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
-    text = translator.tokenizers.src.decode(list(known)) or "1"
+    ids = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
+    text = translator.tokenizers.src.decode(list(ids)) or "1"
     try:
-        (found,) = translator.translate([text], method="beam", beam_size=1, n_best=1, max_length_extra=5)
-        computes = math.isfinite(found.score)
+        (translation,) = translator.translate(
+            [text], method="beam", beam_size=1, n_best=1, max_length_extra=5
+        )
+        computes = math.isfinite(translation.score)
     except RunError:  # the search says so of NaN
         computes = False
     if not computes:

@@ -96,8 +96,8 @@ def our_weights(
 
     RunError: a weight is missing, is left over, or is not as config.json says.
     """
-    found = settings.read(SETTINGS) | {"norm": "post", "output_bias": True}
-    model = model_config(found, where=settings.where)
+    values = settings.read(SETTINGS) | {"norm": "post", "output_bias": True}
+    model = model_config(values, where=settings.where)
     shared = "model.shared.weight"
     src, tgt, output = (f"{NAMES[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output"))
     if not settings.flag("tie_word_embeddings", True):

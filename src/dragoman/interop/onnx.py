@@ -84,12 +84,12 @@ class DecoderGraph(nn.Module):
             pair = slice(2 * i, 2 * i + 2)
 
             def attend_to_past(
-                y: Tensor, own: MultiHeadAttention = layer.self_attention, at: slice = pair
+                y: Tensor, attention: MultiHeadAttention = layer.self_attention, at: slice = pair
             ) -> Tensor:
-                q, k, v = (own.split_heads(t) for t in own.in_proj(y).chunk(3, dim=-1))
+                q, k, v = (attention.split_heads(t) for t in attention.in_proj(y).chunk(3, dim=-1))
                 keys, values = (torch.cat(t, dim=2) for t in zip(past[at], (k, v), strict=True))
                 present.extend((keys, values))
-                return own.merge_heads(own.kernels.attention(q, keys, values, None, 0.0))
+                return attention.merge_heads(attention.kernels.attention(q, keys, values, None, 0.0))
 
             def attend_to_source(
                 y: Tensor, other: MultiHeadAttention = layer.cross_attention, at: slice = pair

@@ -203,9 +203,9 @@ def _convert(
     """Return settings and parameters in Dragoman's names; `ends`: the encoder reads the end of a source."""
     at = dialect.at
     settings.refuse_where_set({f"{at}{name}": reason for name, reason in UNKNOWN_HERE.items()})
-    settings.check(Setting(f"{at}{name}", known[0], known) for name, known in KNOWN_HERE.items())
+    settings.check(Setting(f"{at}{name}", choices[0], choices) for name, choices in KNOWN_HERE.items())
     width = settings.get(f"{at}hidden_size".replace("*", "encoder"))  # -1 where another one holds it
-    found = settings.read(
+    values = settings.read(
         {
             "d_model": Setting(f"{at}{'enc_hid_size' if width == -1 else 'hidden_size'}", 512),
             "d_ff": Setting(f"{at}transformer_ff", 2048),
@@ -214,10 +214,10 @@ def _convert(
             "activation": dialect.activation,
         }
     )
-    settings.check(Setting(f"{at}{name}", 0, (0, found["n_heads"])) for name in ("num_kv", "heads_kv"))
+    settings.check(Setting(f"{at}{name}", 0, (0, values["n_heads"])) for name in ("num_kv", "heads_kv"))
     model = model_config(
         {
-            **found,
+            **values,
             **count_layers(tensors, dialect.names),
             "norm": "pre",
             "scale_embeddings": True,
@@ -230,8 +230,8 @@ def _convert(
 
     def tables() -> Iterable[Tensor]:
         """Position encodings (P, D) of both sides: in the file, or computed."""
-        there = [tensors.take_table(name, model.d_model) for name in dialect.tables if name in tensors]
-        return there if len(there) == 2 else [sinusoids(N_POSITIONS, model.d_model)] * 2
+        encodings = [tensors.take_table(name, model.d_model) for name in dialect.tables if name in tensors]
+        return encodings if len(encodings) == 2 else [sinusoids(N_POSITIONS, model.d_model)] * 2
 
     for name in [name for name in tensors if name.endswith(".layer_scalar")]:  # of eole 0.6
         if (factor := tensors.take(name, 1).item()) != 1.0:

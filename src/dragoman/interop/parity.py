@@ -137,7 +137,7 @@ def compare(
                 _same(a, b, search.exact)
                 for a, b in zip(ours[key], search.run(batch, search.settings), strict=True)
             )
-        best = {(i, many[0].ids) for found in ours.values() for i, many in enumerate(found)}
+        best = {(i, many[0].ids) for hypotheses in ours.values() for i, many in enumerate(hypotheses)}
         _compare_scores(translator, scorer, [(batch[i], ids) for i, ids in sorted(best)], parity)
         if progress is not None:
             progress(n_before + start + len(batch))
@@ -145,10 +145,10 @@ def compare(
     return parity
 
 
-def together(found: Sequence[Parity]) -> Parity:
+def together(parities: Sequence[Parity]) -> Parity:
     """Return one comparison for those of several directions: the sum of sentences, the worst of the rest."""
-    first, *others = found
-    for other in others:
+    first, *rest = parities
+    for other in rest:
         first.same = {name: min(share, other.same[name]) for name, share in first.same.items()}
         for what, difference in other.largest.items():
             first.widen(what, difference)

@@ -95,8 +95,8 @@ class TranslationPipeline:
 
         ConfigError: unknown argument. DataError: an input is not a text.
         """
-        given = {**self.arguments, **arguments}
-        results = _results(inputs, self._answering(given), given.get("batch_size"))
+        merged = {**self.arguments, **arguments}
+        results = _results(inputs, self._answering(merged), merged.get("batch_size"))
         if isinstance(inputs, str):
             return results[0]
         is_flat = isinstance(results, list) and all(len(result) == 1 for result in results)
@@ -105,8 +105,8 @@ class TranslationPipeline:
     def _answering(self, arguments: Mapping[str, Any]) -> Answer:
         """Return the function for these arguments. ConfigError: unknown argument."""
         translator = self._between(arguments.get("src_lang"), arguments.get("tgt_lang"))
-        others = {name: value for name, value in arguments.items() if name not in ("src_lang", "tgt_lang")}
-        settings = search_settings(others, translator.config.search)
+        options = {name: value for name, value in arguments.items() if name not in ("src_lang", "tgt_lang")}
+        settings = search_settings(options, translator.config.search)
         return lambda texts: [
             [{"translation_text": alternative.text} for alternative in translation.alternatives]
             for translation in translator.translate(texts, **settings)
@@ -119,10 +119,11 @@ class TranslationPipeline:
         """
         if len(self.translator.directions) > 1 and (src or tgt):
             return self.translator.towards(f"{src}-{tgt}" if src and tgt else tgt)
-        for given, own in zip((src, tgt), self.translator.config.languages, strict=True):
-            codes = [re.split("[-_]", code)[0].lower() for code in (given or own, own)]
+        config = self.translator.config
+        for requested, language in zip((src, tgt), config.languages, strict=True):
+            codes = [re.split("[-_]", code)[0].lower() for code in (requested or language, language)]
             if len(codes[0]) == len(codes[1]) and codes[0] != codes[1]:
-                raise ConfigError(f"pipeline: {given}: the model translates {self.translator.config.subject}")
+                raise ConfigError(f"pipeline: {requested}: the model translates {config.subject}")
         return self.translator
 
 
@@ -141,8 +142,8 @@ class TextClassificationPipeline:
 
         ConfigError: unknown argument. DataError: an input is not a text.
         """
-        given = {**self.arguments, **arguments}
-        results = _results(inputs, self._answering(given), given.get("batch_size"))
+        merged = {**self.arguments, **arguments}
+        results = _results(inputs, self._answering(merged), merged.get("batch_size"))
         return results[0] if isinstance(inputs, str) and "top_k" in arguments else results
 
     def _answering(self, arguments: Mapping[str, Any]) -> Answer:

@@ -147,11 +147,9 @@ def check_texts(
         if list(read(text)) != [*ids, *[EOS_ID] * end]:
             raise RunError(f"{where}: {text!r} becomes other tokens than in the run; nothing was written")
     for ids in tgt.encode_batch(texts):
-        known = [i for i in ids if i != UNK_ID]
-        if write(known) != tgt.decode(known):
-            raise RunError(
-                f"{where}: {tgt.decode(known)!r} is written otherwise than in the run; nothing was written"
-            )
+        legible = [i for i in ids if i != UNK_ID]
+        if write(legible) != (expected := tgt.decode(legible)):
+            raise RunError(f"{where}: {expected!r} is written otherwise than in the run; nothing was written")
 
 
 def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:

@@ -75,8 +75,8 @@ def files_to_publish(run: Run, name: str, *, licence: str | None) -> dict[str, b
         }
     contents["config.toml"] = to_toml(published(run.config)).encode()
     for file in [file for file in contents if file.endswith(".json") and "/" not in file]:
-        said = without_folders(run.read_json(file))
-        contents[file] = json.dumps(said, indent=2, ensure_ascii=False).encode()
+        record = without_folders(run.read_json(file))
+        contents[file] = json.dumps(record, indent=2, ensure_ascii=False).encode()
     if CARD not in contents:
         contents[CARD] = model_card(run, name=name, licence=licence).encode()
     elif licence is not None:

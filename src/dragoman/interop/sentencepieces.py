@@ -60,7 +60,7 @@ def _scores(model: dict[str, Any]) -> dict[str, float]:
     """Return the scores of pieces that text can become: log-probabilities, or the order of the merges."""
     if model["type"] != "BPE":
         return {piece: score for piece, score in model["vocab"] if piece not in _FIXED}
-    merged = [left + right for left, right in model["merges"]]
+    merged = [start + end for start, end in model["merges"]]
     scores = {piece: -float(rank) for rank, piece in reversed([*enumerate(merged)])}
     return scores | {piece: -float(len(merged)) for piece in model["vocab"] if len(piece) == 1}
 

@@ -20,7 +20,7 @@ class Setting(NamedTuple):
     """With "*" for a setting of both sides, "encoder" and "decoder", which must be the same."""
     default: Any
     """The value where it is not set, of the kind that belongs there; `int` itself: it must be set."""
-    known: Mapping[Any, Any] | Sequence[Any] | None = None
+    choices: Mapping[Any, Any] | Sequence[Any] | None = None
     """What each value means, or the values that there may be; None: any of its kind."""
 
 
@@ -48,29 +48,29 @@ class Settings:
         value = self.get(name) if name else self.values
         return dict(value) if isinstance(value, Mapping) else {}
 
-    def check(self, wanted: Iterable[Setting]) -> None:
+    def check(self, settings: Iterable[Setting]) -> None:
         """RunError: one of these settings is of another kind, or cannot be expressed."""
-        for setting in wanted:
+        for setting in settings:
             self.value(setting)
 
-    def read(self, wanted: Mapping[str, Setting]) -> dict[str, Any]:
+    def read(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
         """Our settings, by our names. RunError: one is not set, of another kind, or cannot be expressed."""
-        return {ours: self.value(setting) for ours, setting in wanted.items()}
+        return {ours: self.value(setting) for ours, setting in settings.items()}
 
     def value(self, setting: Setting) -> Any:
         """Return the meaning of a setting that both sides share. RunError: as `read`, or the sides differ."""
-        name, default, known = setting
-        there, here = (self._typed(name.replace("*", side), default) for side in SIDES)
+        name, default, choices = setting
+        value, other = (self._typed(name.replace("*", side), default) for side in SIDES)
         name = name.replace("*", "encoder")
-        if there != here:
-            raise self.refusal(name, f"the decoder has {here!r}")
-        if known is None:
-            return there
-        if there not in known:
+        if value != other:
+            raise self.refusal(name, f"the decoder has {other!r}")
+        if choices is None:
+            return value
+        if value not in choices:
             raise self.refusal(
-                name, f"only {', '.join(str(one) or 'nothing' for one in known)} can be expressed here"
+                name, f"only {', '.join(str(one) or 'nothing' for one in choices)} can be expressed here"
             )
-        return known[there] if isinstance(known, Mapping) else there
+        return choices[value] if isinstance(choices, Mapping) else value
 
     def _typed(self, name: str, default: Any) -> Any:
         if default is int:
@@ -164,8 +164,8 @@ def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=PlainLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise RunError(f"{where}: is not valid YAML ({said}); copy it again") from error
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(f"{where}: is not valid YAML ({reason}); copy it again") from error
     if not isinstance(content, dict):
         raise RunError(f"{where}: holds no settings; copy it again")
     return content

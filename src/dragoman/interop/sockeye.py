@@ -68,14 +68,14 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     settings = read_settings(folder, "config")
     settings.refuse_where_set(UNKNOWN_HERE)
-    found = settings.read(SETTINGS)
-    after = {"pre": ("dr", "r"), "post": ("drn", "rn")}[found["norm"]]  # dropout, residual, norm
+    values = settings.read(SETTINGS)
+    after = {"pre": ("dr", "r"), "post": ("drn", "rn")}[values["norm"]]  # dropout, residual, norm
     settings.check((
         Setting("config_decoder.decoder_type", "transformer", ("transformer",)),
         Setting("config_*.postprocess_sequence", "", after),
     ))  # fmt: skip
     positions = Setting("config_*.positional_embedding_type", "fixed", {"fixed": False, "learned": True})
-    model = model_config(found | {"norm_eps": 1e-6, "output_bias": True}, where=settings.where)
+    model = model_config(values | {"norm_eps": 1e-6, "output_bias": True}, where=settings.where)
     src, tgt = (_vocabulary(folder, f"vocab.{side}.0.json") for side in ("src", "trg"))
     path = folder.weights("params.*", "params.best")
     tensors = ForeignTensors(read_torch(path), where=path)
@@ -115,5 +115,5 @@ def _prepare(tensors: ForeignTensors, norm: str, d_model: int, n_heads: int) -> 
             block, is_whole = match[1], match[2] == "ff_in"
             stacked = tensors.take(name, (2 + is_whole) * d_model, d_model)
             query = stacked[:d_model] if is_whole else tensors.take(f"{block}.ff_q.weight", d_model, d_model)
-            others = stacked[-2 * d_model :].view(n_heads, 2, -1, d_model)  # of each head keys, then values
-            tensors[f"{block}.in_proj.weight"] = torch.cat([query, others.transpose(0, 1).flatten(0, 2)])
+            pairs = stacked[-2 * d_model :].view(n_heads, 2, -1, d_model)  # of each head keys, then values
+            tensors[f"{block}.in_proj.weight"] = torch.cat([query, pairs.transpose(0, 1).flatten(0, 2)])

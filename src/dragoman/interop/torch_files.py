@@ -74,15 +74,15 @@ class ForeignTensors(dict[str, Tensor]):
         shape = self[name].shape if name in self else ()
         return self.take(name, *shape[:-1], width).reshape(-1, width)
 
-    def repeat(self, name: str, *others: str) -> None:
-        """Let each of `others` that is not there be the tensor `name`: they are one, and written once."""
-        for other in others if name in self else ():
-            self.setdefault(other, self[name])
+    def repeat(self, name: str, *aliases: str) -> None:
+        """Let each of `aliases` that is not there be the tensor `name`: they are one, and written once."""
+        for alias in aliases if name in self else ():
+            self.setdefault(alias, self[name])
 
     def unite(self, *names: str) -> None:
         """Let the tensor that is there under some of `names` be there under all. RunError: they differ."""
-        first, *others = [name for name in names if name in self] or names
-        for other in others:
+        first, *rest = [name for name in names if name in self] or names
+        for other in rest:
             if other in self and not torch.equal(self[first].double(), self[other].double()):
                 raise RunError(
                     f"{self.where}: {first} and {other} differ, and its settings say that they are one; "

@@ -58,9 +58,9 @@ def write_browser(
     """
     translator.tokenizers.save(folder / "tokenizer")
     contents = {SETTINGS: json.dumps(_settings(config, translator), indent=2, ensure_ascii=False).encode()}
-    own = Path(__file__).parent
-    served = own.parents[1] / "serving" / "page"
-    contents |= {name: (own / name).read_bytes() for name in OWN}
+    source = Path(__file__).parent
+    served = source.parents[1] / "serving" / "page"
+    contents |= {name: (source / name).read_bytes() for name in OWN}
     contents |= {name: (served / name).read_bytes() for name in SERVED}
     contents |= {f"{RUNTIME}/{name}": content for name, content in runtime.items()}
     (folder / RUNTIME).mkdir()

@@ -30,7 +30,7 @@ def windows_of(tokens):
 
 def buckets_of(tokens):
     """Return the distinct hash buckets of n-grams of up to settings["ngrams"] tokens."""
-    tokens, found = np.array(tokens, dtype=np.uint64), []
+    tokens, buckets = np.array(tokens, dtype=np.uint64), []
     mixed = np.zeros(len(tokens), dtype=np.uint64)
     for n in range(1, settings["ngrams"] + 1):
         back = np.zeros(len(tokens), dtype=np.uint64)
@@ -38,8 +38,8 @@ def buckets_of(tokens):
         mixed = (mixed + back + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
         spread = mixed * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(n * 0x165667B19E3779F9 % 2**64)
-        found.append(spread >> np.uint64(64 - settings["ngram_bits"]))
-    return np.unique(np.concatenate(found)).astype(np.int64)
+        buckets.append(spread >> np.uint64(64 - settings["ngram_bits"]))
+    return np.unique(np.concatenate(buckets)).astype(np.int64)
 
 
 def probabilities(text):
@@ -60,17 +60,17 @@ def probabilities(text):
     return odds / odds.sum()
 
 
-def given(found):
+def labels_of(scores):
     """Return the numbers of the labels to write: the most likely one, or those above the threshold."""
-    ranked = np.argsort(-found, kind="stable")
-    return [i for i in ranked if found[i] > settings["threshold"]] if settings["separator"] else ranked[:1]
+    ranked = np.argsort(-scores, kind="stable")
+    return [i for i in ranked if scores[i] > settings["threshold"]] if settings["separator"] else ranked[:1]
 
 
 for line in sys.stdin.buffer.read().decode().removesuffix("\n").split("\n"):
     if line.strip():
-        found = probabilities(line)
-        chosen = given(found)
+        scores = probabilities(line)
+        chosen = labels_of(scores)
         labels = settings["separator"].join(settings["labels"][i] for i in chosen)
-        print(labels, settings["separator"].join(f"{found[i]:.4f}" for i in chosen), sep="\t")
+        print(labels, settings["separator"].join(f"{scores[i]:.4f}" for i in chosen), sep="\t")
     else:
         print("\t")

@@ -30,10 +30,10 @@ def tokens_of(i):
 
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
-found = [""] * len(lines)
+translations = [""] * len(lines)
 results = translator.translate_batch(
     [tokens_of(i) for i in filled], beam_size=4, max_input_length=0, max_decoding_length=min(256, longest - 1)
 )
 for i, result in zip(filled, results, strict=True):
-    found[i] = target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]])
-print("\n".join(found))
+    translations[i] = target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]])
+print("\n".join(translations))

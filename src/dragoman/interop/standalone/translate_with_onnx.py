@@ -58,9 +58,9 @@ def translate(chosen):
 
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
-found = [""] * len(lines)
+translations = [""] * len(lines)
 for start in range(0, len(filled), 32):
     batch = filled[start : start + 32]
     for i, text in zip(batch, translate(batch), strict=True):
-        found[i] = text
-print("\n".join(found))
+        translations[i] = text
+print("\n".join(translations))

@@ -24,18 +24,18 @@ def tokens_of(i):
     language, text = re.match("(>>.*?<<)?(.*)", lines[i], re.DOTALL).groups()
     tokens = [language] * bool(language) + source.encode(text, out_type=str)
     if len(tokens) >= longest:
-        said = f"{len(tokens) + 1} tokens; only the first {longest} are translated"
-        print(f"line {i + 1}: {said}", file=sys.stderr)
+        warning = f"{len(tokens) + 1} tokens; only the first {longest} are translated"
+        print(f"line {i + 1}: {warning}", file=sys.stderr)
     return [*tokens[: longest - 1], "</s>"]
 
 
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 filled = [i for i, line in enumerate(lines) if line.strip()]
-found = [""] * len(lines)
+translations = [""] * len(lines)
 results = translator.translate_batch(
     [tokens_of(i) for i in filled], beam_size=4, max_input_length=0, max_decoding_length=min(256, longest - 1)
 )
 for i, result in zip(filled, results, strict=True):
     text = target.decode(result.hypotheses[0])
-    found[i] = "".join(c for c in text if c >= " " and c != "\x7f").strip()
-print("\n".join(found))
+    translations[i] = "".join(c for c in text if c >= " " and c != "\x7f").strip()
+print("\n".join(translations))

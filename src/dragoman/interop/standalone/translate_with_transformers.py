@@ -13,7 +13,7 @@ model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
 lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
 longest = model.config.max_position_embeddings
 filled = [i for i, line in enumerate(lines) if line.strip()]
-found = [""] * len(lines)
+translations = [""] * len(lines)
 for start in range(0, len(filled), 32):
     batch = filled[start : start + 32]
     for i in batch:
@@ -26,5 +26,5 @@ for start in range(0, len(filled), 32):
     )
     texts = tokenizer.batch_decode(model.generate(**encoded), skip_special_tokens=True)
     for i, text in zip(batch, texts, strict=True):
-        found[i] = text
-print("\n".join(found))
+        translations[i] = text
+print("\n".join(translations))
