@@ -99,15 +99,15 @@ def make_room(run: Run, config: Config, position: Position) -> None:
     newest = newest_checkpoint(run)
     if not budget or newest is None:
         return
-    wanted = wanted_steps(position, config)
+    steps = wanted_steps(position, config)
 
     def worth(folder: Path) -> tuple[bool, float, int]:
         step = _step(folder)
-        return str(step) in wanted, position.scores.get(str(step), float("-inf")), step
+        return str(step) in steps, position.scores.get(str(step), float("-inf")), step
 
-    others = sorted((folder for folder in _checkpoints(run) if folder != newest), key=worth)
-    sizes = {folder: _size(folder) for folder in [newest, *others]}
-    for folder in others:
+    older = sorted((folder for folder in _checkpoints(run) if folder != newest), key=worth)
+    sizes = {folder: _size(folder) for folder in [newest, *older]}
+    for folder in older:
         if sum(sizes.values()) + sizes[newest] <= budget:
             return
         shutil.rmtree(folder, ignore_errors=True)

@@ -115,8 +115,8 @@ def start_or_continue(
     with processes.first_ahead():
         newest = newest_checkpoint(run)
         on_gpu = device.type == "cuda" and not config.training.wants_free_steps()
-        wanted = {"free": False, "static": True, "auto": on_gpu}[config.training.steps]
-        static = is_static(newest) if newest else wanted  # batches of few shapes
+        configured = {"free": False, "static": True, "auto": on_gpu}[config.training.steps]
+        static = is_static(newest) if newest else configured  # batches of few shapes
         task = make_task(config, run, device, listener, static=static)
     if newest is None:
         training = config.training

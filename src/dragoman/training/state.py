@@ -130,10 +130,12 @@ class TrainState:
 
         A process that was not there when it was saved draws its random numbers from where it is now.
         """
-        own = parameters(self.model)
-        moments = {f"{kind}:{name}": own[name] for kept in KEPT for kind in kept - {"step"} for name in own}
+        weights = parameters(self.model)
+        moments = {
+            f"{kind}:{name}": weights[name] for kept in KEPT for kind in kept - {"step"} for name in weights
+        }
         try:
-            model = load_like(folder / "model.safetensors", own)
+            model = load_like(folder / "model.safetensors", weights)
             optimizer = _states(load_like(folder / "optimizer.safetensors", moments), self.model)
             random = load_tensors(folder / "random.safetensors")
             own_random = torch.get_rng_state()
@@ -215,12 +217,12 @@ class Snapshot:
             if self.rank:
                 (partial / f"{self.rank}.done").touch()
                 return
-            others = [partial / f"{rank}.done" for rank in range(1, self.n_writers)]
-            while not all(done.exists() for done in others):
+            markers = [partial / f"{rank}.done" for rank in range(1, self.n_writers)]
+            while not all(done.exists() for done in markers):
                 if not partial.exists():
                     raise OSError("another process could not write its part")
                 time.sleep(0.01)
-            for done in others:
+            for done in markers:
                 done.unlink()
             write_atomically(partial / "position.json", json.dumps(asdict(self.position), indent=1).encode())
             shutil.rmtree(folder, ignore_errors=True)
@@ -294,22 +296,22 @@ def read_position(checkpoint: Path) -> Position:
 
 def _states(tensors: Weights, model: Transformer) -> dict[str, Weights]:
     """Return the optimizer's tensors by parameter and kind. ValueError: it is not of this model."""
-    found: dict[str, Weights] = {}
+    states: dict[str, Weights] = {}
     for key, tensor in tensors.items():
         kind, _, name = key.partition(":")
-        found.setdefault(name, {})[kind] = tensor
-    own = parameters(model)
-    for name, kept in found.items():
-        if name not in own or kept.keys() not in KEPT:
+        states.setdefault(name, {})[kind] = tensor
+    weights = parameters(model)
+    for name, kept in states.items():
+        if name not in weights or kept.keys() not in KEPT:
             raise ValueError(f"the optimizer's {' and '.join(sorted(kept))} of {name} are not of this model")
         scalar = torch.zeros(())
-        _check_like(kept, {kind: scalar if kind == "step" else own[name] for kind in kept})
-    return found
+        _check_like(kept, {kind: scalar if kind == "step" else weights[name] for kind in kept})
+    return states
 
 
 def _check_like(tensors: Weights, like: Weights) -> None:
     """ValueError: a tensor that is in `like` is missing, or of another shape or type."""
     for name, expected in like.items():
-        found = tensors.get(name)
-        if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        tensor = tensors.get(name)
+        if tensor is None or (tensor.shape, tensor.dtype) != (expected.shape, expected.dtype):
             raise ValueError(f"{name} is missing, or of another shape or type")

@@ -99,8 +99,8 @@ def hours_left(max_hours: float, *, since: float) -> list[str]:
 
     Where nothing is left, a moment is: an update and a checkpoint.
     """
-    left = max(1e-9, max_hours - (time.monotonic() - since) / 3600)
-    return ["--max-hours", str(left)] if max_hours else []
+    remaining = max(1e-9, max_hours - (time.monotonic() - since) / 3600)
+    return ["--max-hours", str(remaining)] if max_hours else []
 
 
 def describe(failure: ProcessFailure, n_processes: int, run: Run) -> str:

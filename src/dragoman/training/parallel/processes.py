@@ -76,8 +76,8 @@ class Processes:
             return list(values)
         reduced = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(reduced, op=operation)
-        found: list[float] = reduced.tolist()
-        return found
+        result: list[float] = reduced.tolist()
+        return result
 
     def wait(self) -> None:
         """Wait until all processes have called this (barrier): hours, where rank 0 validates meanwhile."""
@@ -114,9 +114,9 @@ class Processes:
         if self.size == 1:
             return [values]
         mine = values.to(self.device)
-        found = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(found, mine)
-        return [each.to(values.device) for each in found]
+        gathered = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(gathered, mine)
+        return [each.to(values.device) for each in gathered]
 
 
 ALONE = Processes()

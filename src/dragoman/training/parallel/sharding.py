@@ -40,11 +40,11 @@ def whole(tensor: Tensor) -> Tensor:
 
 def all_whole(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Tensor]:
     """Gather all tensors in rank 0, one by one; other processes keep their shards."""
-    found = {}
+    gathered = {}
     for name, tensor in tensors.items():
         complete = whole(tensor)
-        found[name] = complete.cpu() if processes.first and is_spread(tensor) else tensor
-    return found
+        gathered[name] = complete.cpu() if processes.first and is_spread(tensor) else tensor
+    return gathered
 
 
 def own_rows(tensor: Tensor, processes: Processes) -> Rows:
@@ -60,21 +60,21 @@ def own_rows(tensor: Tensor, processes: Processes) -> Rows:
     )
 
 
-def load_like(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Read a safetensors file: of what is sharded in `own`, by name, only the rows of this process.
+def load_like(path: Path, current: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Read a safetensors file: of what is sharded in `current`, by name, only the rows of this process.
 
     RunError: it is missing, damaged, or larger than memory.
     """
-    found = {}
+    tensors = {}
     with open_tensors(path) as file:
         for name in file.keys():  # noqa: SIM118
-            like, there = own.get(name), file.get_slice(name)
-            if like is None or not is_spread(like) or there.get_shape() != list(like.shape):
-                found[name] = file.get_tensor(name)
+            like, stored = current.get(name), file.get_slice(name)
+            if like is None or not is_spread(like) or stored.get_shape() != list(like.shape):
+                tensors[name] = file.get_tensor(name)
                 continue
             rows, first, _ = _shard(like)
-            found[name] = _spread(there[first : first + len(rows)], like)
-    return found
+            tensors[name] = _spread(stored[first : first + len(rows)], like)
+    return tensors
 
 
 def _shard(tensor: Tensor) -> Rows:

@@ -174,7 +174,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         logits = parts[0]
         if len(parts) > 1:
             logits = mixed(parts, fit_mixture(self.labelling.decisions(parts), outcomes))
-        given, scores = self._score(logits)
+        predicted, scores = self._score(logits)
         n_each = len(outcomes) / len(labels)
         loss = negative_log_likelihood(self.labelling.decisions(logits), outcomes)
         record = {
@@ -183,7 +183,7 @@ class ClassificationTask(Task[ClassificationBatch]):
         }
         metric = self.config.training.metric
         score = -record["valid_loss"] if metric == "loss" else record[metric]
-        names = [self.labelling.names(each, self.labels) for each in (labels, given)]
+        names = [self.labelling.names(each, self.labels) for each in (labels, predicted)]
         return Validation(record, score, suspicions(*names), self._samples(*names))
 
     def _score(self, logits: Floats) -> tuple[Labels, dict[str, Score]]:
@@ -191,15 +191,15 @@ class ClassificationTask(Task[ClassificationBatch]):
         labels, n_classes = self.valid_store.labels, len(self.labels)
         probabilities = self.labelling.probabilities(logits)
         threshold = self.labelling.fit_threshold(probabilities, labels)
-        given = self.labelling.give(probabilities, threshold)
-        return given, self.labelling.scores(labels, given, n_classes, n_bootstrap=0)
+        predicted = self.labelling.give(probabilities, threshold)
+        return predicted, self.labelling.scores(labels, predicted, n_classes, n_bootstrap=0)
 
-    def _samples(self, expected: list[str], given: list[str]) -> tuple[Sample, ...]:
-        """Return some validation texts as the model reads them, with their labels and those `given`."""
+    def _samples(self, expected: list[str], predicted: list[str]) -> tuple[Sample, ...]:
+        """Return some validation texts as the model reads them, with their labels and those `predicted`."""
         store = self.valid_store
         return tuple(
-            Sample(self.tokenizer.decode(store.text[i].tolist()), expected[i], given[i])
-            for i in sampled(len(given))
+            Sample(self.tokenizer.decode(store.text[i].tolist()), expected[i], predicted[i])
+            for i in sampled(len(predicted))
         )
 
     def finish(self, weights: Weights) -> None:
@@ -210,14 +210,14 @@ class ClassificationTask(Task[ClassificationBatch]):
         parts, labels = self._valid_logits(weights), self.valid_store.labels
         outcomes = self.labelling.outcomes(labels)
         n_each = len(outcomes) // len(labels)
-        logits, found = parts[0], {}
+        logits, record = parts[0], {}
         if len(parts) > 1:
             each = self.labelling.decisions(parts)
             together = fit_mixture(each, outcomes)
             factors = simplest_mixture(each, outcomes, together, n_each=n_each)
             logits = mixed(parts, factors)
             self.run.save_weights({**weights, "mixture": torch.tensor(factors, dtype=torch.float32)})
-            found = self._describe_mixture([*parts, mixed(parts, together)], factors)
+            record = self._describe_mixture([*parts, mixed(parts, together)], factors)
         decisions = self.labelling.decisions(logits)
         temperature = fit_temperature(decisions, outcomes)
         probabilities = self.labelling.probabilities(logits, temperature=temperature)
@@ -232,7 +232,7 @@ class ClassificationTask(Task[ClassificationBatch]):
                 "loss_after": n_each * negative_log_likelihood(decisions, outcomes, temperature=temperature),
                 "ece_before": expected_calibration_error(before, outcomes),
                 "ece_after": expected_calibration_error(after, outcomes),
-                **found,
+                **record,
             },
         )
 
@@ -240,8 +240,8 @@ class ClassificationTask(Task[ClassificationBatch]):
         """Say what n-grams, encoder and both are worth, whose `logits` are given, and return it."""
         key = self.labelling.score
         scores = {
-            name: self._score(own)[1][key]
-            for name, own in zip(("n-grams", "encoder", "both"), logits, strict=True)
+            name: self._score(part)[1][key]
+            for name, part in zip(("n-grams", "encoder", "both"), logits, strict=True)
         }
         used = "both" if factors.all() else "n-grams" if factors[0] else "encoder"
         shown = ", ".join(f"{name} {score.value:.1f} %" for name, score in scores.items())
@@ -291,13 +291,13 @@ def check_votes(run: Run) -> None:
         )
 
 
-def suspicions(expected: list[str], given: list[str]) -> dict[str, str]:
+def suspicions(expected: list[str], predicted: list[str]) -> dict[str, str]:
     """Return warnings about a validation, given the labels of each text: all were given the same."""
-    if len(set(given)) > 1 or len(set(expected)) < 2:
+    if len(set(predicted)) > 1 or len(set(expected)) < 2:
         return {}
     advice = 'try a lower training.learning_rate, or training.class_weights = "balanced" for rare labels'
     return {
-        "one label": f"every validation text is given the label {given[0]!r}; "
+        "one label": f"every validation text is given the label {predicted[0]!r}; "
         f"if that does not change, {advice}"
     }
 

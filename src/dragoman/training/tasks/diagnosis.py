@@ -74,22 +74,22 @@ def diagnose(
     """Diagnose a model by its translations of `sources`: name → one line with advice."""
     if len(sources) < MIN_SENTENCES:
         return {}
-    found = {}
+    warnings = {}
     if use is not None and use.gain < MIN_SOURCE_GAIN:
-        found["ignores its source"] = (
+        warnings["ignores its source"] = (
             f"the model ignores its source: its loss is {use.loss:.2f} nats/token with the right sources and "
             f"{use.shuffled_loss:.2f} with those of other sentences; check that the sides match "
             "(dragoman data check), then try a lower training.learning_rate or more training.warmup_steps"
         )
     elif same := _excess(_most_frequent, sources, hypotheses, references):
-        found["translates all alike"] = (
+        warnings["translates all alike"] = (
             f"the model writes the same for {same} of the different sources; try a lower "
             "training.learning_rate or more training.warmup_steps"
         )
     for name, (finds, limit, message) in _FAULTS.items():
         if share := _excess(finds, sources, hypotheses, references, limit=limit):
-            found[name] = message.format(share)
-    return {**found, **_wrong_length(hypotheses, references)}
+            warnings[name] = message.format(share)
+    return {**warnings, **_wrong_length(hypotheses, references)}
 
 
 def copies(sources: Sequence[str], texts: Sequence[str]) -> float:

@@ -130,8 +130,8 @@ def choose_shortlist(
 
     def score(shortlist: Shortlist | None) -> float:
         translator.engine = NativeEngine(*translator.models, shortlist=shortlist)
-        found = translator.translate(sources, n_best=1)
-        texts = [translation.text for translation in found]
+        translations = translator.translate(sources, n_best=1)
+        texts = [translation.text for translation in translations]
         return bleu(texts, references, tgt_lang=translator.config.data.tgt_lang, n_bootstrap=0).value
 
     whole = score(None)
@@ -145,9 +145,9 @@ def choose_shortlist(
             shared=translator.tokenizers.shared,
         )
         loss = whole - score(shortlist)
-        said = f"shortlist of {N_ALWAYS} tokens and {n_each} for each of the source: {-loss:+.2f} BLEU"
+        outcome = f"shortlist of {N_ALWAYS} tokens and {n_each} for each of the source: {-loss:+.2f} BLEU"
         if loss <= NEXT_TO_NOTHING:
-            say(f"{said} on validation; searches on a processor use it")
+            say(f"{outcome} on validation; searches on a processor use it")
             return shortlist
-        say(f"{said} on validation, too little")
+        say(f"{outcome} on validation, too little")
     return None

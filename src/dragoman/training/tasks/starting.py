@@ -36,27 +36,27 @@ def open_start(config: TranslationConfig) -> Run:
     start = Run.open(path)
     if start.config.task != "translation":
         raise ConfigError(f"training.start_from = {path!r}: is a classifier; name the run of a translator")
-    there, here = start.config, config
-    several = max(len(there.directions), len(here.directions)) > 1
-    wrong = [f"it translates {there.subject}"] if not several and there.languages != here.languages else []
-    wrong += misfits(there.model, here.model)
+    old, new = start.config, config
+    several = max(len(old.directions), len(new.directions)) > 1
+    wrong = [f"it translates {old.subject}"] if not several and old.languages != new.languages else []
+    wrong += misfits(old.model, new.model)
     if wrong:
         raise ConfigError(
             f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
         )
-    check_translator_sizes(start, there, TokenizerPair.load(start.tokenizer_folder))
+    check_translator_sizes(start, old, TokenizerPair.load(start.tokenizer_folder))
     return start
 
 
-def misfits(there: ModelConfig, here: ModelConfig) -> list[str]:
-    """Why a model `here` cannot begin with the weights of one `there`, in words; nothing: it can."""
+def misfits(old: ModelConfig, new: ModelConfig) -> list[str]:
+    """Why a model `new` cannot begin with the weights of one `old`, in words; nothing: it can."""
     changed = {
-        name: f"model.{name} is {getattr(there, name)} there, {getattr(here, name)} here"
+        name: f"model.{name} is {getattr(old, name)} there, {getattr(new, name)} here"
         for name in ModelConfig.model_fields
-        if getattr(there, name) != getattr(here, name)
+        if getattr(old, name) != getattr(new, name)
     }
-    deeper = [name for name in DEPTH if here.norm == "post" and getattr(there, name) < getattr(here, name)]
-    may_differ = MAY_DIFFER - (set() if there.positions == "sinusoidal" else {"max_positions"})
+    deeper = [name for name in DEPTH if new.norm == "post" and getattr(old, name) < getattr(new, name)]
+    may_differ = MAY_DIFFER - (set() if old.positions == "sinusoidal" else {"max_positions"})
     return [
         *(reason for name, reason in changed.items() if name not in may_differ),
         *(f'{changed[name]}, and no layer of norm = "post" begins as the identity' for name in deeper),
@@ -92,10 +92,10 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
     fresh = dict(model.named_parameters())
     weights = of_other_depth(start.load_weights(), fresh, translation_config(start).model, model.config)
     for name, old in weights.items():
-        own = fresh.get(name)
+        new = fresh.get(name)
         by_token = old.dim() == 2 or name == "output.bias"
-        if own is not None and by_token and len(own) > len(old) and own.shape[1:] == old.shape[1:]:
-            weights[name] = with_new_rows(old, own.detach())
+        if new is not None and by_token and len(new) > len(old) and new.shape[1:] == old.shape[1:]:
+            weights[name] = with_new_rows(old, new.detach())
     load_weights(model, weights, where=str(start.weights_path))
 
 
@@ -118,19 +118,19 @@ def taken_layers(n_there: int, n_here: int) -> list[int | None]:
 
 
 def of_other_depth(
-    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], there: ModelConfig, here: ModelConfig
+    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], old: ModelConfig, new: ModelConfig
 ) -> dict[str, Tensor]:
-    """Convert `weights` of a model `there` to a model `here` that differs only in depth.
+    """Convert `weights` of a model `old` to a model `new` that differs only in depth.
 
-    `fresh` are the weights of a new model `here`, which initialise the new layers.
+    `fresh` are untrained weights of `new`, which initialise the new layers.
     """
     depths = {
-        "encoder": (there.n_encoder_layers, here.n_encoder_layers),
-        "decoder": (there.n_decoder_layers, here.n_decoder_layers),
+        "encoder": (old.n_encoder_layers, new.n_encoder_layers),
+        "decoder": (old.n_decoder_layers, new.n_decoder_layers),
     }
     taken = {name: value for name, value in weights.items() if name.split(".")[0] not in depths}
-    for stack, (n_there, n_here) in depths.items():
-        for i, source in enumerate(taken_layers(n_there, n_here)):
+    for stack, (n_old, n_new) in depths.items():
+        for i, source in enumerate(taken_layers(n_old, n_new)):
             if source is None:
                 taken |= silent(layer_of(fresh, stack, i), prefix=f"{stack}.{i}.")
             else:

@@ -126,8 +126,8 @@ class SeveralCorpora(TrainingText):
             samples.append(draw_sample((p for p in drawn if has_text(p) and next(numbers) >= 0), most))
             counts.append(next(numbers))
         mix = Mixture(self._described(counts), temperature=self.config.data.temperature)
-        wanted = sampled_shares(mix.stages[0], MAX_TEXTS // 2)
-        for pairs, n in zip(samples, wanted, strict=True):
+        n_each = sampled_shares(mix.stages[0], MAX_TEXTS // 2)
+        for pairs, n in zip(samples, n_each, strict=True):
             yield from islice(cycle(pairs), n)
 
     def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
@@ -137,24 +137,24 @@ class SeveralCorpora(TrainingText):
         self.store = MixedStore(self._whole)
         parts = self._described([len(store) for store in self._whole])
         self.mix = Mixture(parts, temperature=data.temperature, stages=data.stages)
-        said: list[str] = []
+        notes: list[str] = []
         for i, (part, store) in enumerate(zip(parts, self._whole, strict=True)):
             shares = ", then ".join(f"{100 * stage.shares[i]:.1f} %" for stage in self.mix.stages)
-            said += [
+            notes += [
                 f"{part.name}: {len(store):,} training pairs "
                 f"({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens), {shares} of the mix",
                 *self.parts[i].corpus.notes(),
                 store.skipped_message(),
             ]
         left_out = [name for name in data.names if name not in {part.corpus for part in parts}]
-        return said + [f"{name}: trains none of the directions and is left out" for name in left_out]
+        return notes + [f"{name}: trains none of the directions and is left out" for name in left_out]
 
     def _described(self, counts: Sequence[int]) -> list[Part]:
-        found = []
+        parts = []
         for part, n_pairs in zip(self.parts, counts, strict=True):
             assert part.listed is not None
-            found.append(Part(part.listed.name, part.direction, n_pairs, part.listed.weight))
-        return found
+            parts.append(Part(part.listed.name, part.direction, n_pairs, part.listed.weight))
+        return parts
 
     def as_it_stands(self) -> TokenStore:
         stores = zip(self.parts, self._whole, strict=True)

@@ -82,8 +82,8 @@ class TranslationTask(Task[TranslationBatch | StaticBatch]):
         whole = config.training.sharding == "none"  # else its weights are spread from where they are built
         self.model = build_model(config, self.tokenizers, device=device, placed=whole)
         first = [part.name for part in valid_parts if part.direction == config.languages]
-        known = [pair for name in first for pair in validated[name]]
-        old_pairs = open_old_pairs(self.start, known) if self.start else ()
+        valid_pairs = [pair for name in first for pair in validated[name]]
+        old_pairs = open_old_pairs(self.start, valid_pairs) if self.start else ()
         self.validator = SeveralValidator(
             {
                 part.name: Validator(
@@ -208,27 +208,29 @@ class SeveralValidator:
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
         """Score the architecture of `model` with `weights`; `model` itself is left alone."""
-        found = {name: validate(model, weights) for name, validate in self.validators.items()}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        counted = [found[self.chosen_by]] if self.chosen_by else [*found.values()]
+        validations = {name: validate(model, weights) for name, validate in self.validators.items()}
+        if len(validations) == 1:
+            return next(iter(validations.values()))
+        counted = [validations[self.chosen_by]] if self.chosen_by else [*validations.values()]
         means: dict[str, Any] = {
             key: fmean(one.record[key] for one in counted) for key in ("valid_loss", "bleu", "chrf")
         }
-        own = {f"{key} {name}": one.record[key] for name, one in found.items() for key in means}
+        by_name = {f"{key} {name}": one.record[key] for name, one in validations.items() for key in means}
         perplexity = math.exp(min(means["valid_loss"], 100.0))
-        old = {key: value for one in found.values() for key, value in one.record.items() if key == "old_bleu"}
+        old = {
+            key: one.record[key] for one in validations.values() for key in one.record if key == "old_bleu"
+        }
         about = {"chosen_by": self.chosen_by}
         if not self.chosen_by:
-            about = {"worst": min(found, key=lambda name: found[name].score)}
-        said = {
+            about = {"worst": min(validations, key=lambda name: validations[name].score)}
+        warnings = {
             f"{about} {name}": f"{name}: {warning}"
-            for name, one in found.items()
+            for name, one in validations.items()
             for about, warning in one.warnings.items()
         }
-        samples = tuple(sample for one in found.values() for sample in one.samples[:1])
-        record = {**means, "valid_perplexity": perplexity, **old, **about, **own}
-        return Validation(record, fmean(one.score for one in counted), said, samples)
+        samples = tuple(sample for one in validations.values() for sample in one.samples[:1])
+        record = {**means, "valid_perplexity": perplexity, **old, **about, **by_name}
+        return Validation(record, fmean(one.score for one in counted), warnings, samples)
 
 
 class Validator:
@@ -281,8 +283,8 @@ class Validator:
 
     def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
         beam_size = self.config.training.valid_beam_size
-        found = translator.translate(sources, method="beam", beam_size=beam_size, n_best=1)
-        return [translation.text for translation in found]
+        translations = translator.translate(sources, method="beam", beam_size=beam_size, n_best=1)
+        return [translation.text for translation in translations]
 
     @torch.no_grad()
     def _loss(self, model: Seq2SeqTransformer) -> float:

@@ -101,21 +101,21 @@ def solve_votes(
     bits = config.model.ngram_bits
     read = thinned(train.lengths, most=MOST_NGRAMS // config.model.ngrams, seed=config.seed)
     buckets, counts = _bags(train, read, config)
-    known, columns = np.unique(buckets, return_inverse=True)
-    matrix = _text_matrix(columns, counts, n_columns=len(known))
+    features, columns = np.unique(buckets, return_inverse=True)
+    matrix = _text_matrix(columns, counts, n_columns=len(features))
     labels = train.labels[read]
     targets = labelling.targets(labels, n_classes)
     text_weights = labelling.text_weights(torch.from_numpy(labels.astype(np.int64)), weights)
-    letters = _letters(words, known, bits) if words is not None else None
+    letters = _letters(words, features, bits) if words is not None else None
     model = _Regression(matrix, targets, text_weights[:, None], letters, labelling)
 
     valid_buckets, valid_counts = _bags(valid, np.arange(len(valid)), config)
-    place, is_known = _places(valid_buckets, known)
+    place, is_known = _places(valid_buckets, features)
     of_text = np.repeat(np.arange(len(valid_counts)), valid_counts)
     held_out = _text_matrix(
         place[is_known],
         np.bincount(of_text[is_known], minlength=len(valid_counts)),
-        n_columns=len(known),
+        n_columns=len(features),
         n_ngrams=valid_counts,
     )
     valid_targets = labelling.targets(valid.labels, n_classes)
@@ -124,23 +124,23 @@ def solve_votes(
         model.fit(strength)
         votes, bias = model.votes()
         loss = float(labelling.loss(held_out.logits(votes) + bias, valid_targets).value.mean())
-        found = Votes(votes, bias, strength, loss, len(read))
-        tried(found)
-        return found
+        solution = Votes(votes, bias, strength, loss, len(read))
+        tried(solution)
+        return solution
 
     best = solved(STRENGTH)
     for factor in (FACTOR, 1 / FACTOR):
-        found = best
+        candidate = best
         for _ in range(MAX_TRIALS):
-            trial = solved(found.strength * factor)
-            if trial.valid_loss >= found.valid_loss:
+            trial = solved(candidate.strength * factor)
+            if trial.valid_loss >= candidate.valid_loss:
                 break
-            found = trial
-        if found is not best:
-            best = found
+            candidate = trial
+        if candidate is not best:
+            best = candidate
             break
     table = torch.zeros(2**bits, n_classes)
-    table[torch.from_numpy(known)] = best.table
+    table[torch.from_numpy(features)] = best.table
     return best._replace(table=table)
 
 
@@ -169,8 +169,8 @@ class _Regression:
 
     def votes(self) -> tuple[Tensor, Tensor]:
         """Return the votes (U, C) and the bias (C,)."""
-        own, bias, *of_letters = self._parts(self.theta)
-        table = self.ratio * own
+        weights, bias, *of_letters = self._parts(self.theta)
+        table = self.ratio * weights
         if self.letters is not None:
             table.index_add_(
                 0, self.letters.column, self.letters.by_word @ (self.letter_ratio * of_letters[0])
@@ -229,10 +229,10 @@ def log_count_ratio(counts: Tensor, n_texts: Tensor, labelling: Labelling) -> Te
     counts (U, C): how many texts of each class have each n-gram; n_texts (U, 1): how many texts have it.
     """
     ours = counts + 1.0
-    others = labelling.counts_of_others(counts, n_texts)
+    other_counts = labelling.counts_of_others(counts, n_texts)
     totals = counts.sum(0)
     rest = n_texts.sum() - totals
-    return (ours / totals.clamp(min=1)).log() - (others / rest.clamp(min=1)).log()
+    return (ours / totals.clamp(min=1)).log() - (other_counts / rest.clamp(min=1)).log()
 
 
 class _Letters(NamedTuple):
@@ -246,10 +246,10 @@ class _Letters(NamedTuple):
     """(L, W): its transpose."""
 
 
-def _letters(words: Sequence[str], known: Ids, bits: int) -> _Letters | None:
-    """Return the n-grams of letters of those words whose bucket is among `known`."""
-    own = hash_ngrams(np.arange(len(words)), np.ones(len(words), dtype=np.int64), longest=1, bits=bits)[:, 0]
-    place, is_known = _places(own, known)
+def _letters(words: Sequence[str], features: Ids, bits: int) -> _Letters | None:
+    """Return the n-grams of letters of those words whose bucket is among `features`."""
+    buckets = hash_ngrams(np.arange(len(words)), np.ones(len(words), dtype=np.int64), longest=1, bits=bits)
+    place, is_known = _places(buckets[:, 0], features)
     read = np.flatnonzero(is_known & np.array([any(map(str.isalnum, w)) for w in words]))
     if not len(read):
         return None
@@ -266,10 +266,10 @@ def _letters(words: Sequence[str], known: Ids, bits: int) -> _Letters | None:
     return _Letters(torch.from_numpy(place[read]), by_word, by_letters)
 
 
-def _places(buckets: Ids, known: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """Return where in `known`, which rises, each bucket stands, and whether it does."""
-    place = np.searchsorted(known, buckets).clip(max=len(known) - 1)
-    return place, known[place] == buckets
+def _places(buckets: Ids, features: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+    """Return where in `features`, which rises, each bucket stands, and whether it does."""
+    place = np.searchsorted(features, buckets).clip(max=len(features) - 1)
+    return place, features[place] == buckets
 
 
 def thinned(lengths: npt.NDArray[np.integer[Any]], *, most: int, seed: int) -> Ids:

@@ -68,8 +68,8 @@ class Gradients:
         if batch.shape not in self.recorded:
             self.recorded[batch.shape] = self._record(batch)
         recorded = self.recorded[batch.shape]
-        for there, here in zip(recorded.batch[:3], batch[:3], strict=True):
-            there.copy_(here)
+        for target, source in zip(recorded.batch[:3], batch[:3], strict=True):
+            target.copy_(source)
         recorded.factor.fill_(factor)
         recorded.recording.graph.replay()
         return recorded.recording.result

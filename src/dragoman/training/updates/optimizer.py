@@ -61,12 +61,12 @@ class MuonAndAdamW(Eager):
     stacked in one matrix, those of queries, keys and values, are orthogonalised one by one.
     """
 
-    def __init__(self, hidden: Mapping[nn.Parameter, int], others: AdamW, config: TrainingConfig) -> None:
+    def __init__(self, hidden: Mapping[nn.Parameter, int], adamw: AdamW, config: TrainingConfig) -> None:
         """`hidden` says of each hidden matrix how many are stacked in it."""
-        own = {"params": list(hidden), "lr": config.learning_rate, "weight_decay": config.weight_decay}
-        self.hidden, self.others = hidden, others
-        super().__init__([own, *others.param_groups], {})
-        others.state = self.state
+        group = {"params": list(hidden), "lr": config.learning_rate, "weight_decay": config.weight_decay}
+        self.hidden, self.adamw = hidden, adamw
+        super().__init__([group, *adamw.param_groups], {})
+        adamw.state = self.state
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -81,8 +81,8 @@ class MuonAndAdamW(Eager):
                 by_shape[rows // n_stacked, columns].append(parameter)
         for shape, parameters in by_shape.items():
             self._move(parameters, shape, group["lr"], group["weight_decay"], found_inf)
-        self.others.found_inf = found_inf  # type: ignore[attr-defined]  # by which AdamW is told, undeclared
-        self.others.step()
+        self.adamw.found_inf = found_inf  # type: ignore[attr-defined]  # by which AdamW is told, undeclared
+        self.adamw.step()
         return None
 
     def _move(
@@ -111,8 +111,8 @@ class MuonAndAdamW(Eager):
             new_momentum = torch.where(found_inf > 0, momentum, new_momentum)
             new_weight = torch.where(found_inf > 0, weight, new_weight)
         rows = [len(each) for each in parameters]
-        for there, here in ((momenta, new_momentum), (parameters, new_weight)):
-            torch._foreach_copy_(list(there), list(torch.split(here.view(-1, shape[1]), rows)))
+        for targets, values in ((momenta, new_momentum), (parameters, new_weight)):
+            torch._foreach_copy_(list(targets), list(torch.split(values.view(-1, shape[1]), rows)))
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
@@ -123,11 +123,11 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     dtype = torch.bfloat16 if has_bf16(matrices.device) else torch.float32
     a, b, c = NEWTON_SCHULZ
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
-    found = (wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
+    iterate = (wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
     for _ in range(N_STEPS):
-        gram = found @ found.mT
-        found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
-    return (found if wide is matrices else found.mT).to(matrices.dtype)
+        gram = iterate @ iterate.mT
+        iterate = torch.baddbmm(iterate, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), iterate, beta=a)
+    return (iterate if wide is matrices else iterate.mT).to(matrices.dtype)
 
 
 def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Optimizer:

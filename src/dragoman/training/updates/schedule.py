@@ -21,11 +21,11 @@ def _multiplier(step: int, config: TrainingConfig) -> float:
         return inverse_sqrt(step, warmup_steps=config.warmup_steps)
     if step <= config.warmup_steps:
         return step / config.warmup_steps
-    left = max(0.0, (config.max_steps - step) / max(1, config.max_steps - config.warmup_steps))
+    remaining = max(0.0, (config.max_steps - step) / max(1, config.max_steps - config.warmup_steps))
     if config.schedule == "linear":
-        return left
+        return remaining
     if config.schedule == "cosine":
-        return 0.5 * (1 - math.cos(math.pi * left))
+        return 0.5 * (1 - math.cos(math.pi * remaining))
     if config.schedule == "wsd":
         return min(1.0, max(0.0, config.max_steps - step) / (config.decay_fraction * config.max_steps))
     return 1.0
