@@ -24,10 +24,10 @@ def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
     names = [interval_name(bucket.shortest, bucket.longest) for bucket in buckets]
     few = [len(bucket.indices) < FEW for bucket in buckets]
     with picture(path, size=(9.0, 3.2), purpose="drawing scores") as figure:
-        left, right = figure.subplots(1, 2, sharex=True)
-        _score_bars(left, [b.bleu for b in buckets], few, color=BLUE, title="BLEU")
-        _score_bars(right, [b.chrf for b in buckets], few, color=GREEN, title="chrF2")
-        for axes in (left, right):
+        bleu_axes, chrf_axes = figure.subplots(1, 2, sharex=True)
+        _score_bars(bleu_axes, [b.bleu for b in buckets], few, color=BLUE, title="BLEU")
+        _score_bars(chrf_axes, [b.chrf for b in buckets], few, color=GREEN, title="chrF2")
+        for axes in (bleu_axes, chrf_axes):
             labels = [f"{name}\nn = {len(b.indices)}" for name, b in zip(names, buckets, strict=True)]
             axes.set_xticks(range(len(buckets)), labels)
             axes.set_xlabel("words in the source, and sentences")

@@ -213,12 +213,12 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
     if evaluation.confusion is not None:
         confusion = figures / "confusion.svg"
         plot_confusion(evaluation, confusion)
-        drawn = "; ".join(f"{label} given as {given}: {n:,}" for label, given, n in pairs)
+        drawn = "; ".join(f"{label} given as {predicted}: {n:,}" for label, predicted, n in pairs)
         alt = f"Matrix of labels (rows) and labels given (columns). Mistakes: {drawn or 'none'}"
         note = f"{main.provenance}. Darker: a larger share of the row's texts."
         parts.append(Figure(confusion, alt, note))
     if pairs:
-        cells = [(label, given, f"{n:,}") for label, given, n in pairs]
+        cells = [(label, predicted, f"{n:,}") for label, predicted, n in pairs]
         parts.append(Table(caption, ("label", "label given", "texts"), cells, n_words=2))
     return Section("Labels", parts)
 
@@ -294,12 +294,12 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
         ),
         Paragraph(legend),
     ]
-    expected, found = evaluation.expected_names, evaluation.found_names
+    expected, predicted = evaluation.expected_names, evaluation.found_names
     for (i, label, sure), explanation in zip(chosen, explanations, strict=True):
-        of = "" if found[i] == label else f"of {label} "
+        of = "" if predicted[i] == label else f"of {label} "
         rows: list[tuple[str, Text, str]] = [
             ("label", expected[i] or NONE, ""),
-            ("given", f"{found[i] or NONE}, log-odds {of}{explanation.log_odds:.1f}", ""),
+            ("given", f"{predicted[i] or NONE}, log-odds {of}{explanation.log_odds:.1f}", ""),
             ("text", shortened(marked(explanation)), ""),
             ("strongest", _strongest(explanation), ""),
         ]

@@ -83,7 +83,7 @@ def _page(
     curves: Section,
     changed: Section,
 ) -> Page:
-    first, *others = runs
+    first, *other_runs = runs
     sections = [
         Section("Scores", [*map(scores_table, comparisons), about]),
         *seeds_section(comparisons),
@@ -91,7 +91,7 @@ def _page(
         curves,
         changed,
     ]
-    return Page(f"{first} and {', '.join(others)}", subtitle, sections, footer(runs[first]))
+    return Page(f"{first} and {', '.join(other_runs)}", subtitle, sections, footer(runs[first]))
 
 
 def scores_table(comparison: Comparison) -> Table:
@@ -208,9 +208,9 @@ def _change(
 
 def _changed_texts(runs: Mapping[str, Run], comparison: ClassifierComparison, n: int) -> list[Part]:
     """Return the texts of which only one of two runs finds the label."""
-    first, *others = runs
+    first, *other_runs = runs
     parts: list[Part] = [Paragraph(f"Texts that only one of two labels rightly, of {comparison.provenance}.")]
-    for system in others:
+    for system in other_runs:
         for title, indices in zip(("only", "not"), comparison.changed(system, n), strict=True):
             examples = [_changed_text(comparison, first, system, i) for i in indices]
             parts.append(Group(f"{title} {system} is right", examples or [Paragraph("No text.")]))

@@ -13,20 +13,20 @@ from dragoman.report.picture import BLUE, ORANGE, finish_axes, picture
 N_BARS = 80
 
 
-def draw_scores(found: Distribution, path: Path, *, threshold: float | None) -> None:
+def draw_scores(distribution: Distribution, path: Path, *, threshold: float | None) -> None:
     """Draw the histogram of scores between the outliers, and the share that each threshold keeps.
 
     Raises:
         DataError: no pair has a score.
         MissingExtraError: matplotlib is not installed.
     """
-    known = found.known
-    if not len(known):
+    scores = distribution.known
+    if not len(scores):
         raise DataError(f"{path}: no pair has a score; there is nothing to draw")
-    low, high = (float(known[round(share * (len(known) - 1))]) for share in (TAIL, 1 - TAIL))
+    low, high = (float(scores[round(share * (len(scores) - 1))]) for share in (TAIL, 1 - TAIL))
     edges = np.linspace(low, high if high > low else low + 1, N_BARS + 1)
-    starts = np.searchsorted(known, edges)
-    kept = 100 * (len(known) - starts) / found.n_pairs
+    starts = np.searchsorted(scores, edges)
+    kept = 100 * (len(scores) - starts) / distribution.n_pairs
     with picture(path, size=(7.0, 3.4), purpose="drawing scores") as figure:
         bars = figure.subplots()
         bars.stairs(np.diff(starts), edges, fill=True, color=BLUE, alpha=0.7)
@@ -37,6 +37,6 @@ def draw_scores(found: Distribution, path: Path, *, threshold: float | None) -> 
         shares.set_ylim(0, 100)
         if threshold is not None:
             bars.axvline(threshold, color="black", linewidth=1, linestyle="--")
-        bars.set_title(f"{len(known):,} scores; the line: the share of pairs that a threshold keeps")
+        bars.set_title(f"{len(scores):,} scores; the line: the share of pairs that a threshold keeps")
         finish_axes(bars, label="score")
         bars.set_xlim(float(edges[0]), float(edges[-1]))

@@ -20,8 +20,8 @@ def survey_page(report: Report, *, dropped: Collection[str], thresholds: Mapping
 
     `dropped` are the kinds that a clean copy would leave out, `thresholds` those of the check.
     """
-    found = {one.kind.name for one in report.findings}
-    kinds = [kind for name, kind in KINDS.items() if name in found or report.survey.get(name)]
+    names = {one.kind.name for one in report.findings}
+    kinds = [kind for name, kind in KINDS.items() if name in names or report.survey.get(name)]
     return Page(
         "What each filter would drop",
         f"{printable(report.name)} · {report.n_lines:,} {report.unit}s",

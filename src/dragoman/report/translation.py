@@ -115,7 +115,7 @@ def gather(translations: Translations, *, split: str | None) -> ReportData:
 
 def translation_page(
     translations: Translations,
-    found: ReportData,
+    data: ReportData,
     *,
     figures: Path,
     n_sentences: int,
@@ -127,15 +127,15 @@ def translation_page(
     `reference` are the curves of the recipe's reference run. MissingExtraError: matplotlib is not installed.
     RunError: a file of the run is damaged, or something cannot be written.
     """
-    run, config, main = translations.run, translations.config, found.main
+    run, config, main = translations.run, translations.config, data.main
     sections = [
-        Section("Summary", [_summary(run, found), *map(Notice, found.problems)]),
-        *_scores(found),
+        Section("Summary", [_summary(run, data), *map(Notice, data.problems)]),
+        *_scores(data),
         curves_section(run, figures, reference),
     ]
     if main is not None:
         listen(f"{run.path}: analysing {main.name}")
-        valid = found.valid
+        valid = data.valid
         check = None if valid is None else analysis.correlation(valid.confidences, valid.qualities)
         sections += [
             _analysis(config, main, figures),
@@ -151,20 +151,20 @@ def translation_page(
     return Page(title, f"A report on the translator in {run.path.name}", sections, footer(run))
 
 
-def _summary(run: Run, found: ReportData) -> Facts:
+def _summary(run: Run, data: ReportData) -> Facts:
     rows = list(summary_facts(run))
-    if found.main is not None:
-        main = found.main
+    if data.main is not None:
+        main = data.main
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
         rows.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
     return Facts(rows)
 
 
-def _scores(found: ReportData) -> list[Section]:
+def _scores(data: ReportData) -> list[Section]:
     """Every score with its interval and its signature; nothing where nothing could be translated."""
-    if not found.tests:
+    if not data.tests:
         return []
-    sets = [*found.tests, *([found.valid] if found.valid and found.valid not in found.tests else [])]
+    sets = [*data.tests, *([data.valid] if data.valid and data.valid not in data.tests else [])]
     parts: list[Part] = []
     for kept in sets:
         evaluation = kept.evaluation
@@ -299,19 +299,19 @@ def _training_counts(config: TranslationConfig, main: TranslatedSet) -> tuple[Co
 
 def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
     evaluation = main.evaluation
-    found, wrong = analysis.number_recall(evaluation.hypotheses, evaluation.references)
+    score, wrong = analysis.number_recall(evaluation.hypotheses, evaluation.references)
     rows = [
-        ("digits", f"{found.n_reference}", f"{found.n_hypothesis}", *_percent(found.precision, found.recall))
+        ("digits", f"{score.n_reference}", f"{score.n_hypothesis}", *_percent(score.precision, score.recall))
     ]
     heading = ("numbers", "in references", "in translations", "precision", "recall")
     parts: list[Part] = [
         Paragraph(
             "Numbers written in digits, as they are written: 1,000 is not 1.000, and three is not 3."
-            if found.n_reference or found.n_hypothesis
+            if score.n_reference or score.n_hypothesis
             else "Neither references nor translations hold a number in digits."
         )
     ]
-    if found.n_reference or found.n_hypothesis:
+    if score.n_reference or score.n_hypothesis:
         parts.append(Table(main.provenance, heading, rows))
     parts += (
         _example(config, main, i, title=f"Sentence {i + 1}: not the same numbers") for i in wrong[:N_NUMBERS]
@@ -425,9 +425,9 @@ def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: s
 def _degenerate(config: TranslationConfig, main: TranslatedSet) -> Section:
     """Section on degenerate translations: counts by kind, and examples."""
     evaluation = main.evaluation
-    found = faults(main.sources, evaluation.hypotheses, evaluation.references, tgt_lang=config.data.tgt_lang)
+    faulty = faults(main.sources, evaluation.hypotheses, evaluation.references, tgt_lang=config.data.tgt_lang)
     n = len(main.sources)
-    rows = [(kind, str(len(indices)), f"{100 * len(indices) / n:.1f} %") for kind, indices in found.items()]
+    rows = [(kind, str(len(indices)), f"{100 * len(indices) / n:.1f} %") for kind, indices in faulty.items()]
     parts: list[Part] = [
         Paragraph(
             "Copied: all but the same as the source. Repeated: a word four times on end, or a phrase three "
@@ -436,7 +436,7 @@ def _degenerate(config: TranslationConfig, main: TranslatedSet) -> Section:
         ),
         Table(main.provenance, ("kind", "sentences", "share"), rows),
     ]
-    for kind, indices in found.items():
+    for kind, indices in faulty.items():
         worst = sorted(indices, key=lambda i: (main.qualities[i], i))[:N_FAULTY]
         examples = [_example(config, main, i, title=_title(main, i)) for i in worst]
         if examples:
