@@ -74,12 +74,12 @@ class Keys:
 
     def user(self, key: str) -> User | None:
         """Return the user of a key; compares with all keys in constant time."""
-        given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-        found = None
-        for name, known in self.keys.items():
-            if hmac.compare_digest(given, known.sha256):
-                found = User(name, known.per_minute)
-        return found
+        digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        owner = None
+        for name, entry in self.keys.items():
+            if hmac.compare_digest(digest, entry.sha256):
+                owner = User(name, entry.per_minute)
+        return owner
 
 
 def make_key(

@@ -91,18 +91,18 @@ def _describe(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            found = get_openapi(
+            schema = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            for path in found["paths"].values():
+            for path in schema["paths"].values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)
                     if "401" in operation["responses"]:
                         operation["security"] = [{}, *({name: []} for name in SECURITY)]
-            found["components"]["securitySchemes"] = SECURITY
+            schema["components"]["securitySchemes"] = SECURITY
             for name in ("HTTPValidationError", "ValidationError"):
-                found["components"]["schemas"].pop(name, None)
-            app.openapi_schema = found
+                schema["components"]["schemas"].pop(name, None)
+            app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it

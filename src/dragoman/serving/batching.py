@@ -79,8 +79,8 @@ class Client:
 
     def run(self, function: Callable[[], Result], cost: int) -> Result:
         """Call `function` in one of the batcher's threads and return its result. GoneError as above."""
-        found: Result = self.results(lambda _: [function()], [None], [cost])[0]
-        return found
+        result: Result = self.results(lambda _: [function()], [None], [cost])[0]
+        return result
 
     def go_on(self, _: int = 0) -> None:
         """Check for cancellation; long work calls this regularly. GoneError: the client has left."""
@@ -216,9 +216,9 @@ class Batcher:
         """Remove the items of `client` from the queue, and cancel its searches."""
         with self._changed:
             client.gone = True
-            left = [each for each in self._waiting if each.client is client]
+            dropped = [each for each in self._waiting if each.client is client]
             self._waiting = [each for each in self._waiting if each.client is not client]
-        for each in left:
+        for each in dropped:
             each.result.set_exception(GoneError())
 
     def close(self) -> None:

@@ -37,9 +37,9 @@ LINGER_SECONDS = 5.0
 class Connection(HttpToolsProtocol):
     """An HTTP connection with time limits for sending headers and for reading the response."""
 
-    def __init__(self, *, service: Service, **given: Any) -> None:
-        """`given` is what uvicorn gives its protocols."""
-        super().__init__(**given)
+    def __init__(self, *, service: Service, **arguments: Any) -> None:
+        """`arguments` are what uvicorn gives its protocols."""
+        super().__init__(**arguments)
         self._service = service
         self._patience = service.config.limits.body_seconds
         self._head_bytes = 0
@@ -70,15 +70,15 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        left = memoryview(data)
-        while left and self._refusal is None and not self.transport.is_closing():
-            size = len(left)
+        rest = memoryview(data)
+        while rest and self._refusal is None and not self.transport.is_closing():
+            size = len(rest)
             if not self._in_body:
                 self._expect_head()
                 size = PIECE
-                self._head_bytes += len(left[:size])
-            self._parse(left[:size])
-            left = left[size:]
+                self._head_bytes += len(rest[:size])
+            self._parse(rest[:size])
+            rest = rest[size:]
 
     def _parse(self, data: memoryview) -> None:
         try:
@@ -196,9 +196,9 @@ class Connection(HttpToolsProtocol):
 
     def _cut_later(self, transport: asyncio.Transport, size: int) -> None:
         def look() -> None:
-            left = transport.get_write_buffer_size()
-            if 0 < left < size:
-                self._cut_later(transport, left)
+            unsent = transport.get_write_buffer_size()
+            if 0 < unsent < size:
+                self._cut_later(transport, unsent)
             else:
                 transport.abort()
 

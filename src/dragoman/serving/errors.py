@@ -107,17 +107,17 @@ def response_to(error: Exception) -> Response:
 
 def described(error: RequestValidationError) -> str:
     """Describe the validation errors of a request in one line."""
-    found = []
+    problems = []
     for each in error.errors()[:MAX_PROBLEMS]:
         parts = map(str, each["loc"][1:])
         place = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "json_invalid":
-            found.append(f"the body is no JSON: {each['ctx']['error']}")
+            problems.append(f"the body is no JSON: {each['ctx']['error']}")
         elif not place and each["type"] == "model_type":
-            found.append("the body is no JSON object; send one, with Content-Type: application/json")
+            problems.append("the body is no JSON object; send one, with Content-Type: application/json")
         elif each["type"] == "extra_forbidden":
-            found.append(f"{place}: is no field of this request; /openapi.json has them all")
+            problems.append(f"{place}: is no field of this request; /openapi.json has them all")
         else:
-            found.append(f"{place}: {message[:1].lower()}{message[1:]}")
-    return "; ".join(found).encode("utf-8", "replace").decode()
+            problems.append(f"{place}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(problems).encode("utf-8", "replace").decode()

@@ -73,9 +73,9 @@ class Figures:
         for slot in range(self.n_slots):
             for _, name, value in self.records(slot):
                 kind, metric, sample, text, labels = json.loads(name)
-                found = metrics.setdefault(metric, Metric(metric, text, kind))
-                found._multiprocess_mode = "livesum"
-                found.add_sample(sample, tuple(map(tuple, labels)), value)
+                family = metrics.setdefault(metric, Metric(metric, text, kind))
+                family._multiprocess_mode = "livesum"
+                family.add_sample(sample, tuple(map(tuple, labels)), value)
         return MultiProcessCollector._accumulate_metrics(metrics, accumulate=True)  # type: ignore[no-untyped-call]
 
     def values_of(self, slot: int) -> type:

@@ -112,8 +112,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        given = Headers(scope=scope).get("X-Request-ID", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        request_id = Headers(scope=scope).get("X-Request-ID", "")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = secrets.token_hex(8)
         body = _Body(self._service.held, most=self._service.config.limits.buffered_bytes)
         scope.setdefault("state", {}).update(request_id=request_id, let_in=body.let_in)
         status = LEFT
@@ -122,10 +123,10 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = message.get("headers", ())
-                names = {name for name, _ in own}
+                raw_headers = message.get("headers", ())
+                names = {name for name, _ in raw_headers}
                 safe = [header for header in RAW_SAFE if header[0] not in names]
-                message["headers"] = [*own, *safe, (b"x-request-id", request_id.encode())]
+                message["headers"] = [*raw_headers, *safe, (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
@@ -197,13 +198,13 @@ class Gate:
         whole, bound = (limits.file_seconds, "file_seconds") if is_upload else (limits.seconds, "seconds")
         deadline = loop.time() + whole
         while True:
-            left = deadline - loop.time()
+            remaining = deadline - loop.time()
             try:
-                message = await asyncio.wait_for(receive(), min(limits.body_seconds, left))
+                message = await asyncio.wait_for(receive(), min(limits.body_seconds, remaining))
             except asyncio.TimeoutError:
                 what = (
                     f"nothing more came in the {limits.body_seconds:g} s that limits.body_seconds allows"
-                    if limits.body_seconds <= left
+                    if limits.body_seconds <= remaining
                     else f"the body was not whole after the {whole:g} s that limits.{bound} allows"
                 )
                 raise HTTPError(408, f"{what}; send the whole body") from None

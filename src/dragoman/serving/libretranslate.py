@@ -93,20 +93,20 @@ async def translate(request: Request) -> Response:
     if text_format not in ("text", "html", "", None):
         raise invalid(f"{shown(text_format)} format is not supported")
     if direction.served is None:
-        found: list[Rendered] = [Rendered(text) for text in texts]
+        results: list[Rendered] = [Rendered(text) for text in texts]
     else:
         service.take_texts(request, direction.served.info.name, texts)
         translated = translate_html if is_html else translate_text
-        found = await translated(request, service, direction.served, texts, n_alternatives)
+        results = await translated(request, service, direction.served, texts, n_alternatives)
     is_batch = isinstance(fields["q"], list)
     answer = schemas.LibreTranslation(
-        translatedText=[each.text for each in found] if is_batch else found[0].text
+        translatedText=[each.text for each in results] if is_batch else results[0].text
     )
     if source == AUTO:
         detected = _detected(direction.source)
         answer.detectedLanguage = [detected] * len(texts) if is_batch else detected
     if n_alternatives:
-        answer.alternatives = [list(each.others) for each in found] if is_batch else list(found[0].others)
+        answer.alternatives = [list(each.others) for each in results] if is_batch else list(results[0].others)
     return json_response(answer)
 
 
@@ -128,12 +128,12 @@ async def translate_text(
         return begin(request, service, served, asked, client).answer()
 
     answer = await service.run(request, work)
-    found = []
+    results = []
     for translation in answer.translations:
         every = [alternative_of(translation, k) for k in range(n_alternatives + 1)]
-        others = dict.fromkeys(text for text in every[1:] if text not in ("", translation.text))
-        found.append(Rendered(translation.text, tuple(others)))
-    return found
+        alternatives = dict.fromkeys(text for text in every[1:] if text not in ("", translation.text))
+        results.append(Rendered(translation.text, tuple(alternatives)))
+    return results
 
 
 def alternative_of(translation: schemas.TranslationMessage, k: int) -> str:
@@ -163,13 +163,13 @@ async def translate_html(
         for page in pages:
             protection = page.protection(protection)
         translator = served.for_client(client)
-        found = (
+        translations = (
             translator.translate(sentences)
             if protection is None
             else translate_protected(translator, sentences, protection, align=partial(served.align, client))
         )
-        left = (translation.text for translation in found)
-        return [Rendered(page.written(list(islice(left, len(page.sentences)))).decode()) for page in pages]
+        targets = (translation.text for translation in translations)
+        return [Rendered(page.written(list(islice(targets, len(page.sentences)))).decode()) for page in pages]
 
     return await service.run(request, work)
 
@@ -206,9 +206,9 @@ async def detect_language(request: Request) -> Response:
     admit(service, request, fields)
     text = "\n".join(_texts(fields))
     service.take_texts(request, "detection", [text])
-    there = _languages(service.models)
-    found = [each for each in detect(text) if not there or each.language in there]
-    return _json_list(_detected(each) for each in found or [Detected("en", 0.0)])
+    codes = _languages(service.models)
+    detections = [each for each in detect(text) if not codes or each.language in codes]
+    return _json_list(_detected(each) for each in detections or [Detected("en", 0.0)])
 
 
 @router.post(
@@ -254,10 +254,10 @@ async def translate_file(request: Request) -> Response:
 )
 def download_file(request: Request, filename: str) -> Response:
     """Download a file of /translate_file. Its name is secret, so that no key is needed."""
-    found = service_of(request).downloads.fetch(filename)
-    if found is None:
+    file = service_of(request).downloads.fetch(filename)
+    if file is None:
         raise HTTPError(404, "there is no such file, or no more; translate it again")
-    return attachment(*found)
+    return attachment(*file)
 
 
 @router.get(
@@ -325,13 +325,13 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
 
     HTTPError 400: a language is not known, or is not translated into the other one.
     """
-    there = _languages(models)
-    into = known(target, there)
+    codes = _languages(models)
+    into = known(target, codes)
     if source != AUTO:
-        language = known(source, there)
+        language = known(source, codes)
         if language is None:
             raise invalid(f"{shown(source)} is not supported")
-        found = Detected(language, 1.0)
+        detected = Detected(language, 1.0)
     if into is None:
         raise invalid(f"{shown(target)} is not supported")
     if source == AUTO:
@@ -339,14 +339,14 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
             return Direction(Detected(AUTO, 0.0), into, None)
         text = "\n".join(texts)
         language = resolve_auto(models, lambda _: text, target=into, also=[into])
-        found = Detected(language, _confidence(text, language))
-    if (found.language, into) in models.directions:
-        return Direction(found, into, models.translator(None, found.language, into))
-    if found.language == into and texts is not None:
-        return Direction(found, into, None)
+        detected = Detected(language, _confidence(text, language))
+    if (detected.language, into) in models.directions:
+        return Direction(detected, into, models.translator(None, detected.language, into))
+    if detected.language == into and texts is not None:
+        return Direction(detected, into, None)
     raise invalid(
         f"{name_of(into)} ({into}) is not available as a target language from "
-        f"{name_of(found.language)} ({found.language})"
+        f"{name_of(detected.language)} ({detected.language})"
     )
 
 
@@ -360,9 +360,9 @@ def _languages(models: Models) -> list[str]:
     return list(dict.fromkeys(language for pair in models.directions for language in pair))
 
 
-def _detected(found: Detected) -> schemas.LibreDetection:
+def _detected(guess: Detected) -> schemas.LibreDetection:
     """Return a language in LibreTranslate's format, with a confidence from 0 to 100."""
-    return schemas.LibreDetection(confidence=round(100 * found.confidence, 1), language=found.language)
+    return schemas.LibreDetection(confidence=round(100 * guess.confidence, 1), language=guess.language)
 
 
 def _json_list(messages: Iterable[BaseModel]) -> Response:
@@ -433,14 +433,14 @@ def _texts(fields: dict[str, Any]) -> list[str]:
 
 
 def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
-    given = fields.get("alternatives")
-    if given is None:
+    value = fields.get("alternatives")
+    if value is None:
         return 0
-    if isinstance(given, str) and re.fullmatch("-?[0-9]{1,9}", given):
-        given = int(given)
-    if isinstance(given, bool) or not isinstance(given, int | float) or given % 1:
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,9}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:
         raise invalid("Invalid request: alternatives parameter is not a number")
-    n = max(0, int(given))
+    n = max(0, int(value))
     most = service.config.limits.beam_size - 1
     if n > most:
         raise invalid(f"Invalid request: alternatives parameter must be <= {most}")

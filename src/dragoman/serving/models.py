@@ -53,9 +53,9 @@ class ServedTranslator:
 
     def for_client(self, client: Client) -> Translator:
         """Return a translator for `client` that batches its sentences with those of other clients."""
-        own = copy(self.translator)
-        own.engine = BatchedEngine(self.translator.engine, client)
-        return own
+        translator = copy(self.translator)
+        translator.engine = BatchedEngine(self.translator.engine, client)
+        return translator
 
     def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
         """Return the word alignment of translations, computed in batches by the compute threads."""
@@ -137,11 +137,11 @@ class LoadOptions:
 
     def _translator(self, path: str | Path, name: str) -> Sequence[ServedTranslator]:
         translator = Translator.load(path, device=self.device, precision=self.precision, engine=self.engine)
-        given = self.precision if self.precision == "int8" or self.engine != "native" else None
-        info = _info(name, translator.model, self.engine, given)
-        found = [ServedTranslator(info, translator.towards("-".join(d))) for d in translator.directions]
-        found[0].translator.translate(["."])  # what is made at the first call is made now
-        return found
+        precision = self.precision if self.precision == "int8" or self.engine != "native" else None
+        info = _info(name, translator.model, self.engine, precision)
+        served = [ServedTranslator(info, translator.towards("-".join(d))) for d in translator.directions]
+        served[0].translator.translate(["."])  # what is made at the first call is made now
+        return served
 
 
 class Models:
@@ -177,8 +177,8 @@ class Models:
                 )
             self._note(name)
             served[name] = self._options.load(path, name)
-        found = [one for of_run in served.values() for one in of_run]
-        return (*found, *pivots([one for one in found if isinstance(one, ServedTranslator)]))
+        models = [one for of_run in served.values() for one in of_run]
+        return (*models, *pivots([one for one in models if isinstance(one, ServedTranslator)]))
 
     def reload(self) -> None:
         """Reload all models. Errors: as of the first load; the old models then stay in use."""
@@ -208,14 +208,14 @@ class Models:
         for model in named:
             if source in (None, model.languages[0]) and target in (None, model.languages[1]):
                 return model
-        there = ", ".join(f"{src} to {tgt}" for src, tgt in (model.languages for model in named)) or "none"
+        pairs = ", ".join(f"{src} to {tgt}" for src, tgt in (model.languages for model in named)) or "none"
         if name is not None:
             raise DataError(
-                f"{name}: translates from {there.replace(', ', ', from ')}; "
+                f"{name}: translates from {pairs.replace(', ', ', from ')}; "
                 "leave source and target away, or name another model"
             )
         raise DataError(
-            f"no model translates from {source or 'any'} to {target or 'any'}; there are: {there}"
+            f"no model translates from {source or 'any'} to {target or 'any'}; there are: {pairs}"
         )
 
     def in_one_step(self, name: str | None, to: str | None) -> ServedTranslator:
@@ -229,9 +229,9 @@ class Models:
             if name in (None, model.info.name) and to in (model.languages[1], "-".join(model.languages))
         ]  # fmt: skip
         if not named:
-            there = ", ".join("-".join(direction) for direction in self.directions) or "none"
+            pairs = ", ".join("-".join(direction) for direction in self.directions) or "none"
             model = "no model" if name is None else f"no model of the name {name}"
-            raise DataError(f"{model} translates to {to}; there are: {there}")
+            raise DataError(f"{model} translates to {to}; there are: {pairs}")
         if named[0].pivot:
             raise DataError(f"{to} goes through {named[0].pivot}; ask for each of the two steps by itself")
         return named[0]
@@ -254,14 +254,14 @@ def pivots(translators: Sequence[ServedTranslator]) -> list[ServedPivot]:
 
     Where there are several ways, the first: in the order of the models.
     """
-    found: dict[tuple[str, str], ServedPivot] = {}
+    by_pair: dict[tuple[str, str], ServedPivot] = {}
     direct = {model.languages for model in translators}
     for first in translators:
         for second in translators:
             pair = first.languages[0], second.languages[1]
             if first.languages[1] == second.languages[0] and pair[0] != pair[1] and pair not in direct:
-                found.setdefault(pair, ServedPivot.through(first, second))
-    return list(found.values())
+                by_pair.setdefault(pair, ServedPivot.through(first, second))
+    return list(by_pair.values())
 
 
 def name_of(path: str | Path) -> str:
@@ -270,14 +270,14 @@ def name_of(path: str | Path) -> str:
     return text.removeprefix("hf:") if text.startswith("hf:") else Path(text).resolve().name
 
 
-def _no_model(name: str | None, does: str, there: Sequence[str]) -> str:
-    wanted = "no model" if name is None else f"{name}: no such model"
-    return f"{wanted} {does} here; there are: {', '.join(there) or 'none'}"
+def _no_model(name: str | None, does: str, names: Sequence[str]) -> str:
+    subject = "no model" if name is None else f"{name}: no such model"
+    return f"{subject} {does} here; there are: {', '.join(names) or 'none'}"
 
 
 def _info(name: str, model: torch.nn.Module, engine: str, precision: str | None) -> ModelInfo:
     parameters = list(model.parameters())
     short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
     dtype = next(iter(parameters)).dtype
-    own = precision or short.get(dtype, str(dtype))
-    return ModelInfo(name, sum(p.numel() for p in parameters), "fp32" if own == "auto" else own, engine)
+    kind = precision or short.get(dtype, str(dtype))
+    return ModelInfo(name, sum(p.numel() for p in parameters), "fp32" if kind == "auto" else kind, engine)

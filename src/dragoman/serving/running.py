@@ -76,20 +76,20 @@ def is_local(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket. ConfigError: impossible, for example because the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     if os.name == "posix":  # elsewhere it would take the port from another service
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        listener.bind((host, port))
     except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
-        found.close()
+        listener.close()
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"--host {host} --port {port}: cannot listen there ({reason}); give another --port or --host"
         ) from None
-    found.listen(2048)
-    found.set_inheritable(True)
-    return found
+    listener.listen(2048)
+    listener.set_inheritable(True)
+    return listener
 
 
 def url_of(listening: socket.socket) -> str:
@@ -121,9 +121,9 @@ def _allow_files(n: int) -> None:
     except ImportError:  # Windows has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = n if hard == resource.RLIM_INFINITY else min(n, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = n if hard == resource.RLIM_INFINITY else min(n, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def reload_models(

@@ -218,8 +218,8 @@ class Service:
         try:
             while True:
                 getting = asyncio.ensure_future(events.get())
-                left = deadline - loop.time()
-                await asyncio.wait({getting, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                remaining = deadline - loop.time()
+                await asyncio.wait({getting, leaving}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
                 if not getting.done():
                     getting.cancel()
                     raise LeftError if leaving.done() else _too_slow(limit)
@@ -272,11 +272,11 @@ async def _here(work: Callable[[Client], Result], client: Client) -> Result:
     loop, outside = asyncio.get_running_loop(), getcurrent()
     client.wait = outside.switch
     inside = greenlet(work)
-    found = inside.switch(client)
+    value = inside.switch(client)
     while not inside.dead:
-        await _all_done(found, loop)
-        found = inside.switch()
-    result: Result = found
+        await _all_done(value, loop)
+        value = inside.switch()
+    result: Result = value
     return result
 
 

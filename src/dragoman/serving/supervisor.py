@@ -189,10 +189,10 @@ class Supervisor:
     def _wait(self, woken: int) -> None:
         """Wait for a signal, for a worker to become ready, or until the next fork or health check."""
         starting = [worker.starting for worker in self._workers if worker.starting is not None]
-        left = self._beat_seconds
+        timeout = self._beat_seconds
         if self._n_missing:
-            left = min(left, max(0.0, self._not_before - time.monotonic()))
-        ready, _, _ = select.select([woken, *starting], [], [], left)
+            timeout = min(timeout, max(0.0, self._not_before - time.monotonic()))
+        ready, _, _ = select.select([woken, *starting], [], [], timeout)
         if woken in ready:
             with suppress(BlockingIOError):
                 os.read(woken, 1 << 12)
@@ -324,8 +324,8 @@ class Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            others = [worker.starting for worker in self._workers if worker.starting is not None]
-            for end in {*self._own_pipes, *others, starting} - {self._alive}:
+            pipes = [worker.starting for worker in self._workers if worker.starting is not None]
+            for end in {*self._own_pipes, *pipes, starting} - {self._alive}:
                 os.close(end)
             values.ValueClass = self._figures.values_of(slot)
             self._answer(slot, started)

@@ -94,15 +94,15 @@ class TranslationJob:
             DataError: its fields contradict each other, or entries of its glossary do.
             HTTPError: too many sentences, hypotheses, alternatives, terms or required phrases (413).
         """
-        given = [request.text] if isinstance(request.text, str) else request.text
-        if (request.prefix or request.required) and (request.split or len(given) != 1):
+        texts = [request.text] if isinstance(request.text, str) else request.text
+        if (request.prefix or request.required) and (request.split or len(texts) != 1):
             raise DataError("prefix and required are for one sentence: send one text, with split = false")
         if len(request.glossary) > limits.glossary_entries:
             raise too_much(
                 "glossary entries", len(request.glossary), limits.glossary_entries, "glossary_entries"
             )
         self.served, self.request, self._client = served, request, client
-        self._texts = [Text.read(text, served.languages[0], split=request.split) for text in given]
+        self._texts = [Text.read(text, served.languages[0], split=request.split) for text in texts]
         self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
         if len(self._places) > limits.sentences:
             raise too_much("sentences", len(self._places), limits.sentences, "sentences")
@@ -173,9 +173,9 @@ class TranslationJob:
         return DirectionMessage(**names, **({"pivot": self.served.pivot} if self.served.pivot else {}))
 
     def _answer(self, sentences: Sequence[TranslatedSentence]) -> TranslateResponse:
-        found = iter(sentences)
+        remaining = iter(sentences)
         translations = [
-            text.written([next(found) for _ in text.source_starts], self.served.languages)
+            text.written([next(remaining) for _ in text.source_starts], self.served.languages)
             for text in self._texts
         ]
         return TranslateResponse(**self._direction.model_dump(exclude_unset=True), translations=translations)
@@ -247,13 +247,13 @@ def protection_of(kinds: bool | Sequence[str]) -> Protection | None:
 
 
 def checked_search(
-    wanted: TranslationRequest, translator: Translator, limits: LimitsConfig
+    request: TranslationRequest, translator: Translator, limits: LimitsConfig
 ) -> dict[str, Any]:
     """Return the settings of a request's search. HTTPError: its beam is over the limit."""
-    own = translator.config.search
-    settings = wanted.search(own)
+    defaults = translator.config.search
+    settings = request.search(defaults)
     for what, n in {"hypotheses": settings["beam_size"], "alternatives": settings["n_best"]}.items():
-        if n > max(limits.beam_size, own.beam_size):
+        if n > max(limits.beam_size, defaults.beam_size):
             raise too_much(what, n, limits.beam_size, "beam_size")
     return settings
 

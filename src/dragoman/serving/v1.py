@@ -65,7 +65,7 @@ def models(request: Request) -> Response:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
     service = service_of(request)
     limits = service.config.limits
-    found: list[ModelMessage] = []
+    messages: list[ModelMessage] = []
     for served in service.models.served:
         info = served.info
         facts: dict[str, Any] = {"name": info.name, "parameters": info.n_parameters}
@@ -76,13 +76,13 @@ def models(request: Request) -> Response:
             most = max(limits.beam_size, beam_size)
             facts |= {"source": source, "target": target, "beam_size": beam_size, "max_n_best": most}
             facts |= {"pivot": served.pivot} if served.pivot else {}
-            found.append(ModelMessage(task="translation", **facts))
+            messages.append(ModelMessage(task="translation", **facts))
         else:
             labels = list(served.classifier.labels)
-            found.append(ModelMessage(task="classification", labels=labels, **facts))
+            messages.append(ModelMessage(task="classification", labels=labels, **facts))
     return json_response(
         ModelsResponse(
-            models=found,
+            models=messages,
             limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
             needs_key=service.keys is not None,
             formats=list(FORMATS),
@@ -180,14 +180,14 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
                 f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
                 "send a shorter text",
             )
-        found = client.run(
+        result = client.run(
             partial(cross_attention, served.translator, asked.text, target),
             len(asked.text) // CHARACTERS_A_TOKEN,
         )
         return AttentionResponse(
-            source_tokens=list(found.src_tokens),
-            target_tokens=list(found.tgt_tokens),
-            weights=found.weights.astype(float).round(4).tolist(),
+            source_tokens=list(result.src_tokens),
+            target_tokens=list(result.tgt_tokens),
+            weights=result.weights.astype(float).round(4).tolist(),
         )
 
     return json_response(await service.run(request, work))
@@ -231,35 +231,35 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
         raise too_much("texts", len(texts), service.config.limits.sentences, "sentences")
     service.take_in(request, served.info.name, len(texts))
 
-    def explained(client: Client, found: Classification) -> Explanation | None:
-        if not asked.explain or not found.label:
+    def explained(client: Client, result: Classification) -> Explanation | None:
+        if not asked.explain or not result.label:
             return None
-        cost = len(found.text) * len(found.text.split()) // CHARACTERS_A_TOKEN
+        cost = len(result.text) * len(result.text.split()) // CHARACTERS_A_TOKEN
         return client.run(
             lambda: word_importance(
-                served.classifier, [found.text], labels=[found.label], progress=client.go_on
+                served.classifier, [result.text], labels=[result.label], progress=client.go_on
             ),
             cost,
         )[0]
 
     def work(client: Client) -> ClassifyResponse:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
-        found = client.results(served.classifier.classify, texts, costs)
-        results = [_classification(each, explained(client, each)) for each in found]
+        classifications = client.results(served.classifier.classify, texts, costs)
+        results = [_classification(each, explained(client, each)) for each in classifications]
         return ClassifyResponse(model=served.info.name, results=results)
 
     return json_response(await service.run(request, work))
 
 
-def _classification(found: Classification, why: Explanation | None) -> ClassificationMessage:
+def _classification(result: Classification, why: Explanation | None) -> ClassificationMessage:
     effects = None if why is None else [
         EffectMessage(start=each.start, end=each.end, effect=round(each.effect, 4)) for each in why.effects
     ]  # fmt: skip
     return ClassificationMessage(
-        label=found.label or None,
-        labels=list(found.labels),
-        probabilities={label: round(p, 6) for label, p in found.probabilities.items()},
-        n_cut=found.n_cut,
+        label=result.label or None,
+        labels=list(result.labels),
+        probabilities={label: round(p, 6) for label, p in result.probabilities.items()},
+        n_cut=result.n_cut,
         words=effects,
     )
 
