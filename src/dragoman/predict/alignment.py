@@ -96,13 +96,13 @@ def align_words(translator: Translator, source: str, target: str) -> WordAlignme
 
     DataError: a side is empty, or has more tokens than the model accepts.
     """
-    found = [weights for _, weights in word_attention(translator, [source], [target])]
-    if not found:
+    attention = [weights for _, weights in word_attention(translator, [source], [target])]
+    if not attention:
         raise DataError(
             f"there is nothing to align: a side is empty, or has {translator.max_positions} tokens or more; "
             "take one sentence and its translation"
         )
-    weights = contrasted(found[0].mean(0))
+    weights = contrasted(attention[0].mean(0))
     src_words, tgt_words = (
         tuple(text[start:end] for start, end in words_of(text)) for text in (source, target)
     )
@@ -116,9 +116,9 @@ def align_translations(translator: Translator, translations: Sequence[Translatio
     """
     split = [_joined_parts(translation) for translation in translations]
     whole = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
-    found = iter(align(translator, [part.source for part in whole], [part.text for part in whole]))
+    links = iter(align(translator, [part.source for part in whole], [part.text for part in whole]))
     return [
-        _shifted(translation, found) if parts else next(found)
+        _shifted(translation, links) if parts else next(links)
         for translation, parts in zip(translations, split, strict=True)
     ]
 
@@ -192,10 +192,10 @@ def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[
     """
     origins: list[tuple[int, int]] = []
     for word in re.finditer(r"\S+", text):
-        own = [(word.start() + i, word.start() + j) for i, j in _word_origins(word[0], normalise)]
-        if origins and own:
-            origins.append((origins[-1][1], own[0][0]))
-        origins += own
+        spans = [(word.start() + i, word.start() + j) for i, j in _word_origins(word[0], normalise)]
+        if origins and spans:
+            origins.append((origins[-1][1], spans[0][0]))
+        origins += spans
     return origins
 
 
@@ -210,10 +210,10 @@ def _word_origins(word: str, normalise: Callable[[str], str]) -> Iterator[tuple[
         return
     start, n_before = 0, 0
     for end in range(1, len(word) + 1):
-        left = normalise(word[:end])
-        if left + normalise(word[end:]) == normal:
-            yield from [(start, end)] * (len(left) - n_before)
-            start, n_before = end, len(left)
+        head = normalise(word[:end])
+        if head + normalise(word[end:]) == normal:
+            yield from [(start, end)] * (len(head) - n_before)
+            start, n_before = end, len(head)
 
 
 def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
@@ -258,8 +258,8 @@ def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
     return translation.parts if joined == translation.source else ()
 
 
-def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link]:
-    """Return the links of the parts of `translation`, the next items of `found`, within the whole."""
+def _shifted(translation: Translation, part_links: Iterator[list[Link]]) -> list[Link]:
+    """Return the links of the parts of `translation`, the next items of `part_links`, within the whole."""
     links, src_start, tgt_start = [], 0, 0
     for part in translation.parts:
         tgt_start = translation.text.index(part.text, tgt_start)
@@ -271,7 +271,7 @@ def _shifted(translation: Translation, found: Iterator[list[Link]]) -> list[Link
                 link.target_end + tgt_start,
                 link.weight,
             )
-            for link in next(found)
+            for link in next(part_links)
         ]
         src_start += len(part.source)
         tgt_start += len(part.text)

@@ -117,17 +117,17 @@ def watched(
     blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
 ) -> Iterator[list[Tensor]]:
     """Lend a list to which each block, whenever it is called, adds `keep` of its weights (B, H, T, S)."""
-    found: list[Tensor] = []
+    kept: list[Tensor] = []
 
     def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
         assert isinstance(block, MultiHeadAttention)
         x, memory, bias = inputs
         q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
-        found.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
+        kept.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
 
     hooks = [block.register_forward_pre_hook(look) for block in blocks]
     try:
-        yield found
+        yield kept
     finally:
         for hook in hooks:
             hook.remove()

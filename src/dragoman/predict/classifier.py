@@ -146,8 +146,8 @@ class Classifier:
         results = Shown(Classification(text, "", {}) for text in texts)
         logits, n_cut = self._logits([ids[i] for i in filled], progress)
         probabilities = self.labelling.probabilities(logits, temperature=self.temperature)
-        given = self.labelling.numbers(self.give(logits))
-        rows = zip(filled, probabilities.tolist(), given, n_cut.tolist(), strict=True)
+        label_numbers = self.labelling.numbers(self.give(logits))
+        rows = zip(filled, probabilities.tolist(), label_numbers, n_cut.tolist(), strict=True)
         for i, row, numbers, cut in rows:
             ranked = sorted(range(len(row)), key=lambda number: -row[number])
             likely = {self.labels[number]: row[number] for number in ranked}
@@ -241,8 +241,8 @@ def load_calibration(run: Run) -> Calibration:
     if not (run.path / CALIBRATION).exists():
         return Calibration()
     kept = run.read_json(CALIBRATION)
-    found: dict[str, Any] = {"temperature": kept.get("temperature"), "threshold": kept.get("threshold", 0.5)}
-    for (name, value), highest in zip(found.items(), (math.inf, 1.0), strict=True):
+    values: dict[str, Any] = {"temperature": kept.get("temperature"), "threshold": kept.get("threshold", 0.5)}
+    for (name, value), highest in zip(values.items(), (math.inf, 1.0), strict=True):
         if not isinstance(value, float) or not 0 < value < highest:
             raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no {name}; train again")
-    return Calibration(**found)
+    return Calibration(**values)

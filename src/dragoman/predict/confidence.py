@@ -33,14 +33,14 @@ def word_probabilities(
 
     The model's own opinion: what it finds improbable is not always wrong, nor the other way round.
     """
-    found: list[list[WordProbability]] = []
+    probabilities: list[list[WordProbability]] = []
     for target, score in zip(targets, score_pairs(translator, sources, targets), strict=True):
-        found.append([])
+        probabilities.append([])
         if score.log_probs:
             of_words = np.array(score.log_probs[:-1]) @ _shares(translator.tokenizers.tgt, target)
             for (start, end), log_prob in zip(words_of(target), of_words, strict=True):
-                found[-1].append(WordProbability(start, end, float(np.exp(min(log_prob, 0.0)))))
-    return found
+                probabilities[-1].append(WordProbability(start, end, float(np.exp(min(log_prob, 0.0)))))
+    return probabilities
 
 
 def _shares(tokenizer: Tokenizer, text: str) -> Floats:

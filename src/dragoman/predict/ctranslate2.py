@@ -108,13 +108,13 @@ class CTranslate2Engine:
         _refuse_what_it_has_not(sentences, settings)
         limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
         sources = self._sources(sentences)
-        found = self._results(sources, settings, limits, least=0)
-        if empty := [i for i, result in enumerate(found) if not all(result.hypotheses)]:
+        results = self._results(sources, settings, limits, least=0)
+        if empty := [i for i, result in enumerate(results) if not all(result.hypotheses)]:
             again = self._results([sources[i] for i in empty], settings, limits, least=1)
             for i, result in zip(empty, again, strict=True):
-                found[i] = result
+                results[i] = result
         best = []
-        for result, limit in zip(found, limits, strict=True):
+        for result, limit in zip(results, limits, strict=True):
             rows = [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
             best.append(ranked_hypotheses(zip(rows, result.scores, strict=True), settings, limit=limit))
         return best
@@ -210,15 +210,15 @@ def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: Toke
         Sentence([*torch.randint(low, high, (length,), generator=generator).tolist(), EOS_ID])
         for length in lengths
     ]
-    found = NativeEngine(model).search(sentences, SearchConfig(beam_size=1, max_length_extra=10))
+    translations = NativeEngine(model).search(sentences, SearchConfig(beam_size=1, max_length_extra=10))
     config = model.config
     engine = CTranslate2Engine(
         folder, tokenizers, max_positions=config.max_positions, threads=1, source_end=config.source_end
     )
-    scores = engine.score(sentences, [best.ids for best, *_ in found])
+    scores = engine.score(sentences, [best.ids for best, *_ in translations])
     differences = [
         abs(sum(score) - best.log_prob) / (len(best.ids) + 1)
-        for score, (best, *_) in zip(scores, found, strict=True)
+        for score, (best, *_) in zip(scores, translations, strict=True)
     ]
     return max(differences)
 
@@ -279,31 +279,31 @@ def write_vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair, folder
     )
     rows = [("", shortlist.always.tolist()), *zip(src, shortlist.translations.tolist(), strict=True)]
     lines = [
-        f"{piece}\t{' '.join(found)}\n"
+        f"{piece}\t{' '.join(pieces)}\n"
         for piece, ids in rows
-        if piece is not None and (found := [tgt[i] for i in ids if i >= 0 and tgt[i]])
+        if piece is not None and (pieces := [tgt[i] for i in ids if i >= 0 and tgt[i]])
     ]
     write_atomically(folder / VOCABULARY_MAP, "".join(lines).encode())
 
 
 def _fill_layers(spec: Any, model: Seq2SeqTransformer) -> None:
     """Write the layers of both sides and their final norms, by the table of the architecture."""
-    own = dict(model.named_parameters())
+    weights = dict(model.named_parameters())
     n_src, n_tgt = len(model.src_embedding.tokens.weight), len(model.output.weight)
     for parameter in parameters(model.config, n_src, n_tgt):
         if not parameter.side:
             continue
         side = getattr(spec, parameter.side)
         at = side if parameter.layer is None else side.layer[parameter.layer]
-        rows, kind = own[parameter.name], parameter.kind
+        rows, kind = weights[parameter.name], parameter.kind
         if parameter.part.endswith("norm"):
             kind = {"weight": "gamma", "bias": "beta"}[kind]
         names, d_model = NAMES[parameter.part], model.config.d_model
         parts = [rows] if len(names) == 1 else [rows[:d_model], rows[d_model:]]  # queries; keys and values
         for name, part in zip(names, parts, strict=True):
             block, _, number = name.partition("#")
-            found = operator.attrgetter(block)(at)
-            setattr(found[int(number)] if number else found, kind, _array(part))
+            target = operator.attrgetter(block)(at)
+            setattr(target[int(number)] if number else target, kind, _array(part))
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -123,14 +123,14 @@ class StepEngine(ABC):
 
     @torch.inference_mode()
     def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
-        found: dict[int, list[Hypothesis]] = {}
+        results: dict[int, list[Hypothesis]] = {}
         required = [i for i, sentence in enumerate(sentences) if sentence.required]
         ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
         waiting = [group for group in (required, ordinary) if group]
         while waiting:
             group = waiting.pop()
             try:
-                found.update(zip(group, self._search([sentences[i] for i in group], settings), strict=True))
+                results.update(zip(group, self._search([sentences[i] for i in group], settings), strict=True))
                 continue
             except torch.OutOfMemoryError:
                 pass
@@ -139,8 +139,8 @@ class StepEngine(ABC):
             if half := len(group) // 2:
                 waiting += [group[half:], group[:half]]
             else:
-                found[group[0]] = self._search([sentences[group[0]]], settings)[0]
-        return [found[i] for i in range(len(sentences))]
+                results[group[0]] = self._search([sentences[group[0]]], settings)[0]
+        return [results[i] for i in range(len(sentences))]
 
     def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search for sentences that all require phrases, or none of them does."""
@@ -184,16 +184,16 @@ class StepEngine(ABC):
         src = pad([sentence.source for sentence in sentences]).to(self.device)
         step = self.start(src, SearchConfig(beam_size=1)).step
         tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
-        found: list[list[float]] = [[] for _ in targets]
+        scores: list[list[float]] = [[] for _ in targets]
         rows = parents = torch.arange(len(targets))  # rows: the targets that go on
         for t in range(tgt_in.shape[1]):
             log_probs = step(tgt_in[rows, t], parents).cpu()
             values = log_probs.gather(1, tgt_out[rows, t, None])[:, 0]
             for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-                found[row].append(value)
+                scores[row].append(value)
             parents = (tgt_out[rows, t] != EOS_ID).nonzero()[:, 0]
             rows = rows[parents]
-        return found
+        return scores
 
 
 class NativeEngine(StepEngine):
@@ -277,14 +277,14 @@ class NativeEngine(StepEngine):
 
 
 def ranked_hypotheses(
-    found: Iterable[tuple[Sequence[int], float]], settings: SearchConfig, *, limit: int
+    translations: Iterable[tuple[Sequence[int], float]], settings: SearchConfig, *, limit: int
 ) -> list[Hypothesis]:
     """Return what another engine found for a sentence, tokens and log-probabilities, as Dragoman ranks it.
 
     Hypotheses are cut to `limit` tokens; none has the end token.
     """
     hypotheses = []
-    for tokens, log_prob in found:
+    for tokens, log_prob in translations:
         ids = tuple(tokens[:limit])
         score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
         hypotheses.append(Hypothesis(ids, log_prob, score))
@@ -307,7 +307,7 @@ def longest_translation(sentence: Sentence, settings: SearchConfig, *, limit: in
     What must be in it has its place, whatever the length of the source.
     """
     n_tokens = len(sentence.source) - 1
-    wanted = int(settings.max_length_factor * n_tokens) + settings.max_length_extra
+    length = int(settings.max_length_factor * n_tokens) + settings.max_length_extra
     if sentence.n_needed:
-        wanted = max(wanted, sentence.n_needed + settings.max_length_extra)
-    return min(limit, wanted)
+        length = max(length, sentence.n_needed + settings.max_length_extra)
+    return min(limit, length)

@@ -83,18 +83,18 @@ class Glossary:
             return []
         words = _words(normalise(text))
         folded = _fold(words)
-        found: dict[str, None] = {}
+        phrases: dict[str, None] = {}
         start = 0
         while start < len(words):
             for end in range(min(len(words), start + self._longest), start, -1):
                 target = self._exact.get(words[start:end]) or self._folded.get(folded[start:end])
                 if target is not None:
-                    found[target] = None
+                    phrases[target] = None
                     start = end
                     break
             else:
                 start += 1
-        return list(found)
+        return list(phrases)
 
 
 def _words(text: str) -> Words:
@@ -112,10 +112,10 @@ def _checked(name: str, rows: Iterable[TermPair]) -> dict[str, str]:
         source, target = map(normalise, pair)
         if not _words(source) or not _words(target):
             raise DataError(f"{name} {place}: has no word on one side; write source and target")
-        known, first = entries.setdefault(source, (target, place))
-        if known != target:
+        first_target, first_place = entries.setdefault(source, (target, place))
+        if first_target != target:
             raise DataError(
-                f"{name} {place}: {source!r} is to be {target!r} here and {known!r} in {first}; "
+                f"{name} {place}: {source!r} is to be {target!r} here and {first_target!r} in {first_place}; "
                 "keep one of the two"
             )
     return {source: target for source, (target, _) in entries.items()}

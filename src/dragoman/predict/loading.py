@@ -99,7 +99,7 @@ def load_classifier_model(
     check_sizes(
         run,
         config.model,
-        lambda there: build_classifier(config, tokenizer, n_classes=n_classes, device=there),
+        lambda meta: build_classifier(config, tokenizer, n_classes=n_classes, device=meta),
         tables=tables,
     )
     model = build_classifier(config, tokenizer, n_classes=n_classes, device=device)
@@ -110,7 +110,7 @@ def load_classifier_model(
 def check_translator_sizes(run: Run, config: TranslationConfig, tokenizers: TokenizerPair) -> None:
     """`check_sizes` for a translator."""
     tables = {(side.vocab_size, config.model.d_model) for side in (tokenizers.src, tokenizers.tgt)}
-    check_sizes(run, config.model, lambda there: build_model(config, tokenizers, device=there), tables=tables)
+    check_sizes(run, config.model, lambda meta: build_model(config, tokenizers, device=meta), tables=tables)
 
 
 def check_sizes(
@@ -137,8 +137,8 @@ def check_sizes(
         return
     nowhere = torch.device("meta")  # slow to begin with: it imports PyTorch's compiler
     with nowhere:
-        own = dict(build(nowhere).named_parameters())
-    _compare_shapes({name: tuple(parameter.shape) for name, parameter in own.items()}, shapes, where=where)
+        parameters = dict(build(nowhere).named_parameters())
+    _compare_shapes({name: tuple(p.shape) for name, p in parameters.items()}, shapes, where=where)
 
 
 def _as_large(config: EncoderConfig, shapes: Shapes, tables: Collection[tuple[int, int]]) -> bool:
@@ -162,9 +162,9 @@ def load_weights(
 
     RunError: names or shapes are not its own, or a number is not finite.
     """
-    own = dict(model.named_parameters())  # tied weights once
+    parameters = dict(model.named_parameters())  # tied weights once
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    _compare_shapes({name: tuple(p.shape) for name, p in own.items()}, shapes, where=where)
+    _compare_shapes({name: tuple(p.shape) for name, p in parameters.items()}, shapes, where=where)
     for name, tensor in weights.items():
         if tensor.dtype not in FLOATS:
             raise RunError(
@@ -173,25 +173,25 @@ def load_weights(
         if (own_part := local(tensor)).numel() and not torch.stack(torch.aminmax(own_part)).isfinite().all():
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             parameter.copy_(weights[name])
 
 
-def _compare_shapes(own: Shapes, there: Shapes, *, where: str) -> None:
-    """RunError: the weights `there` have not the names and shapes of a model's `own`."""
+def _compare_shapes(expected: Shapes, shapes: Shapes, *, where: str) -> None:
+    """RunError: `shapes` of weights, by name, are not the `expected` ones of the model."""
     missing, unknown = (
         [name[:80] for name in sorted(names)[:3]]
-        for names in (own.keys() - there.keys(), there.keys() - own.keys())
+        for names in (expected.keys() - shapes.keys(), shapes.keys() - expected.keys())
     )
     if missing or unknown:
         raise RunError(
             f"{where}: is not for this configuration; missing {missing}, unknown {unknown}; "
             "config.toml and weights must come from the same run"
         )
-    for name, shape in there.items():
-        if shape != own[name]:
+    for name, shape in shapes.items():
+        if shape != expected[name]:
             raise RunError(
-                f"{where}: {name} has shape {shape}, the configuration says {own[name]}; "
+                f"{where}: {name} has shape {shape}, the configuration says {expected[name]}; "
                 "config.toml and weights must come from the same run"
             )
 

@@ -80,15 +80,15 @@ def word_importance(
     explanations = []
     row = 0
     for i, (text, spans) in enumerate(zip(texts, parts, strict=True)):
-        own = values[row : row + 1 + len(spans)]
-        number = int(own[0].argmax()) if labels is None else _number(classifier, labels, i, len(texts))
-        whole, *without = classifier.labelling.log_odds(own, number).tolist()
+        scores = values[row : row + 1 + len(spans)]
+        number = int(scores[0].argmax()) if labels is None else _number(classifier, labels, i, len(texts))
+        whole, *without = classifier.labelling.log_odds(scores, number).tolist()
         effects = tuple(
             WordImportance(*span, whole - odds) for span, odds in zip(spans, without, strict=True)
         )
         n_each = -(-len(_words(text)) // max_parts) if spans else 1
         explanations.append(Explanation(text, classifier.labels[number], whole, effects, n_each))
-        row += len(own)
+        row += len(scores)
     return explanations
 
 
@@ -128,6 +128,6 @@ def _number(classifier: Classifier, labels: Sequence[str], i: int, n_texts: int)
     if len(labels) != n_texts:
         raise DataError(f"there are {n_texts} texts and {len(labels)} labels; give a label for every text")
     if labels[i] not in classifier.labels:
-        known = ", ".join(map(repr, classifier.labels[:10]))
-        raise DataError(f"text {i + 1}: the classifier knows no label {labels[i]!r}; there are {known}")
+        options = ", ".join(map(repr, classifier.labels[:10]))
+        raise DataError(f"text {i + 1}: the classifier knows no label {labels[i]!r}; there are {options}")
     return classifier.labels.index(labels[i])

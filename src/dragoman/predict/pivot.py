@@ -40,14 +40,14 @@ class PivotTranslator(Translator):
         ConfigError: `to` is another direction, or a setting is wrong. DataError: as `Translator.translate`.
         """
         self.config.direction(to)
-        between = [found.text for found in self.first.translate(texts, first_number=first_number)]
-        found = self.second.translate(
+        between = [translation.text for translation in self.first.translate(texts, first_number=first_number)]
+        translations = self.second.translate(
             between, prefixes=prefixes, required=required, first_number=first_number, progress=progress,
             **settings,
         )  # fmt: skip
         return [
             translation._replace(source=source, through=through, parts=())
-            for source, through, translation in zip(texts, between, found, strict=True)
+            for source, through, translation in zip(texts, between, translations, strict=True)
         ]
 
     def align(self, translations: Sequence[Translation]) -> list[list[Link]]:

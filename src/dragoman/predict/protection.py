@@ -73,14 +73,14 @@ class Protection:
 
     def spans(self, text: str) -> list[Span]:
         """Return the protected spans of `text`, in order. Of overlapping ones the first wins."""
-        found = [
+        candidates = [
             (match.start(), rank, match.end())
             for rank, pattern in enumerate(self._patterns)
             for match in pattern.finditer(text)
             if match[0].strip()
         ]
         spans: list[Span] = []
-        for start, _, end in sorted(found):
+        for start, _, end in sorted(candidates):
             if not spans or start >= spans[-1].end:
                 piece = text[start:end]
                 spans.append(Span(start, end, piece, piece[0] == "<" and _TAG.fullmatch(piece) is not None))
@@ -125,16 +125,16 @@ def translate_protected(
 
     attempts: tuple[tuple[Outcome, bool], ...] = (("copied", False), ("put back", True))
     for outcome, takes_all in attempts:
-        left = [i for i in range(len(texts)) if i not in results]
-        skeletons = [_Skeleton.of(texts[i], [s for s in spans[i] if takes_all or s.is_tag]) for i in left]
-        found = translate([skeleton.text for skeleton in skeletons]) if left else []
+        rest = [i for i in range(len(texts)) if i not in results]
+        skeletons = [_Skeleton.of(texts[i], [s for s in spans[i] if takes_all or s.is_tag]) for i in rest]
+        translations = translate([skeleton.text for skeleton in skeletons]) if rest else []
         whole = [
             _only_whole(translation, skeleton, protection, spans[i])
-            for i, skeleton, translation in zip(left, skeletons, found, strict=True)
+            for i, skeleton, translation in zip(rest, skeletons, translations, strict=True)
         ]
         taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
         links = iter(align(taken))
-        for i, skeleton, candidate in zip(left, skeletons, whole, strict=True):
+        for i, skeleton, candidate in zip(rest, skeletons, whole, strict=True):
             restored = candidate
             if candidate is not None and skeleton.taken:
                 restored = _restored(texts[i], skeleton, candidate, next(links), protection, spans[i])
@@ -160,9 +160,9 @@ def _only_whole(
     if not spans:
         return translation
     names = {span.text for span in spans}
-    wanted = Counter(span.text for span in spans)
-    wanted.subtract(span.text for span, _ in skeleton.taken)
-    alternatives = tuple(a for a in translation.alternatives if protection.holds(a.text, +wanted, names))
+    expected = Counter(span.text for span in spans)
+    expected.subtract(span.text for span, _ in skeleton.taken)
+    alternatives = tuple(a for a in translation.alternatives if protection.holds(a.text, +expected, names))
     if not alternatives:
         return None
     parts = translation.parts if alternatives[0].text == translation.text else ()
@@ -191,9 +191,9 @@ def _restored(
     for in_order in (False, True):
         writer = _Writer()
         _write(writer, nodes, translation.text, in_order=in_order)
-        found = [span for span in protection.spans(writer.text) if span.text in names]
-        in_same_order = [span.text for span in found if not span.is_tag] == verbatim
-        same = Counter(span.text for span in found) == Counter(span.text for span in spans)
+        kept = [span for span in protection.spans(writer.text) if span.text in names]
+        in_same_order = [span.text for span in kept if not span.is_tag] == verbatim
+        same = Counter(span.text for span in kept) == Counter(span.text for span in spans)
         if same and (in_same_order or all(span.is_tag for span, _ in skeleton.taken)):
             best = translation.alternatives[0]._replace(text=writer.text)
             return translation._replace(source=source, alternatives=(best,), ids=())
@@ -238,8 +238,8 @@ class _Node:
 
 
 def _tag_name(span: Span) -> str:
-    found = _TAG.fullmatch(span.text)
-    return found["name"].lower() if found else ""
+    match = _TAG.fullmatch(span.text)
+    return match["name"].lower() if match else ""
 
 
 def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:

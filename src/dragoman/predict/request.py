@@ -30,8 +30,8 @@ class TranslationRequest:
     consensus: bool = False
     """Whether candidates are ranked by minimum Bayes risk."""
 
-    def search(self, own: SearchConfig) -> dict[str, Any]:
-        """Return settings for `Translator.translate` of a run with the [search] settings `own`.
+    def search(self, defaults: SearchConfig) -> dict[str, Any]:
+        """Return settings for `Translator.translate` of a run with the [search] settings `defaults`.
 
         - More translations widen a beam whose size is not given.
         - Protection asks for the whole beam: one candidate may keep what the first one loses.
@@ -40,10 +40,10 @@ class TranslationRequest:
         Raises:
             ConfigError: consensus has fewer than 2 candidates, or more than MOST_CANDIDATES.
         """
-        given = {name: value for name, value in self.settings.items() if value is not None}
-        beam_size, n_best = given.get("beam_size", own.beam_size), self.n_best
-        if "beam_size" not in given and given.get("method", own.method) == "beam":
-            beam_size = max(own.beam_size, n_best)
+        overrides = {name: value for name, value in self.settings.items() if value is not None}
+        beam_size, n_best = overrides.get("beam_size", defaults.beam_size), self.n_best
+        if "beam_size" not in overrides and overrides.get("method", defaults.method) == "beam":
+            beam_size = max(defaults.beam_size, n_best)
         if self.consensus:
             if max(n_best, beam_size) < 2:
                 raise ConfigError(
@@ -54,7 +54,7 @@ class TranslationRequest:
             n_best = n_best if n_best > 1 else beam_size
         elif self.protection is not None:
             n_best = max(n_best, beam_size)
-        return {**given, "beam_size": beam_size, "n_best": n_best}
+        return {**overrides, "beam_size": beam_size, "n_best": n_best}
 
     def translate(
         self,

@@ -152,15 +152,15 @@ def _score(
     limit = translator.max_positions
     faults = [_fault(pair, limit=limit) for pair in pairs]
     filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i]]
-    found: dict[int, list[float]] = {}
+    scores: dict[int, list[float]] = {}
     for batch in _batches([pairs[i] for i in filled], batch_tokens):
         chosen = [filled[k] for k in batch]
         src, tgt = zip(*(pairs[i] for i in chosen), strict=True)
         log_probs = score_ids(translator.models, [[*ids, EOS_ID] for ids in src], tgt)
-        found.update(zip(chosen, log_probs, strict=True))
+        scores.update(zip(chosen, log_probs, strict=True))
         if progress is not None:
-            progress(len(found) + len(pairs) - len(filled))
-    return [TokenScores(found.get(i, ()), fault) for i, fault in enumerate(faults)]
+            progress(len(scores) + len(pairs) - len(filled))
+    return [TokenScores(scores.get(i, ()), fault) for i, fault in enumerate(faults)]
 
 
 def confidences(

@@ -72,22 +72,22 @@ class InputEncoder:
         DataError: there is not one prefix or list of phrases for each text, or one is more than the model
         can write.
         """
-        for name, given in {"prefixes": prefixes, "required": required}.items():
-            is_list = isinstance(given, Sized) and not isinstance(given, str)
-            if given is not None and not (is_list and len(given) == len(texts)):
+        for name, values in {"prefixes": prefixes, "required": required}.items():
+            is_list = isinstance(values, Sized) and not isinstance(values, str)
+            if values is not None and not (is_list and len(values) == len(texts)):
                 raise DataError(
                     f"{name} must be a list with one entry for each of the {len(texts)} sentences"
                 )
         check_texts([] if prefixes is None else prefixes, what="prefix")
         forced = required or [()] * len(texts)
-        phrases = [self._phrases(own, first_number + i) for i, own in enumerate(forced)]
+        phrases = [self._phrases(group, first_number + i) for i, group in enumerate(forced)]
         beginnings = prefixes or [""] * len(texts)
         read: list[tuple[str, Casing]] = [
             usual_case(text, self.tokenizers.src) if recase and not beginning else (text, "")
             for text, beginning in zip(texts, beginnings, strict=True)
         ]
         texts = [text for text, _ in read]
-        spans = [self._spans(text, own) for text, own in zip(texts, forced, strict=True)]
+        spans = [self._spans(text, group) for text, group in zip(texts, forced, strict=True)]
         begun = self._encoded(self.tokenizers.tgt, beginnings, spans)
         continuing = self._continuing if any(phrases) else frozenset[int]()
         sentences = []
@@ -128,15 +128,15 @@ class InputEncoder:
             return [[] for _ in texts]
         if not any(spans):
             return tokenizer.encode_batch(texts)
-        slotted = [with_slots(without_controls(t), own) for t, own in zip(texts, spans, strict=True)]
+        slotted = [with_slots(without_controls(t), group) for t, group in zip(texts, spans, strict=True)]
         return tokenizer.encode_batch(slotted, slots=True)
 
     def missing_slots(self, sentence: Sentence, ids: Sequence[int]) -> list[Phrase]:
         """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
         if not sentence.spans:
             return []
-        wanted = {self._slots[i]: None for i in sentence.source if i in self._slots}
-        return [ExactPhrase((i,)) for i in wanted if i not in ids]
+        slots = {self._slots[i]: None for i in sentence.source if i in self._slots}
+        return [ExactPhrase((i,)) for i in slots if i not in ids]
 
     def _check(self, sentence: Sentence) -> None:
         """DataError: the model cannot write what its translation must hold."""
@@ -155,7 +155,7 @@ class InputEncoder:
         if isinstance(phrases, str) or not isinstance(phrases, Sized):
             raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
         check_texts(phrases, what=f"sentence {number}, required phrase")
-        found: list[Phrase] = []
+        encoded: list[Phrase] = []
         for phrase in phrases:
             ids = encode_phrase(self.tokenizers.tgt, phrase)
             if not ids:
@@ -167,8 +167,8 @@ class InputEncoder:
                 )
             exact = ExactPhrase(tuple(ids))
             inflects = isinstance(phrase, Inflectable) and len(ids) < self.max_positions
-            found.append(self._inflected(phrase, exact) if inflects else exact)
-        return found
+            encoded.append(self._inflected(phrase, exact) if inflects else exact)
+        return encoded
 
     def _inflect(self, phrase: str, exact: ExactPhrase) -> Phrase:
         """Return a phrase that may be inflected.

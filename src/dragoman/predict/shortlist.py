@@ -41,8 +41,8 @@ class Shortlist:
         They begin with `prefixes`.
         """
         allowed = torch.zeros(len(src), vocab_size + 1, dtype=torch.bool)  # the last one: none
-        found = self.translations[src].flatten(1)  # (B, S k)
-        allowed.scatter_(1, found.masked_fill(found < 0, vocab_size), True)
+        tokens = self.translations[src].flatten(1)  # (B, S k)
+        allowed.scatter_(1, tokens.masked_fill(tokens < 0, vocab_size), True)
         allowed[:, self.always] = True
         allowed[:, :N_RESERVED] = True
         for row, prefix in zip(allowed, prefixes, strict=True):

@@ -42,9 +42,9 @@ def _best_cut(text: str) -> int | None:
     first, last = len(text) - len(text.lstrip()), len(text.rstrip())
     middle = (first + last) // 2
     places: dict[str | None, list[int]] = {"sentence": [], "clause": [], "word": []}
-    for found in _BOUNDARY.finditer(text, first, last):
-        if found.end() < last:
-            places[found.lastgroup].append(found.end())
+    for match in _BOUNDARY.finditer(text, first, last):
+        if match.end() < last:
+            places[match.lastgroup].append(match.end())
     for ends in places.values():
         if ends:
             return min(ends, key=lambda end: abs(end - middle))

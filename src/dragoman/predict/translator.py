@@ -143,11 +143,11 @@ class Translator:
         ConfigError: there is no such direction, or several targets.
         """
         direction = self.config.direction(to)
-        own = copy(self)
-        own.config = self.config.towards(direction)
-        own.tokenizers = self.tokenizers.towards(direction[1])
-        own._encoder = own._new_encoder()
-        return own
+        translator = copy(self)
+        translator.config = self.config.towards(direction)
+        translator.tokenizers = self.tokenizers.towards(direction[1])
+        translator._encoder = translator._new_encoder()
+        return translator
 
     @classmethod
     def load(
@@ -181,9 +181,9 @@ class Translator:
         tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
         models = []
         for run, config in zip(runs, configs, strict=True):
-            own = tokenizers if run is runs[0] else TokenizerPair.load(run.tokenizer_folder)
-            _check_vocabularies(tokenizers, own, runs[0], run)
-            model = load_translator_model(run, config, own, device=target)
+            pair = tokenizers if run is runs[0] else TokenizerPair.load(run.tokenizer_folder)
+            _check_vocabularies(tokenizers, pair, runs[0], run)
+            model = load_translator_model(run, config, pair, device=target)
             models.append(for_inference(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         if engine == "native":
@@ -264,10 +264,10 @@ class Translator:
         done = len(texts) - len(filled) - len(split)
         n_threads = self._n_threads()
         batches = _batches(by_length, search.batch_sentences, n_threads)
-        found = map_in_threads(
+        searches = map_in_threads(
             lambda batch: self._search([sentences[i] for i in batch], search), batches, n_threads=n_threads
         )
-        for batch, results in zip(batches, found, strict=True):
+        for batch, results in zip(batches, searches, strict=True):
             for i, hypotheses in zip(batch, results, strict=True):
                 translations[i] = self._read(texts[i], hypotheses, sentences[i])
             done += len(batch)
@@ -297,9 +297,9 @@ class Translator:
         """The longest sentence in tokens, the end token included, that every model accepts."""
         return min(model.config.max_positions for model in self.models)
 
-    def _settings(self, given: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
+    def _settings(self, values: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
         """Return the run's settings with those given. ConfigError: as `SearchConfig.changed`."""
-        search = self.config.search.changed(given, where="translate")
+        search = self.config.search.changed(values, where="translate")
         if required is not None and any(required):
             if search.method != "beam":
                 raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')
@@ -340,23 +340,23 @@ class Translator:
         for chosen in zip(*(part.alternatives for part in parts), strict=False):
             pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
             alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
-        found = zip(*(part.ids for part in parts), strict=False)
-        ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in found)
+        rows = zip(*(part.ids for part in parts), strict=False)
+        ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in rows)
         return Translation(source, tuple(alternatives), parts, ids)
 
     def _search(self, sentences: Sequence[Sentence], search: SearchConfig) -> list[list[Hypothesis]]:
         """Search, and once more for those whose best translation lacks a slot: then with it as a phrase."""
-        found = self.engine.search(sentences, search)
+        results = self.engine.search(sentences, search)
         lacking = {
             i: sentence._replace(required=[*sentence.required, *missing])
             for i, sentence in enumerate(sentences)
-            if (missing := self._encoder.missing_slots(sentence, found[i][0].ids))
+            if (missing := self._encoder.missing_slots(sentence, results[i][0].ids))
         }
         if lacking and search.method == "beam" and search.diversity_groups == 1 and self.engine.has_phrases:
             again = self.engine.search(list(lacking.values()), search)
             for i, hypotheses in zip(lacking, again, strict=True):
-                found[i] = hypotheses
-        return found
+                results[i] = hypotheses
+        return results
 
     def written(self, sentence: Sentence, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
