@@ -236,28 +236,28 @@ class _Beam:
         These always include width that live on, since each parent ends in one way. For the same reason
         width + 1 per row are enough to choose from. `banks` have their own choice, among all.
         """
-        rows, own = self.rows, log_probs
+        rows, raw = self.rows, log_probs
         A, L = rows.shape
         if penalties is not None or rows.size < len(log_probs):  # other beams have rows too
-            own = log_probs[torch.from_numpy(rows.ravel()).to(log_probs.device)]
+            raw = log_probs[torch.from_numpy(rows.ravel()).to(log_probs.device)]
             rows = np.arange(A * L).reshape(A, L)
-        lowered = own if penalties is None else (own.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
+        lowered = raw if penalties is None else (raw.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
         width = int(self.widths.max())
         values, tokens = best_tokens(lowered, width + 1)  # (M, k)
         if banks is not None:
-            values, tokens = banks.widen(values, tokens, own, self.widths[self.alive.nonzero()[0]])
+            values, tokens = banks.widen(values, tokens, raw, self.widths[self.alive.nonzero()[0]])
 
         scores = values[rows] + self.log_prob[:, :, None]  # (A, L, k)
         choices = tokens[rows]
         at_limit = self.limits == n_tokens  # (A,)
         if at_limit.any():
             scores[at_limit], choices[at_limit] = -np.inf, eos_id
-            ending = in_fp64(own[:, eos_id])[rows[at_limit]]
+            ending = in_fp64(raw[:, eos_id])[rows[at_limit]]
             scores[at_limit, :, 0] = ending + self.log_prob[at_limit]
         model = scores
         if penalties is not None:
-            chosen = torch.from_numpy(choices).to(own.device)
-            model = in_fp64(own.view(A, L, -1).gather(2, chosen)) + self.log_prob[:, :, None]
+            chosen = torch.from_numpy(choices).to(raw.device)
+            model = in_fp64(raw.view(A, L, -1).gather(2, chosen)) + self.log_prob[:, :, None]
             model = np.where(scores == -np.inf, -np.inf, model)
         flat = scores.reshape(A, -1)
         best = ranked(flat)
@@ -292,8 +292,8 @@ class _Beam:
         rows = self.rows[sentences, slots[sentences, ranks]]
         table = np.full_like(scores, -np.inf)
         table[sentences, ranks] = end(rows, log_probs[sentences, ranks])
-        known = np.concatenate([self.finished, table], axis=1)
-        self.finished = columns_of(known, ranked(known)[:, : self.finished.shape[1]])
+        pool = np.concatenate([self.finished, table], axis=1)
+        self.finished = columns_of(pool, ranked(pool)[:, : self.finished.shape[1]])
         self.n_ended = self.n_ended + ends.sum(axis=1)
 
     def advance(self, candidates: _Candidates, next_penalty: float) -> None:

@@ -119,8 +119,8 @@ def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
     library, (N, V) = native().library, log_probs.shape
     assert library is not None
     values, tokens = np.empty((N, k), np.float32), np.empty((N, k), np.int64)
-    there, stride = (values.ctypes.data, tokens.ctypes.data), log_probs.stride(0)
-    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *there):
+    outputs, stride = (values.ctypes.data, tokens.ctypes.data), log_probs.stride(0)
+    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *outputs):
         refuse_nan()
     return values.astype(np.float64), tokens
 

@@ -81,8 +81,8 @@ class Phrases:
 
     def follow(self, state: PhraseState, token: int) -> PhraseState:
         """Return the state after one more token."""
-        found = self._follow.get((state, token))
-        if found is None:
+        successor = self._follow.get((state, token))
+        if successor is None:
             done = state.done if token in self._continuing else state.done | self._ended(state)
             beginnings = ((p, 0) for p in range(len(self._phrases)))
             begun = {
@@ -90,8 +90,8 @@ class Phrases:
                 for p, position in (*state.begun, *beginnings)
                 if not done >> p & 1 and (following := self._phrases[p].follow(position, token)) is not None
             }
-            found = self._follow[state, token] = PhraseState(tuple(sorted(begun)), done)
-        return found
+            successor = self._follow[state, token] = PhraseState(tuple(sorted(begun)), done)
+        return successor
 
     def satisfied(self, state: PhraseState) -> bool:
         """Return whether every phrase has occurred, if the sequence ends here."""
@@ -214,16 +214,16 @@ class PhraseBanks:
         k = values.shape[1]
         beyond = np.arange(k) > widths[:, None]
         values = np.where(beyond, -np.inf, values)
-        wanted = [self._wanted(row) for row in range(len(self._states))]
-        most = max(map(len, wanted))
-        extra = np.array([[*own, *[-1] * (most - len(own))] for own in wanted], np.int64)
-        known = torch.from_numpy(extra.clip(min=0)).to(log_probs.device)
-        found = np.where(extra < 0, -np.inf, in_fp64(log_probs.gather(1, known)))
-        order = ranked(found)[:, :k]
-        extra, found = columns_of(extra, order), columns_of(found, order)
+        advancing = [self._wanted(row) for row in range(len(self._states))]
+        most = max(map(len, advancing))
+        extra = np.array([[*ids, *[-1] * (most - len(ids))] for ids in advancing], np.int64)
+        index = torch.from_numpy(extra.clip(min=0)).to(log_probs.device)
+        scores = np.where(extra < 0, -np.inf, in_fp64(log_probs.gather(1, index)))
+        order = ranked(scores)[:, :k]
+        extra, scores = columns_of(extra, order), columns_of(scores, order)
         twice = ((tokens[:, :, None] == extra[:, None]) & (values > -np.inf)[:, :, None]).any(axis=1)
-        found = np.where(twice | beyond[:, : found.shape[1]], -np.inf, found)
-        return np.concatenate([values, found], axis=1), np.concatenate([tokens, extra.clip(min=0)], axis=1)
+        scores = np.where(twice | beyond[:, : scores.shape[1]], -np.inf, scores)
+        return np.concatenate([values, scores], axis=1), np.concatenate([tokens, extra.clip(min=0)], axis=1)
 
     def _wanted(self, row: int) -> tuple[int, ...]:
         """Return the tokens that are candidates after `row`, however improbable."""
@@ -268,7 +268,7 @@ def _allocated(needs: Ints, widths: Ints) -> Bools:
     ranks = (in_bank.cumsum(axis=1) * in_bank).sum(axis=2)  # (A, C) within its bank, from 1; 0: impossible
     shares = widths // in_bank.any(axis=1).sum(axis=1).clip(min=1)
     chosen = (ranks > 0) & (ranks <= shares[:, None])
-    others = (ranks > 0) & ~chosen
+    rest = (ranks > 0) & ~chosen
     room = widths - chosen.sum(axis=1)
-    found: Bools = chosen | (others & (others.cumsum(axis=1) <= room[:, None]))
-    return found
+    allocated: Bools = chosen | (rest & (rest.cumsum(axis=1) <= room[:, None]))
+    return allocated

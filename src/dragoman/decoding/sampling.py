@@ -150,6 +150,6 @@ def _uniform_numbers(
 ) -> Floats:
     """(B * n_samples, longest + 1) in [0, 1): those of sentence i from a generator of its own."""
     draws = np.zeros((len(max_lengths), n_samples, max(max_lengths, default=0) + 1))
-    for own, length, number in zip(draws, max_lengths, numbers, strict=True):
-        own[:, : length + 1] = np.random.default_rng([seed, number]).random((n_samples, length + 1))
+    for samples, length, number in zip(draws, max_lengths, numbers, strict=True):
+        samples[:, : length + 1] = np.random.default_rng([seed, number]).random((n_samples, length + 1))
     return draws.reshape(-1, draws.shape[2])

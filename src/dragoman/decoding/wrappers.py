@@ -99,9 +99,9 @@ class NoRepeatedNgrams:
         for row in set(rows.tolist()):
             if exempt := self._exempt.get(int(histories.sentences[row])):
                 blocked[row, self._columns.of(np.array(sorted(exempt)))] = False
-        left = log_probs.masked_fill(torch.from_numpy(blocked).to(log_probs.device), -torch.inf)
-        stuck = (left == -torch.inf).all(dim=1, keepdim=True)
-        return torch.where(stuck, log_probs, left)
+        allowed = log_probs.masked_fill(torch.from_numpy(blocked).to(log_probs.device), -torch.inf)
+        stuck = (allowed == -torch.inf).all(dim=1, keepdim=True)
+        return torch.where(stuck, log_probs, allowed)
 
 
 class AttendingStep(NextToken, Protocol):
