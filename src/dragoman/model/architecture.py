@@ -48,11 +48,11 @@ def parameters(config: ModelConfig, n_src: int, n_tgt: int) -> list[Parameter]:
         "S": n_src, "T": n_tgt, "D": config.d_model, "A": config.d_model, "3A": 3 * config.d_model,
         "F": config.d_ff, "P": config.max_positions,
     }  # fmt: skip
-    found: list[Parameter] = []
+    table: list[Parameter] = []
 
     def add(name: str, part: str, axes: tuple[str, ...], side: str = "", layer: int | None = None) -> None:
         shape = tuple(sizes[axis] for axis in axes)
-        found.append(Parameter(name, side, layer, part, name.rpartition(".")[2], axes, shape))
+        table.append(Parameter(name, side, layer, part, name.rpartition(".")[2], axes, shape))
 
     def add_norm(name: str, part: str, side: str, layer: int | None = None) -> None:
         for kind in ("weight", "bias"):
@@ -77,7 +77,7 @@ def parameters(config: ModelConfig, n_src: int, n_tgt: int) -> list[Parameter]:
                 add_norm(f"{side}.{i}.residuals.{number}.norm", f"{sublayer}.norm", side, i)
         if config.norm == "pre":
             add_norm(f"{side}_norm", "norm", side)
-    return found
+    return table
 
 
 def embedding_names(config: ModelConfig) -> tuple[str, str, str]:

@@ -183,8 +183,8 @@ class _LossWithGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        others = [None] * (len(ctx.needs_input_grad) - 2)  # arguments without a gradient
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, *others
+        no_gradients = [None] * (len(ctx.needs_input_grad) - 2)  # arguments without a gradient
+        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, *no_gradients
 
 
 class _ChunkedCrossEntropy(_LossWithGradient):

@@ -248,11 +248,11 @@ class PackedSteps:
         return self._project(self.decoder.norm(x[self.places]))
 
     def _layer(self, i: int, layer: PackedDecoderLayer | QuantizedDecoderLayer, x: Tensor) -> Tensor:
-        decoder, (own, cross, _) = self.decoder, layer.norms
-        y = layer.own_in(decoder.before(own, x))
-        x = decoder.after(own, layer.own_out.added_to(x, self._attend_to_past(i, y)))
-        y = layer.cross_query(decoder.before(cross, x))
-        x = decoder.after(cross, layer.cross_out.added_to(x, self._attend_to_source(i, y)))
+        decoder, (self_norm, cross_norm, _) = self.decoder, layer.norms
+        y = layer.own_in(decoder.before(self_norm, x))
+        x = decoder.after(self_norm, layer.own_out.added_to(x, self._attend_to_past(i, y)))
+        y = layer.cross_query(decoder.before(cross_norm, x))
+        x = decoder.after(cross_norm, layer.cross_out.added_to(x, self._attend_to_source(i, y)))
         return decoder.feed_forward(layer, x)
 
     def _attend_to_past(self, i: int, projected: Tensor) -> Tensor:
@@ -311,15 +311,15 @@ class PackedSteps:
         n_kept = -(-rounded_up(int(alive.sum()) * K) // K)
         if n_kept <= (1 - DEAD_AT_MOST) * B:
             self._forget(alive, n_kept)
-        own = torch.full((K, K), -math.inf).fill_diagonal_(0.0)
-        self.ancestors = torch.cat([self.ancestors, own.expand(len(self.ancestors), K, K)], dim=2)
+        diagonal = torch.full((K, K), -math.inf).fill_diagonal_(0.0)
+        self.ancestors = torch.cat([self.ancestors, diagonal.expand(len(self.ancestors), K, K)], dim=2)
 
     def _choose_columns(self, allowed: Tensor) -> None:
         """Have a column for every token that a sentence may hold."""
-        wanted = allowed.any(0)
-        missing = -int(wanted.sum()) % COLUMNS_ROUNDED_TO
-        wanted[(~wanted).nonzero()[:missing, 0]] = True
-        self.ids = wanted.nonzero()[:, 0]
+        columns = allowed.any(0)
+        missing = -int(columns.sum()) % COLUMNS_ROUNDED_TO
+        columns[(~columns).nonzero()[:missing, 0]] = True
+        self.ids = columns.nonzero()[:, 0]
         self.output = self.decoder.output.only(self.ids)
         self.bias = torch.zeros(len(allowed), len(self.ids)).masked_fill_(~allowed[:, self.ids], -math.inf)
         self.bias[:, self.forbidden] = -math.inf

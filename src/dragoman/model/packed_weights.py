@@ -55,9 +55,9 @@ class PackedLayer:
     """The weights of an encoder layer. Queries are scaled by their projection."""
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
-        own, feed_forward = layer.self_attention, layer.feed_forward
-        self.own_in = PackedLinear(*with_scaled_queries(own), dtype)
-        self.own_out = PackedLinear(own.out_proj.weight, own.out_proj.bias, dtype)
+        attention, feed_forward = layer.self_attention, layer.feed_forward
+        self.own_in = PackedLinear(*with_scaled_queries(attention), dtype)
+        self.own_out = PackedLinear(attention.out_proj.weight, attention.out_proj.bias, dtype)
         self.wide = PackedLinear(feed_forward.linear1.weight, feed_forward.linear1.bias, dtype)
         self.narrow = PackedLinear(feed_forward.linear2.weight, feed_forward.linear2.bias, dtype)
         self.norms = [PackedNorm(residual.get_submodule("norm"), dtype) for residual in layer.residuals]

@@ -106,10 +106,10 @@ class QuantizedLayer:
 
     def __init__(self, layer: EncoderLayer | DecoderLayer) -> None:
         norms = [residual.get_submodule("norm") for residual in layer.residuals]
-        own, feed_forward = layer.self_attention, layer.feed_forward
-        n_others = 2 * own.out_proj.out_features
-        self.own_in, unit = _with_values(*folded(*with_scaled_queries(own), norms[0]), n_others=n_others)
-        self.own_out = QuantizedLinear(own.out_proj.weight.float() * unit, own.out_proj.bias.float())
+        out, feed_forward = layer.self_attention.out_proj, layer.feed_forward
+        projections = folded(*with_scaled_queries(layer.self_attention), norms[0])
+        self.own_in, unit = _with_values(*projections, n_others=2 * out.out_features)
+        self.own_out = QuantizedLinear(out.weight.float() * unit, out.bias.float())
         weight, bias = folded(feed_forward.linear1.weight, feed_forward.linear1.bias, norms[-1])
         unit = (bias.clamp(min=0) + largest(weight)) / 255
         narrow = feed_forward.linear2

@@ -138,10 +138,10 @@ class StaticSteps:
         self.places = np.searchsorted(kept, sentences) * n_rows + ranks
         came_from = np.zeros(n_sentences * n_rows, np.int64)
         came_from[self.places] = old
-        wanted = Shape(n_sentences, n_rows, shape.n_source, room)
-        if wanted == shape:
+        new_shape = Shape(n_sentences, n_rows, shape.n_source, room)
+        if new_shape == shape:
             return came_from
-        stage = self.decoder.stage(wanted)
+        stage = self.decoder.stage(new_shape)
         stage.take_over(self.stage, kept, came_from)
         self.stage, stage.user = stage, id(self)
         return np.arange(len(came_from))
