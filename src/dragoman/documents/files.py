@@ -187,13 +187,13 @@ class DocumentFile:
 
         search = translate or partial(translator.translate, progress=batch_done)
         kept = self.protection(protection)
-        found = (
+        translations = (
             search(self.sentences)
             if kept is None
             else translate_protected(translator, self.sentences, kept, translate=search, align=align)
         )
         batch_done(len(self.sentences))
-        return self.written([translation.text for translation in found])
+        return self.written([translation.text for translation in translations])
 
 
 def translate_file(

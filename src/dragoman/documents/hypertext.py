@@ -106,14 +106,14 @@ class Hypertext:
 
     def text(self, translations: Sequence[Pieces]) -> str:
         """Return the HTML with a translation in place of each passage."""
-        left = iter(translations)
+        remaining = iter(translations)
         written: list[str] = []
         for part in self._parts:
             self._budget.step()
             if isinstance(part, str):
                 written.append(part)
             else:
-                written += [part[p] if isinstance(p, Code) else escaped(p) for p in next(left)]
+                written += [part[p] if isinstance(p, Code) else escaped(p) for p in next(remaining)]
         return "".join(written)
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
@@ -129,8 +129,8 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
 
 def plain(text: str) -> str:
     """Return about what a reader sees of `text`."""
-    found = _untranslated_as_one(tokens(text, Budget("text")))
-    return "".join(html.unescape(token.raw) if token.kind == "text" else " " for token in found)
+    stream = _untranslated_as_one(tokens(text, Budget("text")))
+    return "".join(html.unescape(token.raw) if token.kind == "text" else " " for token in stream)
 
 
 def escaped(text: str) -> str:
@@ -146,11 +146,11 @@ def tokens(text: str, budget: Budget) -> Iterator[Token]:
     position = 0
     while position < len(text):
         budget.spend()
-        found = _MARKUP.search(text, position)
-        start = len(text) if found is None else found.start()
+        match = _MARKUP.search(text, position)
+        start = len(text) if match is None else match.start()
         if start > position:
             yield Token("text", text[position:start])
-        if found is None:
+        if match is None:
             return
         token = _tag(text, start, budget) if _NAME.match(text, start) else _other(text, start)
         yield token
@@ -196,14 +196,14 @@ def _other(text: str, start: int) -> Token:
     return Token("other", text[start:] if end < 0 else text[start : end + length])
 
 
-def _untranslated_as_one(found: Iterator[Token]) -> Iterator[Token]:
-    """`found`, with each element whose text is to be left alone as one token."""
-    for token in found:
+def _untranslated_as_one(stream: Iterator[Token]) -> Iterator[Token]:
+    """`stream`, with each element whose text is to be left alone as one token."""
+    for token in stream:
         if token.kind != "open" or token.name in _VOID or not _is_untranslated(token):
             yield token
             continue
         raw, depth = [token.raw], 1
-        for inner in found:
+        for inner in stream:
             raw.append(inner.raw)
             if inner.name == token.name:
                 depth += {"open": 1, "close": -1}.get(inner.kind, 0)
@@ -222,9 +222,9 @@ def _on_one_line(texts: Sequence[str]) -> list[str]:
     """`texts` with one space for white space, as a browser shows them; before and behind all it stays."""
     whole = "".join(texts)
     begin, end = len(whole) - len(whole.lstrip(_SPACE)), len(whole.rstrip(_SPACE))
-    found, position = [], 0
+    parts, position = [], 0
     for text in texts:
         low, high = (min(max(place - position, 0), len(text)) for place in (begin, end))
-        found.append(text[:low] + _SPACES.sub(" ", text[low:high]) + text[high:])
+        parts.append(text[:low] + _SPACES.sub(" ", text[low:high]) + text[high:])
         position += len(text)
-    return found
+    return parts

@@ -91,10 +91,10 @@ class Memory:
         self._mark, self._encoding, text = _decoded(name, content)
         self._bytes = text.encode()
         self._target = languages[1]
-        found = _Units(name, self._bytes, languages, budget)
-        self._units = found.units
+        parsed = _Units(name, self._bytes, languages, budget)
+        self._units = parsed.units
         self.passages = [
-            Passage(unit.pieces, place) for place, unit in zip(found.places, self._units, strict=True)
+            Passage(unit.pieces, place) for place, unit in zip(parsed.places, self._units, strict=True)
         ]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
@@ -149,7 +149,7 @@ class _Units:
         self.places: list[int] = []
         self._languages, self._content = languages, content
         self._n_units = self._n_sources = 0
-        self._there: set[str] = set()
+        self._available: set[str] = set()
         self._variants: list[Variant] = []
         self._variant: Variant | None = None
         self._within: list[tuple[str, int, bool]] = []  # inline elements: name, number, is a code
@@ -159,17 +159,17 @@ class _Units:
         self._reader = Reader(name, content, budget, encoding="utf-8")
         self._reader.read(start=self._start, end=self._end, text=self._text)
         if self._n_units and not self._n_sources:
-            there = ", ".join(sorted(self._there)[:20]) or "none"
-            raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {there}")
+            available = ", ".join(sorted(self._available)[:20]) or "none"
+            raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {available}")
 
     def _place(self) -> int:
         return self._reader.parser.CurrentByteIndex
 
     def _tag_at(self, start: int) -> tuple[int, bool]:
         """Where the tag that begins at `start` ends, and whether it is of an empty element."""
-        found = _TAG.match(self._content, start)
-        assert found is not None
-        return found.end(), found[0].endswith(b"/>")
+        match = _TAG.match(self._content, start)
+        assert match is not None
+        return match.end(), match[0].endswith(b"/>")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
@@ -189,8 +189,8 @@ class _Units:
             attribute = "xml:lang" if "xml:lang" in attributes else "lang"
             self._variant = Variant(attribute, attributes.get(attribute, ""), start)
             self._variant.inner, _ = self._tag_at(start)
-            if len(self._there) < 100:
-                self._there.add(self._variant.language)
+            if len(self._available) < 100:
+                self._available.add(self._variant.language)
         elif tag == "seg" and self._variant is not None and self._variant.segment is None:
             end, _ = self._tag_at(start)
             self._segment_start = start
@@ -281,8 +281,8 @@ class _Units:
             code: self._content[item.start : item.end].decode()
             for code, item in zip(codes, items, strict=True)
         }
-        left = iter(codes)
-        return tuple(next(left) if isinstance(item, Item) else item for item in variant.items), raw
+        remaining = iter(codes)
+        return tuple(next(remaining) if isinstance(item, Item) else item for item in variant.items), raw
 
 
 def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:

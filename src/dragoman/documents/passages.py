@@ -84,10 +84,10 @@ def cut(pieces: Pieces, cuts: Sequence[Cut], budget: Budget | None = None) -> li
     parts: list[Pieces] = []
     part: list[str | Code] = []
     opened: list[Code] = []
-    position, left = 0, list(reversed(cuts))
+    position, remaining = 0, list(reversed(cuts))
 
     def finish() -> None:
-        left.pop()
+        remaining.pop()
         if budget is not None:
             budget.spend(2 * len(opened))
         for code in reversed(opened):
@@ -101,21 +101,22 @@ def cut(pieces: Pieces, cuts: Sequence[Cut], budget: Budget | None = None) -> li
     for piece in pieces:
         if isinstance(piece, str):
             done = 0
-            while left and left[-1].place < position + len(piece):
-                part += [piece[done : left[-1].place - position]] if left[-1].place > position + done else []
-                done = left[-1].place - position
+            while remaining and remaining[-1].place < position + len(piece):
+                end = remaining[-1].place - position
+                part += [piece[done:end]] if end > done else []
+                done = end
                 finish()
             part += [piece[done:]] if done < len(piece) else []
             position += len(piece)
             continue
-        while left and left[-1] == Cut(position, "right") and piece.kind != "close":
+        while remaining and remaining[-1] == Cut(position, "right") and piece.kind != "close":
             finish()
         if piece.kind == "open":
             opened.append(piece)
         elif piece.kind == "close":
             opened.pop()
         part.append(piece)
-    while left:
+    while remaining:
         finish()
     return [*parts, tuple(part)]
 
@@ -226,9 +227,9 @@ class Tags(NamedTuple):
         """Tags that none of `texts` has."""
         used = {name.lower() for text in texts for name in re.findall(r"</?([A-Za-z][\w:.-]*)", text)}
         within_words = (name for name in ("g", "x", *sorted(INLINE_TAGS - {"g", "x"})) if name not in used)
-        others = (name for n in count() if (name := f"gap{n}") not in used)
-        names = chain(within_words, others)
-        return cls(next(names), next(names), next(others))
+        numbered = (name for n in count() if (name := f"gap{n}") not in used)
+        names = chain(within_words, numbered)
+        return cls(next(names), next(names), next(numbered))
 
     @property
     def pattern(self) -> str:

@@ -58,17 +58,17 @@ class Cue:
     @classmethod
     def of(cls, block: str) -> Cue | None:
         """Return the cue that `block` is, if it is one. OverflowError: a time is beyond all bounds."""
-        found = _HEAD.match(block)
-        if found is None:
+        match = _HEAD.match(block)
+        if match is None:
             return None
-        numbers = [int(digits or 0) for digits in found.groups()]
+        numbers = [int(digits or 0) for digits in match.groups()]
         start, end = (
             timedelta(hours=h, minutes=m, seconds=s, milliseconds=ms)
             for h, m, s, ms in (numbers[:4], numbers[4:])
         )
-        said = block[found.end() :]
-        content = said.rstrip("\n")
-        return cls(found[0], start, end, content, said[len(content) :])
+        text = block[match.end() :]
+        content = text.rstrip("\n")
+        return cls(match[0], start, end, content, text[len(content) :])
 
 
 @dataclass
@@ -84,11 +84,11 @@ class Line:
 
     @classmethod
     def of(cls, cue: int, text: str) -> Line:
-        found = _POSITION.match(text)
-        prefix, suffix = found[0] if found else "", ""
+        match = _POSITION.match(text)
+        prefix, suffix = match[0] if match else "", ""
         text = text[len(prefix) :]
-        while (found := _WRAPPED.fullmatch(text)) and len(_TAG.findall(found[3])) == 0:
-            prefix, text, suffix = prefix + found[1], found[3], found[4] + suffix
+        while (match := _WRAPPED.fullmatch(text)) and len(_TAG.findall(match[3])) == 0:
+            prefix, text, suffix = prefix + match[1], match[3], match[4] + suffix
         dash = _DASH.match(text)
         start = dash.end() if dash else 0
         return cls(cue, prefix + text[:start], text[start:], suffix, dash is not None)
@@ -146,13 +146,13 @@ class Saying:
     def _places(self, text: str, *, spaces: bool) -> list[int | None]:
         """Where each line but the last ends in `text`: in proportion, no two at a place. None: nowhere."""
         possible = [place for place in range(1, len(text)) if _may_end(text, place, spaces=spaces)]
-        wanted = list(range(len(self.ends)))
-        if len(possible) < len(wanted):
-            wanted = [k for k in wanted if self.lines[k].cue != self.lines[k + 1].cue][: len(possible)]
+        breaks = list(range(len(self.ends)))
+        if len(possible) < len(breaks):
+            breaks = [k for k in breaks if self.lines[k].cue != self.lines[k + 1].cue][: len(possible)]
         places: list[int | None] = [None] * len(self.ends)
         scale = len(text) / max(1, len(self.passage.text))
         first = 0
-        for n_left, k in zip(range(len(wanted), 0, -1), wanted, strict=True):
+        for n_left, k in zip(range(len(breaks), 0, -1), breaks, strict=True):
             target, last = self.ends[k] * scale, len(possible) - n_left
             best = bisect_left(possible, target, first, last)
             if best > first and target - possible[best - 1] <= possible[best] - target:
@@ -264,8 +264,8 @@ def _goes_on(lines: list[Line], line: Line, cues: Sequence[Cue], *, is_first: bo
 
     From one cue to the next only a sentence does that has not ended, and goes on with a small letter at once.
     """
-    said, words = lines[-1].words, line.words
-    if _ENDS.search(said) or line.has_dash or not said.strip() or not words.strip():
+    previous, words = lines[-1].words, line.words
+    if _ENDS.search(previous) or line.has_dash or not previous.strip() or not words.strip():
         return False
     if not is_first:
         return True
@@ -276,12 +276,12 @@ def _goes_on(lines: list[Line], line: Line, cues: Sequence[Cue], *, is_first: bo
 
 def _pieces(text: str, tags: dict[Code, str]) -> Pieces:
     """`text` with codes for its tags, which are added to `tags`: pairs where they are pairs."""
-    found = list(_TAG.finditer(text))
-    sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in found]
-    codes = codes_of([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, found, strict=True)])
+    matches = list(_TAG.finditer(text))
+    sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in matches]
+    codes = codes_of([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, matches, strict=True)])
     pieces: list[str | Code] = []
     position = 0
-    for tag, code in zip(found, codes, strict=True):
+    for tag, code in zip(matches, codes, strict=True):
         pieces += [text[position : tag.start()]] if tag.start() > position else []
         position = tag.end()
         tags[code] = tag[0]

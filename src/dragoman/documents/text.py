@@ -77,7 +77,7 @@ def segments(line: str, language: str, budget: Budget | None = None) -> list[str
     one for others. MissingExtraError, DataError: as `Document.read`.
     """
     sentencex = optional("sentencex", extra="documents", purpose="telling sentences of a document apart")
-    found, position = [], 0
+    sentences, position = [], 0
     while position < len(line):
         window = _SURROGATES.sub("\ufffd", line[position : position + WINDOW])  # UTF-8 cannot hold them
         lengths = [len(segment) for segment in sentencex.segment(language, window)]
@@ -88,9 +88,9 @@ def segments(line: str, language: str, budget: Budget | None = None) -> list[str
             budget.spend(len(lengths))
             budget.step(len(window))
         for length in lengths:
-            found.append(line[position : position + length])
+            sentences.append(line[position : position + length])
             position += length
-    return found
+    return sentences
 
 
 def translate_document(translator: Translator, text: str, *, translate: Translate | None = None) -> str:

@@ -164,12 +164,12 @@ class Paragraph:
             if child.tag == f"{_W}pPr" or child.tag in _DROPPED:
                 continue
             if child.tag == f"{_W}r" and child not in self._field_runs:
-                for found in _contents(child):
-                    if isinstance(found, Item):
-                        self._collect_item(found, items)
+                for part in _contents(child):
+                    if isinstance(part, Item):
+                        self._collect_item(part, items)
                     else:
                         self._budget.spend()
-                        items.append(found)
+                        items.append(part)
             elif child.tag in _CONTAINERS or (child.tag == f"{_W}sdt" and content is not None):
                 self._budget.spend(2)
                 key = self._add(Container(child, content))
@@ -192,14 +192,14 @@ class Paragraph:
         pieces: list[str | Code] = []
         form, key = most, -1
         for i, item in enumerate(items):
-            wanted = item.form if isinstance(item, _Text) else _form_around(items, i, most)
-            if wanted != form:
+            next_form = item.form if isinstance(item, _Text) else _form_around(items, i, most)
+            if next_form != form:
                 pieces += [Code("close", key)] if form != most else []
-                if wanted != most:
+                if next_form != most:
                     assert isinstance(item, _Text)
                     key = self._add(Format(item.properties))
                     pieces.append(Code("open", key))
-                form = wanted
+                form = next_form
             pieces.append(item.text if isinstance(item, _Text) else item)
         return (*pieces, *([Code("close", key)] if form != most else []))
 
@@ -419,7 +419,7 @@ def _form_around(items: list[_Text | Code], i: int, most: str) -> str:
 def _field_runs(story: Any, budget: Budget) -> set[Any]:
     """Return the runs of fields, from their begins to their ends, which may be some paragraphs further."""
     runs = list(story.iter(f"{_W}r"))
-    found: set[Any] = set()
+    field_runs: set[Any] = set()
     begins: list[int] = []
     for i, run in enumerate(runs):
         budget.step()
@@ -430,8 +430,8 @@ def _field_runs(story: Any, budget: Budget) -> set[Any]:
             elif kind == "end" and begins:
                 begin = begins.pop()
                 if not begins:
-                    found.update(runs[begin : i + 1])
-    return found
+                    field_runs.update(runs[begin : i + 1])
+    return field_runs
 
 
 def _copy(element: Any, budget: Budget) -> Any:
