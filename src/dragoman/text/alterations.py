@@ -97,7 +97,7 @@ def _mistyped(word: str, rng: Random) -> str:
 def with_other_numbers(texts: Sequence[str], rng: Random) -> list[str]:
     """Return the texts with other digits in each number that stands once in all of them."""
     counts = [_NUMBER.findall(text) for text in texts]
-    shared = {number for number in counts[0] if all(found.count(number) == 1 for found in counts)}
+    shared = {number for number in counts[0] if all(numbers.count(number) == 1 for numbers in counts)}
     other = {number: _other_digits(number, rng) for number in sorted(shared)}
     return [_NUMBER.sub(lambda number: other.get(number[0], number[0]), text) for text in texts]
 
@@ -125,7 +125,7 @@ def with_copy(texts: Sequence[str], rng: Random) -> list[str]:
 
 def carried_over(text: str) -> Counter[str]:
     """Return what a translation carries over as it is: numbers, addresses, placeholders, tags and emoji."""
-    return Counter(found[0] for found in _CARRIED.finditer(text))
+    return Counter(match[0] for match in _CARRIED.finditer(text))
 
 
 def invented_copy(rng: Random) -> str:

@@ -243,8 +243,8 @@ class MarkedTokenizer(Tokenizer):
         return self._reader._decode_batch(batch)
 
     def tokens(self, text: str) -> list[Token]:
-        found = self._reader.tokens(text)
-        return [*self._before, *found] if found else found
+        tokens = self._reader.tokens(text)
+        return [*self._before, *tokens] if tokens else tokens
 
 
 class ListedTokenizer(Tokenizer):

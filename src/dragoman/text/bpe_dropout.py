@@ -42,8 +42,8 @@ class DroppingBpe:
         vocab: dict[str, int] = model["vocab"]
         self._vocab, self._splitter, self._dropout = vocab, splitter, model["dropout"]
         self._merges: dict[Pair, tuple[int, int]] = {}
-        for rank, (left, right) in enumerate(model["merges"]):
-            self._merges[vocab[left], vocab[right]] = rank, vocab[left + right]
+        for rank, (first, second) in enumerate(model["merges"]):
+            self._merges[vocab[first], vocab[second]] = rank, vocab[first + second]
         self._words: dict[str, Word] = {}
 
     def encode_batch(self, texts: Sequence[str], generator: np.random.Generator) -> list[list[int]]:
@@ -74,8 +74,8 @@ class DroppingBpe:
             else:
                 ids += [self._vocab[f"<0x{byte:02X}>"] for byte in character.encode()]
         path = [ids]
-        while found := self._mergeable(path[-1]):
-            _, merged, i = min(found)
+        while mergeable := self._mergeable(path[-1]):
+            _, merged, i = min(mergeable)
             path.append([*path[-1][:i], merged, *path[-1][i + 2 :]])
         return Word(path, (1 - self._dropout) ** (len(path) - 1))
 
@@ -89,11 +89,11 @@ class DroppingBpe:
         """Merge in place, but leave out the merge that would be made first."""
         n = 1
         while True:
-            found = self._mergeable(ids)
+            mergeable = self._mergeable(ids)
             # How many of the first are left out, one after the other, is geometrically distributed.
             n += int(math.log(1 - generator.random()) / math.log(self._dropout))
-            if n >= len(found):
+            if n >= len(mergeable):
                 return ids
-            _, merged, i = sorted(found)[n] if n else min(found)
+            _, merged, i = sorted(mergeable)[n] if n else min(mergeable)
             ids[i : i + 2] = [merged]
             n = 0

@@ -63,8 +63,8 @@ def _written(text: str, tokenizer: Tokenizer) -> str:
     def written(part: str) -> str:
         first = WORD.search(part) if text.startswith(part) else None
 
-        def usual(found: re.Match[str]) -> str:
-            best, start = best_of.get(found[0], found[0]), found.start()
+        def usual(match: re.Match[str]) -> str:
+            best, start = best_of.get(match[0], match[0]), match.start()
             begins = (first and first.start() == start) or _SENTENCE_ENDS.search(
                 part, max(0, start - 9), start
             )

@@ -26,12 +26,12 @@ def detect(text: str, among: Iterable[str] | None = None) -> list[Detected]:
     not installed.
     """
     ranked: dict[str, float] = dict(_identifier().rank(text[:ENOUGH]))
-    wanted = list(ranked) if among is None else list(dict.fromkeys(among))
-    total = sum(ranked.get(language, 0.0) for language in wanted)
+    languages = list(ranked) if among is None else list(dict.fromkeys(among))
+    total = sum(ranked.get(language, 0.0) for language in languages)
     if total <= 0.0:  # nothing speaks for any of them
-        return [Detected(language, 1 / len(wanted)) for language in wanted]
-    found = [Detected(language, ranked.get(language, 0.0) / total) for language in wanted]
-    return sorted(found, key=lambda each: -each.confidence)
+        return [Detected(language, 1 / len(languages)) for language in languages]
+    detected = [Detected(language, ranked.get(language, 0.0) / total) for language in languages]
+    return sorted(detected, key=lambda each: -each.confidence)
 
 
 @cache

@@ -46,8 +46,8 @@ class ForeignTokenizer(ListedTokenizer):
     @cached_property
     def marks(self) -> dict[str, int]:
         """The languages of a model of OPUS-MT, ">>deu<<", by the tokens that Dragoman has for them."""
-        found = {p: i for p, i in self._ids.items() if LANGUAGE.fullmatch(p)}
-        return {language_mark(piece[2:-2]): i for piece, i in found.items()}
+        pieces = {p: i for p, i in self._ids.items() if LANGUAGE.fullmatch(p)}
+        return {language_mark(piece[2:-2]): i for piece, i in pieces.items()}
 
     def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
         """ConfigError, always."""
@@ -88,9 +88,9 @@ class SentencePieceTokenizer(ForeignTokenizer):
     def with_marks(self, marks: Sequence[str]) -> Tokenizer:
         if not marks:
             return self
-        own = copy(self)
-        own._reads_language = False
-        return MarkedTokenizer(self, marks, reader=own)
+        reader = copy(self)
+        reader._reads_language = False
+        return MarkedTokenizer(self, marks, reader=reader)
 
     def _cut(self, text: str) -> list[str]:
         if not self._reads_language:
@@ -101,14 +101,14 @@ class SentencePieceTokenizer(ForeignTokenizer):
     def _spans(self, text: str) -> list[tuple[str, int, int]]:
         language, rest = _cut_language(text) if self._reads_language else ([], text)
         start = len(text) - len(rest)
-        found = [(piece, 0, start) for piece in language]
-        found += [(piece, start + i, start + j) for piece, i, j in _offsets(self._processor, rest)]
+        spans = [(piece, 0, start) for piece in language]
+        spans += [(piece, start + i, start + j) for piece, i, j in _offsets(self._processor, rest)]
         # Of what stands for one character together, sentencepiece gives it to the last.
-        for k in reversed(range(len(found) - 1)):
-            piece, i, j = found[k]
-            if i == j == found[k + 1][1] and piece != META_SPACE:
-                found[k] = (piece, *found[k + 1][1:])
-        return found
+        for k in reversed(range(len(spans) - 1)):
+            piece, i, j = spans[k]
+            if i == j == spans[k + 1][1] and piece != META_SPACE:
+                spans[k] = (piece, *spans[k + 1][1:])
+        return spans
 
     def _join(self, pieces: list[str]) -> str:
         text = str(self._processor.DecodePieces(pieces)) if pieces else ""
@@ -123,8 +123,8 @@ class BytePairCodes:
     MOST_KEPT = 2**17
     """Words whose pieces are remembered."""
 
-    def __init__(self, codes: str, known: set[str] | None = None) -> None:
-        """Parse `codes`; with `known`, undo merges into other pieces. ValueError: malformed codes."""
+    def __init__(self, codes: str, pieces: set[str] | None = None) -> None:
+        """Parse `codes`; with `pieces`, undo merges into other pieces. ValueError: malformed codes."""
         lines = codes.strip("\r\n ").split("\n")
         n_header = int(lines[0].startswith("#version:"))
         self._version = re.sub(r"(\.0+)*$", "", lines[0].split()[-1]) if n_header else "0.1"
@@ -137,8 +137,8 @@ class BytePairCodes:
                 raise ValueError(f"line {number} of its codes is not two pieces")
             pairs.append(pair)
         self._ranks = {pair: rank for rank, pair in reversed([*enumerate(pairs)])}
-        self._halves = {left + right: (left, right) for left, right in self._ranks}
-        self._known = known
+        self._halves = {first + second: (first, second) for first, second in self._ranks}
+        self._known = pieces
         self._kept: dict[str, list[str]] = {}
 
     def cut(self, word: str) -> list[str]:
@@ -198,8 +198,8 @@ class PiecesTokenizer(ForeignTokenizer):
     def __init__(self, spec: str) -> None:
         super().__init__(spec)
         codes = self._settings["codes"]
-        known = set(self._ids) if self._settings.get("known_only") else None
-        self._codes = None if codes is None else BytePairCodes(codes, known)
+        pieces = set(self._ids) if self._settings.get("known_only") else None
+        self._codes = None if codes is None else BytePairCodes(codes, pieces)
 
     def normalise(self, text: str, *, slots: bool = False) -> str:
         text = " ".join(without_controls(text).split())
@@ -210,13 +210,13 @@ class PiecesTokenizer(ForeignTokenizer):
         return words if self._codes is None else [piece for word in words for piece in self._codes.cut(word)]
 
     def _spans(self, text: str) -> list[tuple[str, int, int]]:
-        found, position = [], 0
+        spans, position = [], 0
         for piece in self._cut(text):
             surface = piece if self._codes is None else piece.removesuffix(CONTINUED)
             end = text.index(surface, position) + len(surface)
-            found.append((piece, position, end))
+            spans.append((piece, position, end))
             position = end
-        return found
+        return spans
 
     def _join(self, pieces: list[str]) -> str:
         text = " ".join(pieces)
@@ -285,6 +285,6 @@ def _cut_language(text: str) -> tuple[list[str], str]:
 def _offsets(processor: Any, text: str) -> list[tuple[str, int, int]]:
     """Return the pieces of `text` with their first character and the one behind their last."""
     if hasattr(processor, "EncodeAsOffsetMapping"):  # from 0.2.3 on
-        found = processor.EncodeAsOffsetMapping(text)
-        return [(piece, *span) for piece, span in zip(found["pieces"], found["offsets"], strict=True)]
-    return [(found.piece, found.begin, found.end) for found in processor.EncodeAsImmutableProto(text).pieces]
+        mapping = processor.EncodeAsOffsetMapping(text)
+        return [(piece, *span) for piece, span in zip(mapping["pieces"], mapping["offsets"], strict=True)]
+    return [(each.piece, each.begin, each.end) for each in processor.EncodeAsImmutableProto(text).pieces]

@@ -47,8 +47,8 @@ def libretranslate_code(code: str) -> str:
 def known(code: str, among: Iterable[str]) -> str | None:
     """Return the language `among` others that matches `code`, ignoring case; None = no match."""
     languages = {language.lower(): language for language in among}
-    wanted = code.lower()
-    for other in (wanted, _OTHER_CODES.get(wanted), *(o for o, c in _OTHER_CODES.items() if c == wanted)):
+    lower = code.lower()
+    for other in (lower, _OTHER_CODES.get(lower), *(o for o, c in _OTHER_CODES.items() if c == lower)):
         if other in languages:
             return languages[other]
     return None

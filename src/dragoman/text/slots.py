@@ -51,7 +51,7 @@ _MEET = re.compile(f"{LETTER}{LETTER}")
 
 def carried(text: str) -> list[str]:
     """Return the different spans of `text` that slots may stand for, in their order."""
-    return list(dict.fromkeys(found[0] for found in _CARRIED.finditer(text)))
+    return list(dict.fromkeys(match[0] for match in _CARRIED.finditer(text)))
 
 
 def without_carried(text: str) -> str:
@@ -62,16 +62,16 @@ def without_carried(text: str) -> str:
 def change_outside(change: Callable[[str], str], text: str) -> str:
     """Return `text` with `change` made between the spans that slots, or addresses, may stand for."""
     changed, position = [], 0
-    for found in _CARRIED.finditer(text):
-        changed += [change(text[position : found.start()]), found[0]]
-        position = found.end()
+    for match in _CARRIED.finditer(text):
+        changed += [change(text[position : match.start()]), match[0]]
+        position = match.end()
     return "".join([*changed, change(text[position:])])
 
 
 def with_slots(text: str, spans: Sequence[str | None]) -> str:
     """Return `text` with the k-th slot wherever the k-th of `spans` stands. It must hold no slots itself."""
     slots = {span: slot for span, slot in zip(spans, SLOTS, strict=False) if span is not None}
-    return _CARRIED.sub(lambda found: slots.get(found[0], found[0]), text)
+    return _CARRIED.sub(lambda match: slots.get(match[0], match[0]), text)
 
 
 def without_slots(text: str, spans: Sequence[str]) -> str:
@@ -92,8 +92,8 @@ def slots_at_random(texts: Sequence[str], rng: Random) -> list[str]:
 
     Which slot it is is drawn, so that all of them are learnt alike.
     """
-    counts = [Counter(found[0] for found in _CARRIED.finditer(text)) for text in texts]
-    shared = [span for span in counts[0] if all(found[span] == counts[0][span] for found in counts)]
+    counts = [Counter(match[0] for match in _CARRIED.finditer(text)) for text in texts]
+    shared = [span for span in counts[0] if all(counter[span] == counts[0][span] for counter in counts)]
     spans: list[str | None] = [None] * len(SLOTS)
     for place, span in zip(rng.sample(range(len(SLOTS)), len(SLOTS)), shared, strict=False):
         spans[place] = span

@@ -96,8 +96,8 @@ def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
     size = len(model["vocab"])
     learnt = json.loads(learn(texts, kind=kind, vocab_size=size + n_new, lowercase=lowercase))["model"]
     if kind == "unigram":
-        known = {piece for piece, _ in model["vocab"]}
-        new = [entry for entry in learnt["vocab"] if entry[0] not in known]
+        existing = {piece for piece, _ in model["vocab"]}
+        new = [entry for entry in learnt["vocab"] if entry[0] not in existing]
         model["vocab"] += sorted(new, key=lambda entry: -entry[1])[:n_new]
     else:
         _add_merges(model, learnt, n_new)
@@ -126,10 +126,10 @@ def _add_merges(model: dict[str, Any], learnt: dict[str, Any], n_new: int) -> No
     for piece in sorted(learnt["vocab"], key=learnt["vocab"].__getitem__):
         if len(piece) == 1 and piece not in vocab and len(vocab) < most:
             vocab[piece] = len(vocab)
-    for left, right in learnt["merges"]:
-        if left + right not in vocab and left in vocab and right in vocab and len(vocab) < most:
-            vocab[left + right] = len(vocab)
-            merges.append([left, right])
+    for first, second in learnt["merges"]:
+        if first + second not in vocab and first in vocab and second in vocab and len(vocab) < most:
+            vocab[first + second] = len(vocab)
+            merges.append([first, second])
 
 
 def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:

@@ -318,8 +318,8 @@ class TokenizerPair:
 
         A vocabulary of one direction has none, and the pair is as it was.
         """
-        wanted = [*([SYNTHETIC] if synthetic else []), language_mark(language)]
-        src = self.src.plain.with_marks([mark for mark in wanted if mark in self.src.marks])
+        marks = [*([SYNTHETIC] if synthetic else []), language_mark(language)]
+        src = self.src.plain.with_marks([mark for mark in marks if mark in self.src.marks])
         return TokenizerPair(src, self.tgt)
 
     def with_new_marks(self, marks: Sequence[str]) -> TokenizerPair:
