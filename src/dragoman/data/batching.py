@@ -150,10 +150,10 @@ def _in_order(band: npt.NDArray[np.uint16], src: Lengths, rng: np.random.Generat
     )  # last, so that few large arrays are there at once
     keys += src
     for k, inside in enumerate(np.split(order, ends)):
-        own = -keys[inside] if k % 2 else keys[inside]
-        by_key = np.argsort(own)  # vectorised, unlike a stable sort, which only equal keys ask for
-        if np.any(np.diff(own[by_key]) == 0):
-            by_key = np.argsort(own, kind="stable")
+        signed_keys = -keys[inside] if k % 2 else keys[inside]
+        by_key = np.argsort(signed_keys)  # vectorised, unlike a stable sort, which only equal keys ask for
+        if np.any(np.diff(signed_keys[by_key]) == 0):
+            by_key = np.argsort(signed_keys, kind="stable")
         inside[:] = inside[by_key]  # a view of `order`
     return order
 

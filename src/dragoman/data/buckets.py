@@ -70,8 +70,8 @@ def choose_buckets(store: TokenStore, *, batch_tokens: int) -> tuple[Bucket, ...
     shorter = src_length = 0
     edges = choose_edges(counts.sum(axis=0), N_BUCKETS)
     for edge in edges:
-        own, covered = (counts[:, shorter + 1 : edge + 1], COVERED) if edge < edges[-1] else (counts, 1.0)
-        up_to = np.cumsum(own.sum(axis=1))  # pairs up to each source length
+        pairs, covered = (counts[:, shorter + 1 : edge + 1], COVERED) if edge < edges[-1] else (counts, 1.0)
+        up_to = np.cumsum(pairs.sum(axis=1))  # pairs up to each source length
         needed = np.searchsorted(up_to, np.ceil(covered * (up_to[-1] - 1)), side="right")
         src_length, shorter = max(src_length, int(needed)), edge
         buckets.append(Bucket(max(1, batch_tokens // edge), src_length, edge))
@@ -94,12 +94,12 @@ def choose_edges(counts: npt.NDArray[np.int64], n_buckets: int) -> list[int]:
         together = least[:, None] + cells
         begins.append(together.argmin(axis=0))
         least = together.min(axis=0)
-    found, j = [], len(edges) - 1
+    chosen, j = [], len(edges) - 1
     for begin in (*reversed(begins), np.zeros_like(edges)):
         if begin[j] < j:
-            found.append(int(edges[j]))
+            chosen.append(int(edges[j]))
             j = int(begin[j])
-    return found[::-1]
+    return chosen[::-1]
 
 
 def count_lengths(store: TokenStore) -> npt.NDArray[np.int64]:
@@ -122,14 +122,14 @@ def fill_buckets(
     """
     bucket = find_bucket(src, tgt, buckets)
     batches: list[Indices] = []
-    left = np.empty(0, dtype=np.int64)
+    rest = np.empty(0, dtype=np.int64)
     for i, shape in enumerate(buckets):
-        members = rng.permutation(np.concatenate([left, np.flatnonzero(bucket == i)]))
+        members = rng.permutation(np.concatenate([rest, np.flatnonzero(bucket == i)]))
         ends = range(shape.n_pairs, len(members) + 1, shape.n_pairs)
-        *full, left = np.split(members, ends)
+        *full, rest = np.split(members, ends)
         batches += full
-    if len(left):
-        batches.append(left)
+    if len(rest):
+        batches.append(rest)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -169,9 +169,9 @@ class StaticBatches:
     def _from_files(self, indices: Indices, n_rows: int, lengths: tuple[int, int]) -> list[Tensor]:
         """Return source and target as rows of int64 (n_rows, length), filled up with PAD_ID."""
         sides = []
-        for found, length in zip(self.store.padded(indices), lengths, strict=True):
+        for ids, length in zip(self.store.padded(indices), lengths, strict=True):
             rows = np.full((n_rows, length), PAD_ID, dtype=np.int64)
-            rows[: len(found), : found.shape[1]] = found
+            rows[: len(ids), : ids.shape[1]] = ids
             sides.append(torch.from_numpy(rows).to(self.device))
         return sides
 

@@ -297,8 +297,8 @@ class Phrasebook(Corpus):
             raise DataError(f"{self.name}: no such split; there are {', '.join(phrasebook.SPLITS)}")
         for lang in (src_lang, tgt_lang):
             if lang not in phrasebook.LANGUAGES:
-                known = ", ".join(phrasebook.LANGUAGES)
-                raise DataError(f"{self.name}: no language {lang!r} in the phrasebook; there are {known}")
+                languages = ", ".join(phrasebook.LANGUAGES)
+                raise DataError(f"{self.name}: no language {lang!r} in the phrasebook; there are {languages}")
         self.split, self.src_lang, self.tgt_lang = split, src_lang, tgt_lang
 
     def _read(self) -> Iterator[Pair]:
@@ -343,7 +343,7 @@ class Several(Corpus):
         return hash_strings("several", *(corpus.fingerprint() for corpus in self.corpora))
 
     def hashes(self) -> dict[str, str]:
-        return {file: found for corpus in self.corpora for file, found in corpus.hashes().items()}
+        return {file: digest for corpus in self.corpora for file, digest in corpus.hashes().items()}
 
 
 class Derived(Corpus):
@@ -417,8 +417,8 @@ class Unseen(Derived):
                 yield pair
 
     def notes(self) -> list[str]:
-        said = f"{self.name}: left out {self._n_left_out:,} of {self._n_pairs:,} pairs: a side is held out"
-        return [*self.corpus.notes(), *([said] if self._n_left_out else [])]
+        note = f"{self.name}: left out {self._n_left_out:,} of {self._n_pairs:,} pairs: a side is held out"
+        return [*self.corpus.notes(), *([note] if self._n_left_out else [])]
 
     def fingerprint(self) -> str:
         held_out = (hash_strings(*map(str, sorted(held))) for held in self.held_out)
@@ -514,9 +514,9 @@ def _columns_of(
     if isinstance(table, TabSeparated) or columns != DEFAULT_COLUMNS:
         return columns
     names = table.fields()
-    found = match_parallel(names, src_lang=src_lang, tgt_lang=tgt_lang)
-    if found or (table.is_ordered and len(names) == len(columns)):
-        return found or columns
+    matched = match_parallel(names, src_lang=src_lang, tgt_lang=tgt_lang)
+    if matched or (table.is_ordered and len(names) == len(columns)):
+        return matched or columns
     raise DataError(
         f"{table.name}: cannot tell which columns are {src_lang} and {tgt_lang} among "
         f"{', '.join(names) or 'none'}; name them, as in --columns source,target ({SETTING})"

@@ -126,13 +126,13 @@ def locate(name: str) -> Path | None:
 
 def whereabouts(dataset: Dataset) -> Place:
     """Where a data set is: the first place where it is complete, or else the one where least is missing."""
-    found = [
+    candidates = [
         Place(folder / dataset.folder, description, tuple(dataset.missing(folder / dataset.folder)))
         for folder, description in places()
         if dataset.present(folder / dataset.folder)
     ]
     nowhere = Place(None, "not here", tuple(dataset.missing(Path(os.devnull))))
-    return min(found, key=lambda place: len(place.missing), default=nowhere)
+    return min(candidates, key=lambda place: len(place.missing), default=nowhere)
 
 
 @cache

@@ -177,8 +177,8 @@ class Reviews(LabelledCorpus):
 
         self.name = REVIEWS + split
         if split not in SPLITS:
-            there = ", ".join(REVIEWS + name for name in SPLITS)
-            raise DataError(f"{self.name}: no such split; there are {there}")
+            available = ", ".join(REVIEWS + name for name in SPLITS)
+            raise DataError(f"{self.name}: no such split; there are {available}")
         self.split, self.separator = split, separator
 
     def _read(self) -> Iterator[Labelled]:
@@ -263,8 +263,8 @@ def _guess(table: Table, separator: str) -> tuple[Column, Column]:
     """Return the columns with text and label."""
     if isinstance(table, TabSeparated):
         cells = table.first_line()
-        found = match_labelled(cells) if looks_like_names(cells) else None
-        return found or _guess_by_content(table, range(len(cells)), separator)
+        columns = match_labelled(cells) if looks_like_names(cells) else None
+        return columns or _guess_by_content(table, range(len(cells)), separator)
     return match_labelled(table.fields()) or _guess_by_content(table, table.fields(), separator)
 
 
@@ -311,9 +311,9 @@ def _guess_by_content(table: Table, columns: Sequence[Column], separator: str) -
     )
     if len(labels) == 1 and is_clear:
         return texts[0], labels[0]
-    there = ", ".join(f"{column} ({content.example!r})" for column, content in contents.items())
+    described = ", ".join(f"{column} ({content.example!r})" for column, content in contents.items())
     raise DataError(
-        f"{table.name}: cannot tell which columns are text and label among {there or 'none'}; "
+        f"{table.name}: cannot tell which columns are text and label among {described or 'none'}; "
         f"name them ({SETTING})"
     )
 
@@ -377,11 +377,11 @@ def _choose(
     unique, first, counts = np.unique(texts[order], return_index=True, return_counts=True)
     label_of = labels[order][first]
     n = len(texts)
-    wanted = min(n_held_out, max(1, n // 10))
+    total = min(n_held_out, max(1, n // 10))
     n_labels = int(labels.max(initial=-1)) + 1
     sizes = np.bincount(label_of, weights=counts, minlength=n_labels).astype(np.float64)
     held_out: list[int] = []
-    for label, quota in enumerate(_shares(sizes, wanted)):
+    for label, quota in enumerate(_shares(sizes, total)):
         members = np.flatnonzero(label_of == label)[:-1]  # in order of hash
         members = members[counts[members] <= quota]
         held_out += unique[members[np.cumsum(counts[members]) <= quota]].tolist()

@@ -144,9 +144,9 @@ def numbers_of(cell: str, numbers: Mapping[str, int], *, separator: str, where: 
     labels = labels_of(cell, separator)
     for label in labels:
         if label not in numbers:
-            known = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
+            names = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
             raise DataError(
-                f"{where}: the label {label!r} is not in the training data ({known}); "
+                f"{where}: the label {label!r} is not in the training data ({names}); "
                 "correct it, or train with examples of it"
             )
     return [numbers[label] for label in labels]
@@ -175,8 +175,10 @@ def _build(
             kept = [(i, example.label) for i, example in zip(ids, examples, strict=True) if i]
             shortened = [i[: max_tokens or None] for i, _ in kept]
             text.append(shortened)
-            found = [numbers_of(cell, numbers, separator=separator, where=corpus.name) for _, cell in kept]
-            data = labelling.encode(found, len(labels)).tobytes()
+            class_ids = [
+                numbers_of(cell, numbers, separator=separator, where=corpus.name) for _, cell in kept
+            ]
+            data = labelling.encode(class_ids, len(labels)).tobytes()
             file.write(data)
             labels_crc = zlib.crc32(data, labels_crc)
             lost = [len(i) - len(s) for (i, _), s in zip(kept, shortened, strict=True)]

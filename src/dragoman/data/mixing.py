@@ -115,13 +115,13 @@ class Mixture:
         described = self._described(shares, count)
         if not name:
             return described
-        own = [i for i, part in enumerate(self.parts) if part.corpus == name]
-        read = sum(shares[i] for i in own) * described.n_pairs  # in an epoch
-        return described._replace(length=count * sum(self.parts[i].n_pairs for i in own) / read)
+        members = [i for i, part in enumerate(self.parts) if part.corpus == name]
+        read = sum(shares[i] for i in members) * described.n_pairs  # in an epoch
+        return described._replace(length=count * sum(self.parts[i].n_pairs for i in members) / read)
 
     def _described(self, shares: tuple[float, ...], length: float) -> Stage:
-        there = sum(part.n_pairs for part, share in zip(self.parts, shares, strict=True) if share)
-        return Stage(shares, there, length)
+        n_pairs = sum(part.n_pairs for part, share in zip(self.parts, shares, strict=True) if share)
+        return Stage(shares, n_pairs, length)
 
     def at(self, epoch: int) -> tuple[int, int]:
         """Return the stage of an epoch, and the number of the epoch within it."""
@@ -179,12 +179,12 @@ class MixedStore(TokenStore):
         return self._kept[k]
 
     def padded(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        found = [(rows, *super(MixedStore, self).padded(indices[rows])) for rows in self._by_shard(indices)]
+        parts = [(rows, *super(MixedStore, self).padded(indices[rows])) for rows in self._by_shard(indices)]
         src, tgt = (
-            np.zeros((len(indices), max(part[side].shape[1] for part in found)), dtype=np.int64)
+            np.zeros((len(indices), max(part[side].shape[1] for part in parts)), dtype=np.int64)
             for side in (1, 2)
         )
-        for rows, own_src, own_tgt in found:
+        for rows, own_src, own_tgt in parts:
             src[rows, : own_src.shape[1]] = own_src
             tgt[rows, : own_tgt.shape[1]] = own_tgt
         return src, tgt

@@ -109,8 +109,8 @@ def open_training(config: TranslationConfig) -> tuple[list[TrainingPart], list[V
     parts: list[TrainingPart] = []
     validated: list[ValidationPart] = []
     for direction in config.data.trained_directions:
-        own, held_out = _open_direction(config, direction)
-        parts += own
+        trained, held_out = _open_direction(config, direction)
+        parts += trained
         validated += held_out
     return _without_overlap(config, parts, validated), validated
 
@@ -141,12 +141,12 @@ def _without_overlap(
     for direction in config.directions:
         data = config.data.towards(direction)
         held_out += [(direction, open_text(data, files)) for files in data.test.values()]
-    known: dict[str, set[int]] = {language: set() for pair in config.directions for language in pair}
+    held_hashes: dict[str, set[int]] = {language: set() for pair in config.directions for language in pair}
     for direction, corpus in held_out:
         for pair in filter(has_text, corpus.pairs()):
             for language, text in zip(direction, pair, strict=True):
-                known[language].add(hash_plain(text))
-    frozen = {language: frozenset(hashes) for language, hashes in known.items()}
+                held_hashes[language].add(hash_plain(text))
+    frozen = {language: frozenset(hashes) for language, hashes in held_hashes.items()}
     return [
         part._replace(corpus=Unseen(part.corpus, (frozen[part.direction[0]], frozen[part.direction[1]])))
         for part in parts
@@ -278,7 +278,7 @@ def changed_files(before: Mapping[str, Any], now: Mapping[str, Mapping[str, str]
     """Return the sources in `now` that had another hash `before`; a file that was only moved had the same."""
     changed = []
     for name, hashes in now.items():
-        known = before.get(name)
-        old = list(known.values()) if isinstance(known, Mapping) else list(hashes.values())
+        earlier = before.get(name)
+        old = list(earlier.values()) if isinstance(earlier, Mapping) else list(hashes.values())
         changed += [file for i, (file, new) in enumerate(hashes.items()) if old[i : i + 1] != [new]]
     return changed

@@ -515,10 +515,10 @@ def check_side(folder: Path, name: str, meta: dict[str, Any], *, sizes: dict[str
     With `sizes`, the first bytes of each, as many as that.
     """
     for suffix, expected in meta.get("crc", {}).items():  # stores of earlier versions have none
-        crc, left = 0, math.inf if sizes is None else sizes[suffix]
+        crc, remaining = 0, math.inf if sizes is None else sizes[suffix]
         with (folder / f"{name}.{suffix}").open("rb") as file:
-            while block := file.read(int(min(left, 1 << 20))):
-                crc, left = zlib.crc32(block, crc), left - len(block)
+            while block := file.read(int(min(remaining, 1 << 20))):
+                crc, remaining = zlib.crc32(block, crc), remaining - len(block)
         if crc != expected:
             raise ValueError(f"{name}.{suffix} has changed since it was written")
 

@@ -82,7 +82,7 @@ def test_what_was_packed_comes_out(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_only_the_wanted_files_come_out(tmp_path: Path, name: str) -> None:
     archive = make(tmp_path / name, {**FILES, "../evil.txt": b"not asked for, so not looked at"})
-    unpack(archive, tmp_path / "out", wanted=lambda name: name == "set/a.txt")
+    unpack(archive, tmp_path / "out", keep=lambda name: name == "set/a.txt")
     assert content_of(tmp_path / "out") == {"set/a.txt": FILES["set/a.txt"]}
 
 
@@ -149,7 +149,7 @@ def test_a_bomb_is_given_up_soon(tmp_path: Path, name: str) -> None:
 def test_a_bomb_that_is_not_even_wanted_is_given_up(tmp_path: Path) -> None:
     archive = make(tmp_path / "x.tar.gz", {"bomb": bytes(12_000_000), "good": b"1"})
     with pytest.raises(DataError, match="200 times"):
-        unpack(archive, tmp_path / "out", wanted=lambda name: name == "good")
+        unpack(archive, tmp_path / "out", keep=lambda name: name == "good")
 
 
 @pytest.mark.parametrize("name", KINDS)

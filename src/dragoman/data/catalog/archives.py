@@ -37,25 +37,25 @@ class Limits:
 
 
 def members(
-    archive: Path, *, wanted: Callable[[str], bool] = lambda name: True, limits: Limits | None = None
+    archive: Path, *, keep: Callable[[str], bool] = lambda name: True, limits: Limits | None = None
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of the wanted files, one after the other: read each before asking for the next.
+    """Name and content of the files to `keep`, one after the other: read each before asking for the next.
 
     DataError: the archive is damaged or cut short, is of another kind than its name says, or one of its
-    wanted files is not one to be unpacked.
+    files to keep is not one to be unpacked.
     """
     meter = _Meter(archive, limits or Limits())
     if not archive.name.endswith((".zip", ".tar.gz", ".tgz")):
         raise DataError(f"{archive}: is not a supported archive; give a .zip, .tar.gz or .tgz file")
     unpacked = _zip_members if archive.suffix == ".zip" else _tar_members
     with _explained(archive):
-        for name, content in unpacked(archive, wanted, meter):
+        for name, content in unpacked(archive, keep, meter):
             meter.count_file()
             yield name, content
 
 
-def unpack(archive: Path, folder: Path, *, wanted: Callable[[str], bool] = lambda name: True) -> list[str]:
-    """Unpack the wanted files into the new `folder`, all or none of them; return their names.
+def unpack(archive: Path, folder: Path, *, keep: Callable[[str], bool] = lambda name: True) -> list[str]:
+    """Unpack the files to `keep` into the new `folder`, all or none of them; return their names.
 
     DataError: as of `members`, or the folder is there already or cannot be written.
     """
@@ -65,7 +65,7 @@ def unpack(archive: Path, folder: Path, *, wanted: Callable[[str], bool] = lambd
     try:
         with _writing(folder):
             folder.mkdir(parents=True)
-        for name, content in members(archive, wanted=wanted):
+        for name, content in members(archive, keep=keep):
             _write_member(folder / name, content, archive=archive)
             names.append(name)
     except BaseException:
@@ -136,13 +136,13 @@ def _watch(
 _Members = Iterator[tuple[str, IO[bytes]]]
 
 
-def _tar_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
+def _tar_members(archive: Path, keep: Callable[[str], bool], meter: _Meter) -> _Members:
     with (
         gzip.GzipFile(archive) as stream,
         tarfile.open(fileobj=_watch(stream, archive, meter), mode="r|") as tar,
     ):
         for member in tar:
-            if member.isdir() or not wanted(member.name):
+            if member.isdir() or not keep(member.name):
                 continue
             if not member.isreg() or member.issparse():
                 raise _no_plain_file(archive, member.name)
@@ -151,10 +151,10 @@ def _tar_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) ->
             yield _safe_name(member.name, archive=archive), _watch(content, archive)
 
 
-def _zip_members(archive: Path, wanted: Callable[[str], bool], meter: _Meter) -> _Members:
+def _zip_members(archive: Path, keep: Callable[[str], bool], meter: _Meter) -> _Members:
     with zipfile.ZipFile(archive) as zipped:
         for member in zipped.infolist():
-            if member.is_dir() or not wanted(member.filename):
+            if member.is_dir() or not keep(member.filename):
                 continue
             if member.flag_bits & 1:
                 raise DataError(f"{archive}: {member.filename} is encrypted; there is no password to give")
@@ -177,9 +177,9 @@ def _explained(archive: Path) -> Iterator[None]:
     try:
         yield
     except damage as error:
-        said = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise DataError(
-            f"{archive}: is damaged, cut short or no archive of this kind ({said}); "
+            f"{archive}: is damaged, cut short or no archive of this kind ({reason}); "
             "remove it and fetch it again"
         ) from None
     except OSError as error:

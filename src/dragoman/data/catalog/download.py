@@ -119,8 +119,8 @@ def download(
                 reasons.setdefault(str(error), []).append(url)
                 continue
             return Downloaded(path, url, path.stat().st_size, checksum_of(path, "sha256"))
-    said = "; ".join(f"{' and '.join(tried)}: {reason}" for reason, tried in reasons.items())
-    raise DownloadError(f"{path.name} could not be downloaded: {said}")
+    complaints = "; ".join(f"{' and '.join(tried)}: {reason}" for reason, tried in reasons.items())
+    raise DownloadError(f"{path.name} could not be downloaded: {complaints}")
 
 
 def checksum_of(path: Path, algorithm: str) -> str:
@@ -315,11 +315,11 @@ def _no_answer(error: Exception, timeout: float) -> _TransientError | _Unavailab
 
 def _complaint(error: HTTPError) -> _TransientError | _UnavailableError:
     """Return the error for a status such as 404."""
-    said = f"HTTP {error.code} {error.reason}".strip()
+    status = f"HTTP {error.code} {error.reason}".strip()
     if error.code in (408, 425, 429, 500, 502, 503, 504):
-        return _TransientError(said, after=_retry_after(error.headers))
+        return _TransientError(status, after=_retry_after(error.headers))
     hints = {404: ": there is no such file any more", 410: ": there is no such file any more"}
-    return _UnavailableError(said + hints.get(error.code, ""))
+    return _UnavailableError(status + hints.get(error.code, ""))
 
 
 def _blocks(response: HTTPResponse) -> Iterator[bytes]:
@@ -338,14 +338,14 @@ def _blocks(response: HTTPResponse) -> Iterator[bytes]:
 
 def _start(headers: Message) -> int | None:
     """Return the first byte of the range that is sent."""
-    found = re.match(rf"bytes ({_SIZE.pattern})-", headers.get("Content-Range", ""))
-    return int(found[1]) if found else None
+    match = re.match(rf"bytes ({_SIZE.pattern})-", headers.get("Content-Range", ""))
+    return int(match[1]) if match else None
 
 
 def _total(headers: Message) -> int | None:
     """Return the bytes of the whole file, as an answer about ranges says them."""
-    found = re.search(rf"/({_SIZE.pattern})$", headers.get("Content-Range", ""))
-    return int(found[1]) if found else None
+    match = re.search(rf"/({_SIZE.pattern})$", headers.get("Content-Range", ""))
+    return int(match[1]) if match else None
 
 
 def _mark(headers: Message) -> str:
@@ -369,10 +369,10 @@ def _mismatch(path: Path, checksum: str, origin: str) -> str:
     wrong = []
     for expected in checksum.split():
         algorithm, _, digest = expected.partition(":")
-        found = checksum_of(path, algorithm)
-        if found == digest:
+        actual = checksum_of(path, algorithm)
+        if actual == digest:
             return ""
-        wrong.append(f"its {algorithm} is {found}, the {origin} one is {digest}")
+        wrong.append(f"its {algorithm} is {actual}, the {origin} one is {digest}")
     return ", and ".join(wrong)
 
 

@@ -45,8 +45,8 @@ def fetch(
     """
     is_opus = name.startswith(opus.PREFIX)
     dataset = opus.named(name) if is_opus else get(name)
-    if not force and (found := _find(dataset, needs, to)):
-        return _checked(dataset, found, report)
+    if not force and (folder := _find(dataset, needs, to)):
+        return _checked(dataset, folder, report)
     dataset = opus.resolved(dataset) if is_opus else dataset
     base = to or cache_folder()
     target = base / dataset.folder
@@ -74,10 +74,10 @@ def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | Non
         place = whereabouts(dataset)
         return None if place.missing else place.folder
     try:
-        found = [find_file(f"{dataset.folder}/{path}") for path in needs]
+        paths = [find_file(f"{dataset.folder}/{path}") for path in needs]
     except DataError:
         return None
-    return found[0].parent
+    return paths[0].parent
 
 
 def _introduction(dataset: Dataset, target: Path) -> Iterator[str]:
@@ -188,10 +188,10 @@ def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> P
     parts, n_right, other_text = dataset.present(folder), 0, []
     for part in parts:
         expected = sums.get(f"{folder.name}/{part.path}")
-        found = checksum_of(folder / part.path, "sha256") if expected else ""
-        if expected and found != expected:
+        actual = checksum_of(folder / part.path, "sha256") if expected else ""
+        if expected and actual != expected:
             raise DataError(
-                f"{folder / part.path}: its sha256 is {found}, {SUMS} says {expected}; the file was changed "
+                f"{folder / part.path}: its sha256 is {actual}, {SUMS} says {expected}; the file was changed "
                 f"or damaged: remove {folder} and run dragoman data fetch {dataset.name}"
             )
         n_right += bool(expected)

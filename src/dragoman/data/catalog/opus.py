@@ -49,13 +49,13 @@ class Name(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> Name:
         """Parse opus:Corpus/en-pl, opus:Corpus/version/en-pl or opus:en-pl. DataError: another name."""
-        found = _NAME.fullmatch(name)
-        if found is None or found["src"] == found["tgt"]:
+        match = _NAME.fullmatch(name)
+        if match is None or match["src"] == match["tgt"]:
             raise DataError(
                 f"{name}: is not a corpus of OPUS; write opus:Books/en-pl or opus:Books/v1/en-pl; opus:en-pl "
                 "is for the list"
             )
-        return cls(found["corpus"] or "", found["version"] or "", found["src"], found["tgt"])
+        return cls(match["corpus"] or "", match["version"] or "", match["src"], match["tgt"])
 
     @property
     def pair(self) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ def releases(name: str) -> list[Release]:
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         answer = download([url], Path(folder) / "opus.json", max_bytes=50_000_000).path.read_bytes()
     try:
-        found = [Release.parse(record) for record in parse_json(answer)["corpora"] if record["target"]]
+        corpora = [Release.parse(record) for record in parse_json(answer)["corpora"] if record["target"]]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{url}: is not an answer of OPUS ({error!r}); try again later") from None
-    if not found:
+    if not corpora:
         raise DataError(f"{name}: OPUS has no such corpus; see: dragoman data list opus:{src}-{tgt}")
-    return sorted(found, key=lambda release: (-release.n_pairs, release.corpus))
+    return sorted(corpora, key=lambda release: (-release.n_pairs, release.corpus))
 
 
 def named(name: str) -> Dataset:

@@ -71,7 +71,7 @@ def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
     sets |= {name: f"IWSLT17.TED.{name}.{pair}.{{}}.xml" for name in IWSLT_SETS}
     names = {f"{pair}/{pattern.format(lang)}" for pattern in sets.values() for lang in (src, tgt)}
     official = folder / "official"
-    archives.unpack(downloads / f"{pair}.tgz", official, wanted=names.__contains__)
+    archives.unpack(downloads / f"{pair}.tgz", official, keep=names.__contains__)
     for name, pattern in sets.items():
         files = [str(official / pair / pattern.format(lang)) for lang in (src, tgt)]
         pairs = list(open_corpus(files, src_lang=src, tgt_lang=tgt).pairs())
@@ -92,7 +92,7 @@ def members(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
     """Keep the files of the archive with the names of the data set's parts, in any folder, as they are."""
     expected = {part.path for part in dataset.parts}
     archive = downloads / dataset.downloads[0].file
-    names = archives.unpack(archive, folder / "official", wanted=lambda name: Path(name).name in expected)
+    names = archives.unpack(archive, folder / "official", keep=lambda name: Path(name).name in expected)
     for name in names:
         (folder / "official" / name).replace(folder / Path(name).name)
     shutil.rmtree(folder / "official", ignore_errors=True)
@@ -119,7 +119,7 @@ def tatoeba(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
     """Keep the two sentences of each line, split so that no sentence is in two parts."""
     archive = downloads / dataset.downloads[0].file
     text = f"{archive.name.split('-')[0]}.txt"  # deu-eng.zip holds deu.txt
-    archives.unpack(archive, folder / "official", wanted=text.__eq__)
+    archives.unpack(archive, folder / "official", keep=text.__eq__)
     path = folder / "official" / text
     if not path.exists():
         raise DataError(f"{archive}: holds no {text}; the source has changed")
@@ -135,7 +135,7 @@ def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
     """Labels, 1 for positive, and texts: negative ones first, in the order of the names of their files."""
     reviews: dict[str, dict[str, str]] = {"train": {}, "test": {}}
     archive = downloads / "aclImdb_v1.tar.gz"
-    for name, content in archives.members(archive, wanted=lambda name: bool(_REVIEW.fullmatch(name))):
+    for name, content in archives.members(archive, keep=lambda name: bool(_REVIEW.fullmatch(name))):
         _, split, label, file = name.split("/")
         reviews[split][f"{label}/{file}"] = _one_line(content.read(), f"{archive}: {name}")
     lines = {

@@ -67,10 +67,10 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
         if separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
             return Alignment(separation=separation, notes=(note,))
-        found, likelihood, note = _trace(judge, shifts)
+        traced, likelihood, note = _trace(judge, shifts)
         del judge  # its lexicon is large, and the next one is learnt
-        n_changed = int((found != shifts).sum())
-        shifts = found
+        n_changed = int((traced != shifts).sum())
+        shifts = traced
         if n_changed < 0.02 * n:
             break
     probability = 1 / (1 + np.exp(-likelihood - prior))
@@ -180,11 +180,11 @@ class _Judge:
         i = np.flatnonzero(partner >= 0)
         i = i[features.has_text[0][i] & features.has_text[1][partner[i]]]
         i = np.sort(rng.choice(i, min(len(i), _N_CALIBRATED), replace=False))
-        others = rng.permutation(i)
+        shuffled = rng.permutation(i)
         lengths = features.log_lengths[1][partner[i]] - features.log_lengths[0][i]
         self._typical = float(np.median(lengths)) if len(i) else 0.0
         right = self._table(i, partner[i])
-        wrong = self._table(i, partner[others])[others != i]
+        wrong = self._table(i, partner[shuffled])[shuffled != i]
         trust, share = np.ones(len(right)), 0.8  # how likely a pair of the corpus is right; their share
         for _ in range(_EM_ROUNDS):
             self._weights = _logistic_regression(right, wrong, trust)
@@ -262,11 +262,11 @@ def _trace(judge: _Judge, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, s
         )
     margin = MAX_SHIFT + _WINDOW
     doubtful = np.convolve(doubtful, np.ones(2 * margin + 1), mode="same") > 0
-    found = shifts.copy()
+    path = shifts.copy()
     edges = np.flatnonzero(np.diff(np.concatenate([[0], doubtful.astype(np.int8), [0]])))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        found[start:end] = _best_path(judge, start, end)
-    return found, likelihood, note
+        path[start:end] = _best_path(judge, start, end)
+    return path, likelihood, note
 
 
 def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:

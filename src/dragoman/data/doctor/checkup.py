@@ -60,12 +60,12 @@ def check_corpus(
         thresholds or thresholds_of(()),
         unit,
         held=_open_held_out(held_out or {}, progress),
-        known={name: pair_hashes(one.pairs()) for name, one in (earlier or {}).items()},
+        earlier={name: pair_hashes(one.pairs()) for name, one in (earlier or {}).items()},
     )
     tally, whole = Tally(n_examples, with_survey=with_survey), _Whole(unit)
     reading = Reading(numbered_pairs(corpus))
-    found = windows(_watched(reading.chunks(), progress))
-    for examined in examine(found, examination, n_workers=n_workers, progress=progress):
+    packed = windows(_watched(reading.chunks(), progress))
+    for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
         whole.add(examined, tally)
     progress("repetitions", tally.n)
     whole.conclude(tally)
@@ -182,8 +182,8 @@ def _add_repetitions(src: np.ndarray, tgt: np.ndarray, near: np.ndarray, tally: 
     if n_sources:
         tally.summarise("several-targets", [f"{n_sources:,} sources, {n_lines:,} targets"], count=n_sources)
     for some in _partitions(near):
-        others = some[is_other[some]]
-        repeats, firsts = (others[lines] for lines in duplicates(near[others]))
+        distinct = some[is_other[some]]
+        repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))
         tally.mark("duplicate-near", repeats, describe(firsts))
 
 

@@ -76,8 +76,8 @@ def markup(text: str) -> str:
 
 def _either(check: Callable[[str], str], src: str, tgt: str) -> str:
     """Return the fault of a side, and which side it is."""
-    found = [(name, check(text)) for name, text in (("source", src), ("target", tgt))]
-    return "; ".join(f"{name}: {detail}" for name, detail in found if detail)
+    faults = [(name, check(text)) for name, text in (("source", src), ("target", tgt))]
+    return "; ".join(f"{name}: {detail}" for name, detail in faults if detail)
 
 
 def other_numbers(src: str, tgt: str) -> str:
@@ -90,12 +90,14 @@ def other_numbers(src: str, tgt: str) -> str:
     if not (_has_digit(src) and _has_digit(tgt)):
         return ""
     numbers = [_numbers(text) for text in (src, tgt)]
-    left = [list((numbers[i] - numbers[1 - i]).elements()) for i in (0, 1)]
-    if left[0] and left[1] and _MULTIPLIERS.search(f"{src} {tgt}"):
-        left = [[number.rstrip("0") for number in side] for side in left]
-        left = [[number for number in side if number not in left[1 - i]] for i, side in enumerate(left)]
-    only_src = [a for a in left[0] if not any(_same_number(a, b) for b in left[1])]
-    only_tgt = [b for b in left[1] if not any(_same_number(a, b) for a in left[0])]
+    unmatched = [list((numbers[i] - numbers[1 - i]).elements()) for i in (0, 1)]
+    if unmatched[0] and unmatched[1] and _MULTIPLIERS.search(f"{src} {tgt}"):
+        unmatched = [[number.rstrip("0") for number in side] for side in unmatched]
+        unmatched = [
+            [number for number in side if number not in unmatched[1 - i]] for i, side in enumerate(unmatched)
+        ]
+    only_src = [a for a in unmatched[0] if not any(_same_number(a, b) for b in unmatched[1])]
+    only_tgt = [b for b in unmatched[1] if not any(_same_number(a, b) for a in unmatched[0])]
     if not only_src or not only_tgt or "".join(only_src) == "".join(only_tgt):
         return ""
     return f"{', '.join(only_src)} in the source, {', '.join(only_tgt)} in the target"
@@ -107,8 +109,8 @@ def _has_digit(text: str) -> bool:
 
 def _numbers(text: str) -> Counter[str]:
     """Return the numbers in `text`, as digits without separators and without zeros in front."""
-    found = (_NOT_DIGITS.sub("", number) for number in _NUMBER.findall(text))
-    digits = ("".join(str(unicodedata.digit(d)) for d in number).lstrip("0") for number in found)
+    runs = (_NOT_DIGITS.sub("", number) for number in _NUMBER.findall(text))
+    digits = ("".join(str(unicodedata.digit(d)) for d in number).lstrip("0") for number in runs)
     return Counter(number for number in digits if number)
 
 
@@ -123,8 +125,8 @@ def other_addresses(src: str, tgt: str) -> str:
     """URLs and e-mail addresses that only one side has."""
     if not has_address(src) and not has_address(tgt):
         return ""
-    found = [{a.rstrip(".,;:!?").casefold() for a in ADDRESS.findall(text)} for text in (src, tgt)]
-    only = [sorted(found[i] - found[1 - i]) for i in (0, 1)]
+    addresses = [{a.rstrip(".,;:!?").casefold() for a in ADDRESS.findall(text)} for text in (src, tgt)]
+    only = [sorted(addresses[i] - addresses[1 - i]) for i in (0, 1)]
     parts = [f"{', '.join(o)} in the {side}" for o, side in zip(only, ("source", "target"), strict=True) if o]
     return ("only " + ", only ".join(parts)) if parts else ""
 

@@ -32,8 +32,8 @@ def damage(text: str) -> str:
         return f"{_LOST_TWICE} stands for characters that were lost"
     if (mended := mend(text)) != text:
         return f"UTF-8 read as another encoding → {mended}"
-    if found := _CONTROL.search(text):
-        return f"control character U+{ord(found[0]):04X}{_in_windows(found[0])}"
+    if match := _CONTROL.search(text):
+        return f"control character U+{ord(match[0]):04X}{_in_windows(match[0])}"
     return _question_mark(text)
 
 
@@ -60,10 +60,10 @@ def _in_windows(char: str) -> str:
 
 def _question_mark(text: str) -> str:
     """Return a complaint about a "?" inside a word."""
-    found = _QUESTION_MARK.search(text) if "?" in text else None
-    if not found or "://" in text or "www." in text:
+    match = _QUESTION_MARK.search(text) if "?" in text else None
+    if not match or "://" in text or "www." in text:
         return ""
-    return f"a question mark inside a word ({_word_around(text, found.start() + 1)})"
+    return f"a question mark inside a word ({_word_around(text, match.start() + 1)})"
 
 
 def _word_around(text: str, position: int) -> str:
@@ -99,15 +99,15 @@ def _misread(encoding: str) -> re.Pattern[str]:
 def _undo(text: str, encoding: str) -> str:
     """`text` with what was read in `encoding` read as UTF-8, where that is plausible."""
 
-    def replace(found: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         table = _bytes_of(encoding)
         try:
-            meant = bytes(table[char] for char in found[0]).decode("utf-8")
+            meant = bytes(table[char] for char in match[0]).decode("utf-8")
         except UnicodeDecodeError:
-            return found[0]
-        before, after = text[max(0, found.start() - 2) : found.start()], text[found.end() :][:1]
+            return match[0]
+        before, after = text[max(0, match.start() - 2) : match.start()], text[match.end() :][:1]
         is_plausible = _is_plausible_cyrillic if encoding == "cp1251" else _is_plausible
-        return meant if is_plausible(meant, found[0], before, after) else found[0]
+        return meant if is_plausible(meant, match[0], before, after) else match[0]
 
     return _misread(encoding).sub(replace, text)
 
@@ -139,14 +139,14 @@ def _is_latin(char: str) -> bool:
     return "\u00c0" <= char <= "\u017f" and char not in "×÷"
 
 
-def _undo_chinese(found: re.Match[str]) -> str:
+def _undo_chinese(match: re.Match[str]) -> str:
     """Return Chinese characters encoded as GBK and decoded as UTF-8, if that is text that fits here."""
     try:
-        meant = found[0].encode("gb18030").decode("utf-8")
+        meant = match[0].encode("gb18030").decode("utf-8")
     except UnicodeError:
-        return found[0]
-    around = found.string[max(0, found.start() - 1) : found.start()] + found.string[found.end() :][:1]
+        return match[0]
+    around = match.string[max(0, match.start() - 1) : match.start()] + match.string[match.end() :][:1]
     if all(map(_is_latin, meant)):  # "sch枚n"
-        return meant if re.search("[a-z]", around) else found[0]
+        return meant if re.search("[a-z]", around) else match[0]
     is_chinese = all("\u3000" <= char <= "\u9fff" or "\uff00" <= char <= "\uffef" for char in meant)
-    return meant if len(meant) >= 2 and is_chinese else found[0]
+    return meant if len(meant) >= 2 and is_chinese else match[0]

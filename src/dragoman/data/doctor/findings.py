@@ -221,15 +221,15 @@ class Report:
 
     def lines(self, kinds: Collection[str]) -> np.ndarray:
         """Return the lines with a fault of these kinds, rising."""
-        found = [found.lines for found in self.findings if found.kind.name in kinds]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        lines = [finding.lines for finding in self.findings if finding.kind.name in kinds]
+        return np.unique(np.concatenate(lines)) if lines else np.zeros(0, dtype=np.int64)
 
     def reasons(self, kinds: Collection[str]) -> Iterator[tuple[int, list[str]]]:
         """Yield the lines with a fault of these kinds, rising, each with the names of its kinds."""
-        found = [
+        numbered = [
             zip(one.lines.data, repeat(one.kind.name)) for one in self.findings if one.kind.name in kinds
         ]
-        for line, reasons in groupby(heapq.merge(*found, key=itemgetter(0)), key=itemgetter(0)):
+        for line, reasons in groupby(heapq.merge(*numbered, key=itemgetter(0)), key=itemgetter(0)):
             yield line, [name for _, name in reasons]
 
     def record(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Report:
             "n_warnings": self.n_found("warning"),
             "n_suspicions": self.n_found("suspicion"),
             "notes": list(self.notes),
-            "findings": [found.record() for found in self.findings],
+            "findings": [finding.record() for finding in self.findings],
         }
 
 
@@ -253,8 +253,8 @@ def kinds_to_drop(*, drop: Collection[str] = (), keep: Collection[str] = ()) -> 
     """
     for name in (*drop, *keep):
         if name not in KINDS or name in WITHOUT_LINES:
-            known = ", ".join(kind for kind in KINDS if kind not in WITHOUT_LINES)
-            raise ConfigError(f"{name}: no kind of finding that lines can be dropped for; there are {known}")
+            names = ", ".join(kind for kind in KINDS if kind not in WITHOUT_LINES)
+            raise ConfigError(f"{name}: no kind of finding that lines can be dropped for; there are {names}")
     usual = {kind.name for kind in KINDS.values() if kind.dropped}
     return frozenset((usual | set(drop)) - set(keep))
 

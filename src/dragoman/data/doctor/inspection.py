@@ -124,9 +124,9 @@ def inspect_text(config: Config) -> list[Inspection]:
 
     DataError: a corpus cannot be read.
     """
-    *others, last = _inspect_training(config)
-    known = np.concatenate([inspection.known for inspection in (*others, last)])
-    return [*others, last._replace(concerns=(*last.concerns, *_overlaps(config, known)))]
+    *first, last = _inspect_training(config)
+    train_hashes = np.concatenate([inspection.known for inspection in (*first, last)])
+    return [*first, last._replace(concerns=(*last.concerns, *_overlaps(config, train_hashes)))]
 
 
 def _inspect_training(config: Config) -> list[Inspection]:
@@ -144,21 +144,21 @@ def _inspect_training(config: Config) -> list[Inspection]:
     ]
 
 
-def _overlaps(config: Config, known: Hashes) -> Iterator[Concern]:
+def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
     """Find validation text and test sets that are in the training text as well."""
     for name, corpus in open_named(config).items():
         if name.split(".")[0] == "train":
             continue
         if isinstance(corpus, LabelledCorpus):
-            own = _Scan([corpus.examples()]).texts
+            hashes = _Scan([corpus.examples()]).texts
         else:
             pairs: Iterator[Pair] = filter(has_text, corpus.pairs())
-            own = _Scan([pairs]).pairs
-        n_known = int(np.isin(own, known).sum())
+            hashes = _Scan([pairs]).pairs
+        n_known = int(np.isin(hashes, train_hashes).sum())
         drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
-        if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(own)):
+        if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(hashes)):
             what = (
-                f"{_percent(n_known / len(own))} of {name}, {corpus.name}, is in the training text, and a "
+                f"{_percent(n_known / len(hashes))} of {name}, {corpus.name}, is in the training text, and a "
                 "score on known text says nothing; take it out of the training text"
             )
             option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
@@ -300,9 +300,11 @@ def _languages(
     src, tgt = sides
     if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
         return
-    said = wrong_declarations(src, tgt, langs=langs)
+    complaints = wrong_declarations(src, tgt, langs=langs)
     swapped = (
-        not wrong_declarations(src, tgt, langs=(langs[1], langs[0])) if said else _detected(pairs, langs)
+        not wrong_declarations(src, tgt, langs=(langs[1], langs[0]))
+        if complaints
+        else _detected(pairs, langs)
     )
     if swapped:
         what = (
@@ -310,24 +312,24 @@ def _languages(
             "swap the files or columns, or the declared languages"
         )
         yield Concern("swapped", what)
-    elif said:
-        yield Concern("languages", f"{'; '.join(said)}; {KINDS['languages'].remedy}")
+    elif complaints:
+        yield Concern("languages", f"{'; '.join(complaints)}; {KINDS['languages'].remedy}")
 
 
 def _detected(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> bool:
     """Whether each side is in the other's language, by language identification if it is installed."""
     every = max(1, len(pairs) // N_IDENTIFIED)
     try:
-        found = [detect(" ".join(side))[0].language for side in zip(*pairs[::every], strict=True)]
+        detected = [detect(" ".join(side))[0].language for side in zip(*pairs[::every], strict=True)]
     except MissingExtraError:
         return False
     src, tgt = map(language_code, langs)
-    return src != tgt and found == [tgt, src]
+    return src != tgt and detected == [tgt, src]
 
 
 def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...], *, setting: str) -> list[Concern]:
     """Parts that are nearly all numbers or ids; `setting` is what chooses others."""
-    found = []
+    concerns = []
     for name, texts in zip(names, zip(*examples, strict=True), strict=True):
         share = sum(map(_is_number, texts)) / len(texts)
         if share >= NUMBERS:
@@ -335,8 +337,8 @@ def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...], *, set
                 f"the {name} is a number or an id in {_percent(share)} of the examples, such as "
                 f"{_short(texts[0])!r}; choose another column ({setting})"
             )
-            found.append(Concern("numbers", what))
-    return found
+            concerns.append(Concern("numbers", what))
+    return concerns
 
 
 def _is_number(text: str) -> bool:
@@ -347,8 +349,8 @@ def _is_number(text: str) -> bool:
 def _faulty_pairs(pairs: Sequence[tuple[str, str]], sides: tuple[Side, Side]) -> Iterator[Concern]:
     """Faults of single pairs that are too frequent."""
     counts = {kind: sum(bool(check(*pair)) for pair in pairs) for kind, check in PAIR_CHECKS.items()}
-    found = check_languages(*sides, langs=(None, None))
-    counts |= {kind: len(lines) for kind, lines in found.lines.items()}
+    languages = check_languages(*sides, langs=(None, None))
+    counts |= {kind: len(lines) for kind, lines in languages.lines.items()}
     for kind, count in counts.items():
         yield from _share(kind, count, len(pairs))
 
@@ -370,12 +372,14 @@ def _columns(examples: Sequence[tuple[str, str]]) -> Iterator[Concern]:
     texts, labels = zip(*examples, strict=True)
     n_labels = len(set(labels))
     if len(examples) >= MIN_LABELLED and n_labels >= MANY_LABELS * len(examples):
-        said = f"{n_labels:,} different labels in {len(examples):,} examples, such as {_short(labels[0])!r}"
+        complaint = (
+            f"{n_labels:,} different labels in {len(examples):,} examples, such as {_short(labels[0])!r}"
+        )
     elif sum(map(len, labels)) > sum(map(len, texts)):
-        said = f"labels are longer than texts, such as {_short(labels[0])!r} for {_short(texts[0])!r}"
+        complaint = f"labels are longer than texts, such as {_short(labels[0])!r} for {_short(texts[0])!r}"
     else:
         return
-    yield Concern("columns", f"{said}; are text and label the right columns?")
+    yield Concern("columns", f"{complaint}; are text and label the right columns?")
 
 
 def _odd_labels(labels: Collection[str], *, separator: str) -> Iterator[Concern]:

@@ -41,9 +41,9 @@ def check_labelled(
     reading = Reading(numbered_examples(corpus))
     for chunk in reading.chunks():
         if held is not None:
-            found = held.look_up(len(numbers), chunk)
-            faults.by_kind["overlap"].update(found.exact)
-            faults.by_kind["overlap-near"].update(found.near)
+            overlap = held.look_up(len(numbers), chunk)
+            faults.by_kind["overlap"].update(overlap.exact)
+            faults.by_kind["overlap-near"].update(overlap.near)
         for number, (text, label) in chunk:
             _check_example(text, label or corpus.separator, len(numbers), faults)
             numbers.append(number)
@@ -89,9 +89,9 @@ def _add_repetitions(
 
 
 def _summarise_labels(n_of_label: Counter[str], n_texts: int, tally: Tally) -> None:
-    said = [
+    lines = [
         f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
     ]
     if len(n_of_label) > _MAX_SHOWN:
-        said.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
-    tally.summarise("labels", said, count=len(n_of_label))
+        lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
+    tally.summarise("labels", lines, count=len(n_of_label))

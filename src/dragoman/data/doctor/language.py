@@ -135,17 +135,17 @@ def _main_scripts(letters: np.ndarray) -> frozenset[str]:
 
 def _wrong_script(letters: np.ndarray, main: frozenset[str]) -> np.ndarray:
     """Lines two thirds of whose letters, and at least four, are not of the scripts of their side."""
-    own = letters[:, [SCRIPTS.index(script) for script in main]].sum(axis=1)
-    other = letters.sum(axis=1) - own
-    return (other > 2 * own) & (other >= 4)
+    expected = letters[:, [SCRIPTS.index(script) for script in main]].sum(axis=1)
+    other = letters.sum(axis=1) - expected
+    return (other > 2 * expected) & (other >= 4)
 
 
 def _rarer_characters(bags: Bags) -> tuple[str, np.ndarray]:
     """Return which of simplified and traditional characters fewer lines have, and these lines."""
     kinds = [is_simplified(word[0]) for word in bags.words]  # a Han character is a word
     rows = {
-        name: np.unique(bags.rows[np.array([kind is wanted for kind in kinds])[bags.ids]])
-        for name, wanted in (("traditional", False), ("simplified", True))
+        name: np.unique(bags.rows[np.array([kind is simplified for kind in kinds])[bags.ids]])
+        for name, simplified in (("traditional", False), ("simplified", True))
     }
     return min(rows.items(), key=lambda named: len(named[1]))
 
@@ -184,22 +184,22 @@ def _check_declared(
     sides: Sequence[Bags], main: Sequence[frozenset[str]], langs: Sequence[str | None]
 ) -> list[str]:
     """Describe wrong declared languages."""
-    said = []
+    complaints = []
     for bags, scripts, lang, name in zip(sides, main, langs, _SIDES, strict=True):
         if lang is None or not scripts:
             continue
         expected = scripts_of_language(lang)
         if expected and not expected & scripts:
-            said.append(
+            complaints.append(
                 f"the {name} is declared as {lang}, but written in {' and '.join(sorted(scripts))} script"
             )
             continue
         code = language_code(lang)
         coverage = _coverage(bags)
-        best = max(coverage, key=lambda known: coverage[known])
+        best = max(coverage, key=lambda candidate: coverage[candidate])
         if code in coverage and coverage[best] >= max(_COVERED, 1.5 * coverage[code]):
-            said.append(f"the {name} is declared as {lang}, but its short words are those of {best}")
-    return said
+            complaints.append(f"the {name} is declared as {lang}, but its short words are those of {best}")
+    return complaints
 
 
 def _sequences(words: Sequence[str], numbers: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -236,28 +236,28 @@ def _evidence_for_own_side(src: Bags, tgt: Bags) -> _Evidence:
     Naive Bayes over three-letter sequences and whole words; as these overlap, they are counted half.
     """
     numbers = Words()
-    found = [_sequences(bags.words, numbers) for bags in (src, tgt)]
+    sequences = [_sequences(bags.words, numbers) for bags in (src, tgt)]
     logs = []
-    for bags, (ids, offsets) in zip((src, tgt), found, strict=True):
+    for bags, (ids, offsets) in zip((src, tgt), sequences, strict=True):
         weights = np.repeat(bags.n_lines_with, np.diff(offsets))
         counts = np.bincount(ids, weights, minlength=len(numbers)) + 0.5
         logs.append(np.log(counts / counts.sum()))
     ratio = np.clip(logs[0] - logs[1], -_MAX_EVIDENCE, _MAX_EVIDENCE)
     totals, againsts = [], []
-    sides = ((src, tgt, found[0], 1), (tgt, src, found[1], -1))
-    for own, other, (ids, offsets), sign in sides:
-        of_word = (_sum_by_word(sign * ratio[ids], offsets) + _word_evidence(own, other)) / 2
-        totals.append(_sum_by_line(own, of_word))
-        againsts.append(_sum_by_line(own, np.minimum(of_word, 0)))
+    sides = ((src, tgt, sequences[0], 1), (tgt, src, sequences[1], -1))
+    for side, other, (ids, offsets), sign in sides:
+        of_word = (_sum_by_word(sign * ratio[ids], offsets) + _word_evidence(side, other)) / 2
+        totals.append(_sum_by_line(side, of_word))
+        againsts.append(_sum_by_line(side, np.minimum(of_word, 0)))
     return _Evidence((totals[0], totals[1]), (againsts[0], againsts[1]))
 
 
-def _word_evidence(own: Bags, other: Bags) -> np.ndarray:
+def _word_evidence(side: Bags, other: Bags) -> np.ndarray:
     """For each word the log-ratio of its frequencies on its own side, but for one line, and on the other."""
-    elsewhere = np.array([other.numbers.get(word, -1) for word in own.words], dtype=np.int64)
+    elsewhere = np.array([other.numbers.get(word, -1) for word in side.words], dtype=np.int64)
     n_other = np.where(elsewhere >= 0, other.n_lines_with[elsewhere], 0)
-    ratio = np.log((own.n_lines_with - 0.5) / (n_other + 0.5))
-    is_word = np.array([word[0].isalpha() for word in own.words], dtype=bool)
+    ratio = np.log((side.n_lines_with - 0.5) / (n_other + 0.5))
+    is_word = np.array([word[0].isalpha() for word in side.words], dtype=bool)
     return np.where(is_word, np.clip(ratio, -_MAX_EVIDENCE, _MAX_EVIDENCE), 0.0)
 
 
@@ -293,17 +293,17 @@ def _find_foreign(
     best = np.zeros(len(strange))
     language = np.full(len(strange), "", dtype="<U3")
     ours = {language_code(lang or "") for lang in named}
-    own = named[side] or ""
+    side_language = named[side] or ""
     for lang, profile in profiles().items():
         if lang in ours or profile.script not in main:
             continue
-        evidence, n_words = _evidence_for(lang, bags, own=own)
+        evidence, n_words = _evidence_for(lang, bags, side_language=side_language)
         sure = (n_words >= 2) & (evidence > _FOREIGN) & (strange < _UNUSUAL)
         enough = sure | ((strange < _STRANGE) & (evidence > _FOREIGN_IF_STRANGE))
         better = enough & (evidence > best)
         best[better], language[better] = evidence[better], lang
-    found = ((best > 0) | unnamed) & ~skip & (bags.sizes >= 2)
-    for line in np.flatnonzero(found).tolist():
+    foreign = ((best > 0) | unnamed) & ~skip & (bags.sizes >= 2)
+    for line in np.flatnonzero(foreign).tolist():
         if line in faults.lines["language"] or line in faults.lines["swapped"]:
             continue
         looks = f"looks like {language[line]}" if language[line] else "has letters of another language"
@@ -341,14 +341,14 @@ def _rare_letters(bags: Bags) -> np.ndarray:
     return np.array([len(rare.intersection(word)) for word in bags.words], dtype=float)
 
 
-def _evidence_for(lang: str, bags: Bags, *, own: str) -> tuple[np.ndarray, np.ndarray]:
-    """Nats for `lang` rather than the own language in each line, by short words; how many words say so."""
+def _evidence_for(lang: str, bags: Bags, *, side_language: str) -> tuple[np.ndarray, np.ndarray]:
+    """Nats for `lang` rather than `side_language` in each line, by short words; how many words say so."""
     profile = profiles()[lang]
     n_lines = bags.n_lines_with
     evidence = np.where(n_lines >= max(5, 0.0005 * (len(bags.offsets) - 1)), -1.0, 0.0)  # frequent at home
     ids = _ids_of(profile.words, bags)
     share = (n_lines[ids] + 0.5) / max(1, n_lines.sum())
     evidence[ids] = np.clip(np.log(0.4 / len(profile.words) / share), -3.0, 5.0)
-    if own in profiles():
-        evidence[_ids_of(profiles()[own].words, bags)] = -3.0
+    if side_language in profiles():
+        evidence[_ids_of(profiles()[side_language].words, bags)] = -3.0
     return _sum_by_line(bags, evidence), _sum_by_line(bags, (evidence > 0).astype(float))

@@ -97,11 +97,11 @@ class Lexicon:
             self._halves.append(self._learn(chosen, partner[chosen]))
 
     def _learn(self, i: np.ndarray, j: np.ndarray) -> _Half:
-        found = combine(self._src.offsets, self._tgt.offsets, i, j)
-        combined = self._keys(self._src.ids[found.src], self._tgt.ids[found.tgt])
+        combinations = combine(self._src.offsets, self._tgt.offsets, i, j)
+        combined = self._keys(self._src.ids[combinations.src], self._tgt.ids[combinations.tgt])
         keys, key_of = np.unique(combined, return_inverse=True)
-        slot = self._slots(found, j)
-        del found, combined
+        slot = self._slots(combinations, j)
+        del combinations, combined
         n_src = np.bincount(self._src.ids[_positions(self._src, i)], minlength=self._src.n_stems)
         total = n_src[keys // self._tgt.n_stems] + 1.0  # discounted: a word seen once says little
         probabilities: np.ndarray = np.bincount(key_of, minlength=len(keys)) / total
@@ -135,9 +135,9 @@ class Lexicon:
         words = tgt.ids[_positions(tgt, j)]
         explained: np.ndarray = np.zeros(len(words))
         if len(half.keys):
-            found = combine(src.offsets, tgt.offsets, i, j)
-            probabilities = self._probabilities(half, src.ids[found.src], tgt.ids[found.tgt])
-            explained = np.bincount(self._slots(found, j), probabilities, minlength=len(words))
+            combinations = combine(src.offsets, tgt.offsets, i, j)
+            probabilities = self._probabilities(half, src.ids[combinations.src], tgt.ids[combinations.tgt])
+            explained = np.bincount(self._slots(combinations, j), probabilities, minlength=len(words))
         pair = np.repeat(np.arange(len(i)), sizes)
         explained = explained / np.maximum(src.sizes[i], 1)[pair]
         frequency = half.tgt_frequency[words]
@@ -149,10 +149,10 @@ class Lexicon:
         """One number for each source stem with the target stem beside it."""
         return src.astype(np.int64) * self._tgt.n_stems + tgt
 
-    def _slots(self, found: Combinations, j: np.ndarray) -> np.ndarray:
+    def _slots(self, combinations: Combinations, j: np.ndarray) -> np.ndarray:
         """Return which word of the target lines `j` each combination is about, numbered through."""
         starts = np.cumsum(self._tgt.sizes[j]) - self._tgt.sizes[j] - self._tgt.offsets[j]
-        return starts.astype(np.int32)[found.pair] + found.tgt
+        return starts.astype(np.int32)[combinations.pair] + combinations.tgt
 
     def _probabilities(self, half: _Half, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
         """t(target | source) of each of these stems beside each other."""

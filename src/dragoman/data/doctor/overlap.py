@@ -86,16 +86,16 @@ class HeldOutTexts:
         sizes = np.bincount(rows, minlength=len(lines))
         # Similar to a held-out text can only be a line most of whose sequences occur in some of them.
         n_unknown = np.bincount(rows, ~self._filter[hashes & _FILTER], minlength=len(lines))
-        left = (n_unknown <= (1 - SIMILAR) * sizes + 1e-9)[rows]
-        rows, hashes = rows[left], hashes[left]
-        found = np.minimum(np.searchsorted(self._vocabulary, hashes), len(self._vocabulary) - 1)
-        known = self._vocabulary[found] == hashes
-        ranks = np.where(known, self._ranks[found], -1)
+        is_kept = (n_unknown <= (1 - SIMILAR) * sizes + 1e-9)[rows]
+        rows, hashes = rows[is_kept], hashes[is_kept]
+        positions = np.minimum(np.searchsorted(self._vocabulary, hashes), len(self._vocabulary) - 1)
+        is_known = self._vocabulary[positions] == hashes
+        ranks = np.where(is_known, self._ranks[positions], -1)
         sizes = np.bincount(rows, minlength=len(lines))
-        prefix = _rarest(rows, ranks, sizes) & known
-        sketches = _sketches(rows[known], ranks[known], len(lines))
+        prefix = _rarest(rows, ranks, sizes) & is_known
+        sketches = _sketches(rows[is_known], ranks[is_known], len(lines))
         pairs = self._candidates(rows[prefix], ranks[prefix], sizes, sketches)
-        return self._verify(pairs, rows[known], ranks[known], sizes)
+        return self._verify(pairs, rows[is_known], ranks[is_known], sizes)
 
     def _candidates(
         self, rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray, sketches: np.ndarray
@@ -208,17 +208,17 @@ class HeldOut:
 
     def look_up(self, start: int, chunk: Sequence[Numbered]) -> Overlap:
         """Compare a chunk of train, whose first pair has the index `start`."""
-        found = Overlap({}, {}, {})
+        overlap = Overlap({}, {}, {})
         for i, side in enumerate(self._sides):
             for match in self._index[i].matches([one.texts[i] for one in chunk]):
                 index, what = start + match.line, self._describe(side, i, match)
-                kind = found.exact if match.similarity == 1.0 else found.near
+                kind = overlap.exact if match.similarity == 1.0 else overlap.near
                 kind[index] = f"{kind[index]}; {what}" if index in kind else what
-                found.similarity[index] = max(match.similarity, found.similarity.get(index, 0.0))
-        for index in found.exact:
-            found.near.pop(index, None)
-            del found.similarity[index]
-        return found
+                overlap.similarity[index] = max(match.similarity, overlap.similarity.get(index, 0.0))
+        for index in overlap.exact:
+            overlap.near.pop(index, None)
+            del overlap.similarity[index]
+        return overlap
 
     def _describe(self, side: str, i: int, match: Match) -> str:
         place = self._places[match.text]

@@ -105,14 +105,14 @@ class Reading:
 
 def chosen(numbered: Iterable[Numbered], indices: Iterable[int]) -> dict[int, Numbered]:
     """Those at some indices, counted from 0. Reads no further than it must."""
-    wanted = set(indices)
-    last = max(wanted, default=-1)
-    found = {}
+    requested = set(indices)
+    last = max(requested, default=-1)
+    records = {}
     for index, one in enumerate(numbered):
         if index > last:
             break
-        if index in wanted:
-            found[index] = one
+        if index in requested:
+            records[index] = one
             if index == last:
                 break
-    return found
+    return records

@@ -60,9 +60,9 @@ class Tally:
     def add(self, faults: Faults, numbers: Sequence[int] | np.ndarray) -> None:
         """Add a window and the numbers of its pairs."""
         mask = np.zeros(len(numbers), dtype=np.uint32)
-        for kind, found in faults.by_kind.items():
-            mask[np.fromiter(found, dtype=np.int64, count=len(found))] |= _BITS[kind]
-            self._remember(kind, [(self.n + i, found[i]) for i in sorted(found)])
+        for kind, details in faults.by_kind.items():
+            mask[np.fromiter(details, dtype=np.int64, count=len(details))] |= _BITS[kind]
+            self._remember(kind, [(self.n + i, details[i]) for i in sorted(details)])
         if self._with_survey:
             for kind, values in faults.values.items():
                 self._grade(kind, values)
@@ -70,12 +70,12 @@ class Tally:
         self._numbers.append(np.array(numbers, dtype=np.uint32))
         self.n += len(numbers)
 
-    def _remember(self, kind: str, found: list[tuple[int, str]]) -> None:
+    def _remember(self, kind: str, details: list[tuple[int, str]]) -> None:
         """Keep every finding of the first window, and at equal distances those of a long corpus."""
         kept = self._details[kind]
         while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
             kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
-        kept.extend(found[:: self._strides[kind]])
+        kept.extend(details[:: self._strides[kind]])
 
     def _grade(self, kind: str, values: np.ndarray) -> None:
         """Count the pairs of each grade, and draw one of each."""
@@ -114,10 +114,10 @@ class Tally:
         self, reread: Callable[[], Iterable[Numbered]]
     ) -> tuple[tuple[Finding, ...], dict[str, tuple[Step, ...]]]:
         """Return the survey, and a finding for each kind of fault, with examples spread over the corpus."""
-        found = {kind: sorted(details) for kind, details in self._details.items()}
-        shown = {kind: _spread(details, self._n_examples) for kind, details in found.items()}
-        wanted = [i for some in shown.values() for i, _ in some]
-        texts = chosen(reread(), wanted + [i for _, i, _ in self._sampled.values()])
+        by_kind = {kind: sorted(details) for kind, details in self._details.items()}
+        shown = {kind: _spread(details, self._n_examples) for kind, details in by_kind.items()}
+        indices = [i for some in shown.values() for i, _ in some]
+        texts = chosen(reread(), indices + [i for _, i, _ in self._sampled.values()])
         findings = []
         for name, kind in KINDS.items():
             lines = self.lines(name)
@@ -138,7 +138,7 @@ class Tally:
             yield Step(threshold.first_with(grade), count, value, Example(*texts[i], ""))
 
 
-def _spread(found: Sequence[Any], n: int) -> list[Any]:
+def _spread(items: Sequence[Any], n: int) -> list[Any]:
     """At most `n` of what was found, from the first on, at equal distances."""
-    n = min(n, len(found))
-    return [found[i * len(found) // n] for i in range(n)]
+    n = min(n, len(items))
+    return [items[i * len(items) // n] for i in range(n)]

@@ -106,14 +106,14 @@ class Examination:
     unit: str
     held: HeldOut | None
     """Texts that must not be among them."""
-    known: Mapping[str, np.ndarray]
+    earlier: Mapping[str, np.ndarray]
     """`pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
 
     def __call__(self, texts: Texts, doing: Callable[[str], None]) -> Examined:
         """Examine a window, which is empty afterwards; `doing` is told what with."""
         window = _Window()
         for chunk in texts.chunks():
-            window.add(chunk, self.held, self.known)
+            window.add(chunk, self.held, self.earlier)
         n, faults = len(window.numbers), window.faults
         src, tgt = window.sides()
         facts: dict[str, list[str]] = {"": []}
@@ -159,28 +159,28 @@ class Examination:
 
 
 def examine(
-    found: Iterator[Texts], examination: Examination, *, n_workers: int, progress: Progress
+    stream: Iterator[Texts], examination: Examination, *, n_workers: int, progress: Progress
 ) -> Iterator[Examined]:
     """Examine all windows, in their order; in processes if there are several windows and workers.
 
     RunError: a worker died.
     """
-    first = list(islice(found, min(n_workers, 2)))
+    first = list(islice(stream, min(n_workers, 2)))
     if len(first) > 1:
         remedy = "nothing was written; fewer --workers need less memory"
         work = examination.in_worker
-        found = _forgotten(chain(first, found))
-        yield from in_order(work, found, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
+        stream = _forgotten(chain(first, stream))
+        yield from in_order(work, stream, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
         return
     n = 0
-    for texts in chain(first, found):
+    for texts in chain(first, stream):
         n += texts.n
         yield examination(texts, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
 
 
-def _forgotten(found: Iterable[Texts]) -> Iterator[Texts]:
+def _forgotten(stream: Iterable[Texts]) -> Iterator[Texts]:
     """Yield the same windows; each is emptied when the next one is asked for, as others may still hold it."""
-    for texts in found:
+    for texts in stream:
         yield texts
         texts.clear()
 
@@ -200,7 +200,7 @@ class _Window:
         self._readers = (SideReader(), SideReader())
         self._similar: dict[int, float] = {}
 
-    def add(self, chunk: Sequence[Numbered], held: HeldOut | None, known: Mapping[str, np.ndarray]) -> None:
+    def add(self, chunk: Sequence[Numbered], held: HeldOut | None, earlier: Mapping[str, np.ndarray]) -> None:
         start = len(self.numbers)
         for kind, check in PAIR_CHECKS.items():
             faults = self.faults.by_kind[kind]
@@ -210,14 +210,14 @@ class _Window:
         for i in (0, 1):
             self._readers[i].add(one.texts[i] for one in chunk)
         if held is not None:
-            found = held.look_up(start, chunk)
-            self.faults.by_kind["overlap"].update(found.exact)
-            self.faults.by_kind["overlap-near"].update(found.near)
-            self._similar.update(found.similarity)
-        if known:
-            own = pair_hashes(one.texts for one in chunk)
-            for name, hashes in known.items():
-                for i in np.flatnonzero(np.isin(own, hashes)).tolist():
+            overlap = held.look_up(start, chunk)
+            self.faults.by_kind["overlap"].update(overlap.exact)
+            self.faults.by_kind["overlap-near"].update(overlap.near)
+            self._similar.update(overlap.similarity)
+        if earlier:
+            pair_ids = pair_hashes(one.texts for one in chunk)
+            for name, hashes in earlier.items():
+                for i in np.flatnonzero(np.isin(pair_ids, hashes)).tolist():
                     self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
         self.numbers.extend(one.number for one in chunk)
 
@@ -243,19 +243,19 @@ def _add_graded(
     explained = sorted(_explained(faults))
     faults.values["length"][explained] = 0.0
     faults.values["unrelated"][explained] = 1.0
-    found = {
+    exceeding = {
         kind: np.flatnonzero(threshold_of(kind).exceeded(values, thresholds[kind])).tolist()
         for kind, values in faults.values.items()
     }
-    for index in found["length"]:
+    for index in exceeding["length"]:
         side = "target" if deviations[index] > 0 else "source"
         lengths = f"{src.lengths[index]} : {tgt.lengths[index]} characters"
         off = f"{abs(deviations[index]):.0f} deviations off"
         faults.add("length", index, f"{side} too long, {lengths}, {off}")
-    for index in found["unrelated"]:
+    for index in exceeding["unrelated"]:
         p = faults.values["unrelated"][index]
         faults.add("unrelated", index, f"a translation with a probability of {100 * p:.0f} %")
-    faults.remove("overlap-near", faults.by_kind["overlap-near"].keys() - found["overlap-near"])
+    faults.remove("overlap-near", faults.by_kind["overlap-near"].keys() - exceeding["overlap-near"])
 
 
 def describe_stretch(stretch: Stretch, numbers: Sequence[int] | np.ndarray, unit: str) -> str:

@@ -180,8 +180,8 @@ def _first_longer(column: Any, most: int) -> int | None:
     from pyarrow import compute
 
     if pa.types.is_struct(column.type):
-        found = [_first_longer(inner, most) for inner in column.flatten()]
-        return min((row for row in found if row is not None), default=None)
+        rows = [_first_longer(inner, most) for inner in column.flatten()]
+        return min((row for row in rows if row is not None), default=None)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

@@ -93,8 +93,8 @@ def match_labelled(names: Sequence[str]) -> tuple[str, str] | None:
 
     None: they don't tell.
     """
-    text = next((found for word in _TEXT if (found := _only(names, (word,)))), None)
-    label = next((found for word in _LABEL if (found := _only(names, (word,))) and found != text), None)
+    text = next((name for word in _TEXT if (name := _only(names, (word,)))), None)
+    label = next((name for word in _LABEL if (name := _only(names, (word,))) and name != text), None)
     return (text, label) if text is not None and label is not None else None
 
 

@@ -51,10 +51,10 @@ def limit_of(variable: str, default: int, unit: str) -> int:
     Raises:
         ConfigError: its value is not a number of them.
     """
-    given = os.environ.get(variable) or str(default)
-    if not (given.isascii() and given.isdecimal() and 0 < int(given) <= 10**12):
-        raise ConfigError(f"{variable} = {given[:40]}: is not a number of {unit}, such as {default}")
-    return int(given)
+    value = os.environ.get(variable) or str(default)
+    if not (value.isascii() and value.isdecimal() and 0 < int(value) <= 10**12):
+        raise ConfigError(f"{variable} = {value[:40]}: is not a number of {unit}, such as {default}")
+    return int(value)
 
 
 def too_long(where: str, most: int) -> DataError:

@@ -47,9 +47,9 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
     with open_bytes(path) as file:
         yield from units.read(file)
     if notes.n_read and notes.skipped.total() == notes.n_read:
-        there = ", ".join(sorted(units.languages)) or "none"
+        languages = ", ".join(sorted(units.languages)) or "none"
         raise DataError(
-            f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: {there} "
+            f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: {languages} "
             "(data.src_lang, data.tgt_lang)"
         )
     if units.n_variants:
@@ -348,10 +348,10 @@ def _po_lines(path: Path) -> Iterator[tuple[int, bool, str]]:
 
 def _add(entry: Entry, keyword: str, line: str, path: Path, n: int) -> str:
     """Add line `n` to an entry: a keyword and its text, or more text of the last `keyword`; the keyword."""
-    found = _KEYWORD.match(line)
-    strings = line[found.end() :] if found else line
-    if found:
-        keyword = found[1]
+    match = _KEYWORD.match(line)
+    strings = line[match.end() :] if match else line
+    if match:
+        keyword = match[1]
         if keyword in entry.strings:
             raise DataError(f"{path} line {n}: a second {keyword} in one entry; {_REMEDY}")
         entry.line = entry.line if entry.strings else n
@@ -378,9 +378,9 @@ def _checked(path: Path, entry: Entry) -> Entry:
 def _unescaped(text: str, path: Path, n: int) -> str:
     """Return the text that stands in quotes in line `n`, with the escapes of C replaced."""
 
-    def replace(found: re.Match[str]) -> str:
-        escape = found[0][1:]
-        if len(found[0]) == 2:
+    def replace(match: re.Match[str]) -> str:
+        escape = match[0][1:]
+        if len(match[0]) == 2:
             return _ESCAPED.get(escape, escape)
         numbers = [int(part[1:], 16) if part[0] == "x" else int(part, 8) for part in escape.split("\\")]
         return bytes(number % 256 for number in numbers).decode()
@@ -393,8 +393,8 @@ def _unescaped(text: str, path: Path, n: int) -> str:
 
 def _is_reversed(path: Path, header: Entry, *, src_lang: str, tgt_lang: str) -> bool:
     """Whether the file translates into `src_lang`. DataError: into neither of the languages."""
-    found = re.search(r"^Language: *([A-Za-z]{2,3}(?:[_@-]\w+)*) *$", header.translations[0], re.MULTILINE)
-    language = found[1].replace("@", "-") if found else tgt_lang
+    match = re.search(r"^Language: *([A-Za-z]{2,3}(?:[_@-]\w+)*) *$", header.translations[0], re.MULTILINE)
+    language = match[1].replace("@", "-") if match else tgt_lang
     if language_matches(language, tgt_lang) or language_matches(tgt_lang, language):
         return False
     if language_matches(language, src_lang) or language_matches(src_lang, language):
@@ -454,27 +454,27 @@ def _test_segments(path: Path, notes: Notes) -> Iterator[Segment]:
     for n, line in enumerate(open_lines(path), start=1):
         notes.n_read += 1
         tags = line.lower().count("<seg"), line.lower().count("</seg>")
-        found = _SEGMENT.findall(line) if tags[0] == tags[1] else []  # never slow, even on a hostile line
-        if len(found) != max(tags):
+        segments = _SEGMENT.findall(line) if tags[0] == tags[1] else []  # never slow, even on a hostile line
+        if len(segments) != max(tags):
             raise DataError(
                 f"{path} line {n}: a <seg> that has no id, or does not end on its line; "
                 "give an official file of IWSLT, or two plain text files"
             )
-        if not found:
+        if not segments:
             notes.skipped["that describe talks"] += 1
-        for segment_id, text in found:
+        for segment_id, text in segments:
             yield Segment(segment_id, _decoded(text))
 
 
 def _decoded(text: str) -> str:
     """Return the text with the entities of XML replaced, without the white space around it."""
 
-    def replace(found: re.Match[str]) -> str:
-        name = found[1]
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
         if name in _ENTITIES:
             return _ENTITIES[name]
         code = int(name.removeprefix("#").replace("x", "0x"), 0 if "x" in name else 10)
         is_character = 0 < code < 0x110000 and not 0xD800 <= code < 0xE000
-        return chr(code) if is_character else found[0]
+        return chr(code) if is_character else match[0]
 
     return _ENTITY.sub(replace, text).strip()

@@ -208,20 +208,20 @@ class CommaSeparated(Table):
             first = next(lines, "")
             delimiter = max(",;\t", key=first.count)
             n, most = 1, longest_line()
-            left = most + 1  # a quote that is never closed would make one field of the rest of the file
+            remaining = most + 1  # a quote that is never closed would make one field of the rest of the file
 
             def bounded() -> Iterator[str]:
-                nonlocal left
+                nonlocal remaining
                 for line in chain([first], lines):
-                    left -= len(line) + 1
-                    if left < 0:
+                    remaining -= len(line) + 1
+                    if remaining < 0:
                         raise too_long(self.where(n), most)
                     yield f"{line}\n"
 
             reader = csv.reader(bounded(), delimiter=delimiter, strict=True)
             while (cells := self._next(reader, n)) is not None:
                 yield n, cells if any(cell.strip() for cell in cells) else []
-                n, left = reader.line_num + 1, most + 1
+                n, remaining = reader.line_num + 1, most + 1
 
     def _next(self, reader: Iterator[list[str]], n: int) -> list[str] | None:
         """Return the record that begins on line `n`; None at the end. DataError: it is not CSV."""

@@ -47,10 +47,10 @@ def read_terms(name: str, languages: tuple[str, str], notes: Notes) -> Iterator[
             if i == 0 and (named := _header(cells, languages)):
                 columns, n_columns = named, len(cells)
             elif cells:
-                found = [one_line(cells[k]).strip() for k in columns] if len(cells) == n_columns else []
-                if not found or not all(found):
+                terms = [one_line(cells[k]).strip() for k in columns] if len(cells) == n_columns else []
+                if not terms or not all(terms):
                     raise DataError(f"{name} line {n}: is not {how}; write one entry a line")
-                yield TermPair(f"line {n}", *found)
+                yield TermPair(f"line {n}", *terms)
 
 
 def _tab_separated(path: Path) -> Generator[tuple[int, list[str]], None, None]:
@@ -61,24 +61,23 @@ def _tab_separated(path: Path) -> Generator[tuple[int, list[str]], None, None]:
 def _header(cells: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:
     """Return the columns of source and target if `cells` name them."""
     names = [cell.strip().lower() for cell in cells]
-    found = [
-        [i for i, name in enumerate(names) if name in known or (lang and language_matches(name, lang))]
-        for known, lang in zip(NAMES, languages, strict=True)
+    matching = [
+        [i for i, name in enumerate(names) if name in aliases or (lang and language_matches(name, lang))]
+        for aliases, lang in zip(NAMES, languages, strict=True)
     ]
-    return (found[0][0], found[1][0]) if all(found) else None
+    return (matching[0][0], matching[1][0]) if all(matching) else None
 
 
 def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermPair]:
     """Yield each source term of an entry with the first target term."""
     entries = _Entries(path)
-    there: set[str] = set()
+    term_languages: set[str] = set()
     with open_bytes(path) as file:
         for line, terms in entries.read(file):
             notes.n_read += 1
-            there |= {language for language, _ in terms}
+            term_languages |= {language for language, _ in terms}
             sources, targets = (
-                [term for language, term in terms if language_matches(language, wanted)]
-                for wanted in languages
+                [term for language, term in terms if language_matches(language, code)] for code in languages
             )
             if not sources or not targets:
                 notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
@@ -87,7 +86,7 @@ def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermP
     if notes.skipped.total() == notes.n_read:
         raise DataError(
             f"{path}: no entry has terms in both {languages[0]} and {languages[1]}; "
-            f"its languages: {', '.join(sorted(there)) or 'none'}"
+            f"its languages: {', '.join(sorted(term_languages)) or 'none'}"
         )
 
 
