@@ -14,7 +14,7 @@ from pathlib import Path
 
 from opencc import OpenCC
 
-from dragoman.data.doctor.scripts import is_simplified
+from dragoman.data.doctor.language import is_simplified
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator

@@ -30,7 +30,7 @@ from dragoman.errors import ConfigError, DataError, require
 if TYPE_CHECKING:
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import Finding, Report, Severity
-    from dragoman.data.doctor.windows import Progress
+    from dragoman.data.doctor.reading import Progress
     from dragoman.data.labelled import LabelledCorpus
     from dragoman.data.named import ListedText
     from dragoman.tasks.task import Reading

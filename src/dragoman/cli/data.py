@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.data.catalog import Progress as Downloading
     from dragoman.data.corpora import Corpus
     from dragoman.data.doctor.selection import Distribution
-    from dragoman.data.doctor.windows import Progress
+    from dragoman.data.doctor.reading import Progress
 
 EVERY = 1 << 16
 """Pairs between two updates of the progress line."""

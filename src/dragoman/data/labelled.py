@@ -136,24 +136,31 @@ class LabelledTable(LabelledCorpus):
         self.name = table.name
         self._notes = Notes("examples")
 
+    def numbered(self, notes: Notes | None = None) -> Iterator[tuple[int, Labelled]]:
+        """Yield every text and label, those that are empty included, with the number of its record.
+
+        DataError: a cell cannot be read.
+        """
+        table, (text, label) = self.table, self.columns
+        for n, cells in table.rows(self.columns, notes or Notes("examples")):
+            yield n, Labelled(table.text(cells[0], n, text), table.label(cells[1], n, label))
+
     def _read(self) -> Iterator[Labelled]:
         self._notes = notes = Notes("examples")
-        text_column, label_column = self.columns
         first_label, n_first, n_bare = "", 0, 0
-        for n, (text_cell, label_cell) in self.table.rows(self.columns, notes):
-            text = self.table.text(text_cell, n, text_column)
-            label = self.table.label(label_cell, n, label_column)
+        for _, example in self.numbered(notes):
+            text, label = example
             notes.n_read += 1
             first_label = first_label or label
             n_first += label == first_label
             n_bare += bool(text.strip()) and not label
             if text.strip() and (label or self.separator):
-                yield Labelled(text, label)
+                yield example
             else:
                 notes.skipped["without label" if text.strip() else "without text"] += 1
         if self.separator and n_bare:
             notes.remarks.append(f"{n_bare} of {notes.n_read} examples have none of the labels")
-        is_headerless = isinstance(self.table, TabSeparated) and isinstance(label_column, int)
+        is_headerless = isinstance(self.table, TabSeparated) and isinstance(self.columns[1], int)
         if is_headerless and n_first == 1 and notes.n_read >= 5:
             notes.remarks.append(
                 f"the label {first_label!r} of line 1 occurs nowhere else; if that line holds the names of "

@@ -5,7 +5,7 @@ severity and remedy. Nothing is changed; `write_clean` writes a copy without the
 `write_best` a copy of the pairs with the best scores.
 """
 
-from dragoman.data.doctor.checkup import check_corpus
+from dragoman.data.doctor.checkup import check_corpus, check_labelled
 from dragoman.data.doctor.clean import DROPPED, write_clean
 from dragoman.data.doctor.findings import (
     KINDS,
@@ -17,7 +17,6 @@ from dragoman.data.doctor.findings import (
     kinds_to_drop,
     thresholds_of,
 )
-from dragoman.data.doctor.labelled import check_labelled
 from dragoman.data.doctor.selection import Distribution, Scores, write_best
 
 __all__ = [

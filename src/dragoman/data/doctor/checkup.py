@@ -1,34 +1,59 @@
-"""Everything together: a corpus becomes a report."""
+"""Everything together: a corpus becomes a report. Pairs are judged in windows, here or in other processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 
 from dragoman.data.corpora import Corpus
-from dragoman.data.doctor.alignment import Stretch
-from dragoman.data.doctor.findings import Report, thresholds_of
+from dragoman.data.doctor.alignment import NOWHERE, Stretch, check_alignment
+from dragoman.data.doctor.content import PAIR_CHECKS, markup
+from dragoman.data.doctor.encoding import damage
+from dragoman.data.doctor.findings import Faults, Report, Tally, threshold_of, thresholds_of
+from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOut
-from dragoman.data.doctor.reading import Numbered, Reading, numbered_pairs, unit_of
-from dragoman.data.doctor.statistics import duplicates, with_several
-from dragoman.data.doctor.tally import Tally
-from dragoman.data.doctor.windows import (
-    Examination,
-    Examined,
+from dragoman.data.doctor.reading import (
+    Numbered,
     Progress,
-    describe_stretch,
-    examine,
-    pair_hashes,
-    silent,
+    Reading,
+    Texts,
+    numbered,
+    unit_of,
     windows,
 )
-from dragoman.data.doctor.words import hash_of
+from dragoman.data.doctor.words import (
+    MIN_LINES,
+    Side,
+    SideReader,
+    combine,
+    duplicates,
+    hash_of,
+    length_deviations,
+    with_several,
+)
+from dragoman.data.labelled import LabelledCorpus, labels_of
+from dragoman.data.readers.files import hash_text
+from dragoman.processes import Tick, in_order
 
 N_EXAMPLES = 5
 _PARTITION = 1_000_000  # hashes that are sorted at a time
+UNALIGNED_FROM = 1000
+"""Pairs from which a corpus whose sides do not fit is called so; fewer may not teach what fits."""
+
+_WRONG_TEXT = ("empty", "identical", "swapped", "script", "language", "encoding")
+"""Faults that make other ones of the same pair likely."""
+_MAX_SHOWN = 20  # labels that are listed
+
+
+def silent(doing: str, n_read: int) -> None:
+    """Say nothing."""
 
 
 def check_corpus(
@@ -59,37 +84,212 @@ def check_corpus(
         (src_lang, tgt_lang),
         thresholds or thresholds_of(()),
         unit,
-        held=_open_held_out(held_out or {}, progress),
+        held=_open_held_out(held_out or {}, ("source", "target"), progress),
         earlier={name: pair_hashes(one.pairs()) for name, one in (earlier or {}).items()},
     )
     tally, whole = Tally(n_examples, with_survey=with_survey), _Whole(unit)
-    reading = Reading(numbered_pairs(corpus))
-    packed = windows(_watched(reading.chunks(), progress))
+    reading = Reading(numbered(corpus), progress)
+    packed = windows(reading.chunks())
     for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
         whole.add(examined, tally)
     progress("repetitions", tally.n)
     whole.conclude(tally)
     if reading.trouble is not None:
         tally.summarise("unreadable", [str(reading.trouble)], count=1)
-    findings, survey = tally.findings(lambda: numbered_pairs(corpus))
+    findings, survey = tally.findings(lambda: numbered(corpus))
     return Report(corpus.name, tally.n, unit, findings, (*corpus.notes(), *whole.notes()), survey)
 
 
-def _open_held_out(corpora: Mapping[str, Corpus], progress: Progress) -> HeldOut | None:
+def _open_held_out(
+    corpora: Mapping[str, Corpus] | Mapping[str, LabelledCorpus], sides: Sequence[str], progress: Progress
+) -> HeldOut | None:
     if not corpora:
         return None
     progress("reading valid and test", 0)
-    by_name = {f"{name} {unit_of(corpus)}": numbered_pairs(corpus) for name, corpus in corpora.items()}
-    return HeldOut(by_name, ("source", "target"))
+    by_name = {f"{name} {unit_of(corpus)}": numbered(corpus) for name, corpus in corpora.items()}
+    return HeldOut(by_name, sides)
 
 
-def _watched(chunks: Iterator[list[Numbered]], progress: Progress) -> Iterator[list[Numbered]]:
-    """Yield the same chunks, and say how many pairs have been read."""
+class Examined(NamedTuple):
+    """What a window came to."""
+
+    numbers: np.ndarray
+    faults: Faults
+    """By the index of a pair, from 0."""
+    hashes: tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Of each source, of each target, and of both but for case, punctuation and digits."""
+    facts: dict[str, list[str]]
+    """What was said about it as a whole, by kind; notes under ""."""
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Finds what is wrong with the pairs of a window, by all that they tell about one another."""
+
+    langs: tuple[str | None, str | None]
+    thresholds: Mapping[str, float]
+    unit: str
+    held: HeldOut | None
+    """Texts that must not be among them."""
+    earlier: Mapping[str, np.ndarray]
+    """`pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
+
+    def __call__(self, texts: Texts, doing: Callable[[str], None]) -> Examined:
+        """Examine a window, which is empty afterwards; `doing` is told what with."""
+        window = _Window()
+        for chunk in texts.chunks():
+            window.add(chunk, self.held, self.earlier)
+        n, faults = len(window.numbers), window.faults
+        src, tgt = window.sides()
+        facts: dict[str, list[str]] = {"": []}
+        doing("lengths")
+        deviations = length_deviations(src, tgt)
+        if n < MIN_LINES:
+            facts[""].append(f"lengths were not judged: fewer than {MIN_LINES} pairs")
+        doing("languages")
+        languages = check_languages(src, tgt, langs=self.langs)
+        faults.by_kind.update(languages.lines)
+        facts["languages"] = languages.whole
+        doing("alignment")
+        alignment = check_alignment(src, tgt)
+        is_judged = len(alignment.probability) > 0
+        faults.values = {
+            "length": np.abs(deviations),
+            "overlap-near": window.similarities(),
+            "unrelated": alignment.probability if is_judged else np.ones(n),
+        }
+        if alignment.separation is not None and n >= UNALIGNED_FROM:
+            share = f"{100 * alignment.separation:.0f} %"
+            facts["unaligned"] = [f"a pair is more alike than a random one in {share} of cases"]
+        for stretch in alignment.stretches:
+            what = describe_stretch(stretch, window.numbers, self.unit)
+            for index in range(stretch.start, stretch.end):
+                if index not in faults.by_kind["empty"]:
+                    faults.add("shifted", index, what)
+        facts[""] += [*languages.notes, *alignment.notes]
+        faults.remove("language", list(faults.by_kind["identical"]))
+        faults.remove("numbers", _explained(faults))
+        faults.remove("addresses", _explained(faults))
+        _add_graded(faults, self.thresholds, deviations, src, tgt)
+        hashes = src.hashes, tgt.hashes, combine((src.near_hashes, tgt.near_hashes))
+        numbers = np.array(window.numbers, dtype=np.uint32)
+        return Examined(numbers, faults, hashes, facts, alignment.stretches)
+
+    def in_worker(self, _: int) -> Callable[[Texts, Tick], Examined]:
+        """Return the work of a worker process."""
+        return lambda texts, tick: self(texts, lambda doing: None)
+
+
+def examine(
+    stream: Iterator[Texts], examination: Examination, *, n_workers: int, progress: Progress
+) -> Iterator[Examined]:
+    """Examine all windows, in their order; in processes if there are several windows and workers.
+
+    RunError: a worker died.
+    """
+    first = list(islice(stream, min(n_workers, 2)))
+    if len(first) > 1:
+        remedy = "nothing was written; fewer --workers need less memory"
+        work = examination.in_worker
+        stream = _forgotten(chain(first, stream))
+        yield from in_order(work, stream, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
+        return
     n = 0
-    for chunk in chunks:
-        yield chunk
-        n += len(chunk)
-        progress("reading", n)
+    for texts in chain(first, stream):
+        n += texts.n
+        yield examination(texts, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
+
+
+def _forgotten(stream: Iterable[Texts]) -> Iterator[Texts]:
+    """Yield the same windows; each is emptied when the next one is asked for, as others may still hold it."""
+    for texts in stream:
+        yield texts
+        texts.clear()
+
+
+def pair_hashes(pairs: Iterable[Sequence[str]]) -> np.ndarray:
+    """Return a hash of each pair, the same for pairs that differ in white space only."""
+    lines = ("\t".join(" ".join(text.split()) for text in pair[:2]) for pair in pairs)
+    return np.fromiter((hash_text(line, seed=0) for line in lines), dtype=np.uint64)
+
+
+class _Window:
+    """Consecutive pairs, as they are read: as numbers, and what can be seen in each pair alone."""
+
+    def __init__(self) -> None:
+        self.faults = Faults()
+        self.numbers = array("q")
+        self._readers = (SideReader(), SideReader())
+        self._similar: dict[int, float] = {}
+
+    def add(self, chunk: Sequence[Numbered], held: HeldOut | None, earlier: Mapping[str, np.ndarray]) -> None:
+        start = len(self.numbers)
+        for kind, check in PAIR_CHECKS.items():
+            faults = self.faults.by_kind[kind]
+            for index, (_, (src, tgt)) in enumerate(chunk, start):
+                if detail := check(src, tgt):
+                    faults[index] = detail
+        for i in (0, 1):
+            self._readers[i].add(one.texts[i] for one in chunk)
+        if held is not None:
+            overlap = held.look_up(start, chunk)
+            self.faults.by_kind["overlap"].update(overlap.exact)
+            self.faults.by_kind["overlap-near"].update(overlap.near)
+            self._similar.update(overlap.similarity)
+        if earlier:
+            pair_ids = pair_hashes(one.texts for one in chunk)
+            for name, hashes in earlier.items():
+                for i in np.flatnonzero(np.isin(pair_ids, hashes)).tolist():
+                    self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
+        self.numbers.extend(one.number for one in chunk)
+
+    def sides(self) -> tuple[Side, Side]:
+        return self._readers[0].side(), self._readers[1].side()
+
+    def similarities(self) -> np.ndarray:
+        """How similar each pair is to the text of valid or test that it is nearly like; 0: to none."""
+        values = np.zeros(len(self.numbers))
+        values[list(self._similar)] = list(self._similar.values())
+        return values
+
+
+def _explained(faults: Faults) -> set[int]:
+    """Return the pairs whose other faults are consequences."""
+    return {i for kind in ("shifted", *_WRONG_TEXT) for i in faults.by_kind[kind]}
+
+
+def _add_graded(
+    faults: Faults, thresholds: Mapping[str, float], deviations: np.ndarray, src: Side, tgt: Side
+) -> None:
+    """Add the faults whose value exceeds a threshold, but for what another finding explains."""
+    explained = sorted(_explained(faults))
+    faults.values["length"][explained] = 0.0
+    faults.values["unrelated"][explained] = 1.0
+    exceeding = {
+        kind: np.flatnonzero(threshold_of(kind).exceeded(values, thresholds[kind])).tolist()
+        for kind, values in faults.values.items()
+    }
+    for index in exceeding["length"]:
+        side = "target" if deviations[index] > 0 else "source"
+        lengths = f"{src.lengths[index]} : {tgt.lengths[index]} characters"
+        off = f"{abs(deviations[index]):.0f} deviations off"
+        faults.add("length", index, f"{side} too long, {lengths}, {off}")
+    for index in exceeding["unrelated"]:
+        p = faults.values["unrelated"][index]
+        faults.add("unrelated", index, f"a translation with a probability of {100 * p:.0f} %")
+    faults.remove("overlap-near", faults.by_kind["overlap-near"].keys() - exceeding["overlap-near"])
+
+
+def describe_stretch(stretch: Stretch, numbers: Sequence[int] | np.ndarray, unit: str) -> str:
+    """Where a stretch of lines begins and ends, and where its translations are."""
+    first, last = numbers[stretch.start], numbers[stretch.end - 1]
+    where = f"{unit} {first}" if first == last else f"{unit}s {first} to {last}"
+    if stretch.shift == NOWHERE:
+        return f"{where}: no translation near"
+    n = abs(stretch.shift)
+    direction = "below" if stretch.shift > 0 else "above"
+    return f"{where}: the target of a source is {n} {unit}{'s' if n > 1 else ''} {direction}"
 
 
 class _Part(NamedTuple):
@@ -108,7 +308,8 @@ class _Whole:
         self._hashes: tuple[list[np.ndarray], ...] = ([], [], [])
         self._parts: list[_Part] = []
         self._stretches: list[Stretch] = []
-        self._places: list[str] = []
+        self._places: defaultdict[int, str] = defaultdict(str)
+        """What to say in front of facts about a window, by its start; "" for the only one."""
 
     def add(self, window: Examined, tally: Tally) -> None:
         """Add the next window, to the tally as well."""
@@ -128,14 +329,16 @@ class _Whole:
         if self._stretches:
             numbers = tally.numbers
             tally.summarise("shifted", (describe_stretch(s, numbers, self._unit) for s in self._stretches))
-        self._places = [self._place(part, tally.numbers) for part in self._parts]
+        if len(self._parts) > 1:
+            for part in self._parts:
+                first, last = tally.numbers[part.start], tally.numbers[part.end - 1]
+                self._places[part.start] = f"{self._unit}s {first} to {last}: "
         for kind, marked in (("languages", "language"), ("unaligned", "shifted")):
-            wrong = [k for k, part in enumerate(self._parts) if part.facts.get(kind)]
-            for k in wrong:
-                facts = [f"{self._places[k]}{fact}" for fact in self._parts[k].facts[kind]]
+            wrong = [part for part in self._parts if part.facts.get(kind)]
+            for part in wrong:
+                facts = [f"{self._places[part.start]}{fact}" for fact in part.facts[kind]]
                 tally.summarise(kind, facts, count=len(facts))
                 if len(wrong) < len(self._parts):  # others show that the corpus is not so as a whole
-                    part = self._parts[k]
                     tally.mark(marked, np.arange(part.start, part.end), partial(_same_for_all, facts[0]))
         src, tgt, near = map(self._take_hashes, range(3))
         _add_repetitions(src, tgt, near, tally, self._unit)
@@ -146,15 +349,9 @@ class _Whole:
         self._hashes[i].clear()
         return taken
 
-    def _place(self, part: _Part, numbers: np.ndarray) -> str:
-        """Name a window in front of a fact; "" for the only one."""
-        first, last = numbers[part.start], numbers[part.end - 1]
-        return "" if len(self._parts) == 1 else f"{self._unit}s {first} to {last}: "
-
     def notes(self) -> list[str]:
         """Return what could not be judged, and where."""
-        parts = zip(self._places, self._parts, strict=True)
-        return [f"{place}{note}" for place, part in parts for note in part.facts[""]]
+        return [f"{self._places[part.start]}{note}" for part in self._parts for note in part.facts[""]]
 
 
 def _same_for_all(fact: str, _: int) -> str:
@@ -197,3 +394,73 @@ def _partitions(hashes: np.ndarray) -> Iterator[np.ndarray]:
     n = min(1 + len(hashes) // _PARTITION, 256)
     for i in range(n):
         yield np.flatnonzero(lowest_bytes % n == i)
+
+
+def check_labelled(
+    corpus: LabelledCorpus,
+    *,
+    held_out: Mapping[str, LabelledCorpus] | None = None,
+    n_examples: int = N_EXAMPLES,
+    progress: Progress = silent,
+) -> Report:
+    """Check labelled text: as `check_corpus`, and equal texts with different labels."""
+    faults, tally = Faults(), Tally(n_examples)
+    numbers, texts, labels = array("q"), array("q"), array("q")
+    n_of_label: Counter[str] = Counter()
+    held = _open_held_out(held_out or {}, ("text",), progress)
+    reading = Reading(numbered(corpus), progress)
+    for chunk in reading.chunks():
+        if held is not None:
+            overlap = held.look_up(len(numbers), chunk)
+            faults.by_kind["overlap"].update(overlap.exact)
+            faults.by_kind["overlap-near"].update(overlap.near)
+        for number, (text, label) in chunk:
+            _check_example(text, label or corpus.separator, len(numbers), faults)
+            numbers.append(number)
+            texts.append(hash(" ".join(text.split())))
+            labels.append(hash(label))
+            n_of_label.update(labels_of(label, corpus.separator))
+    unit = unit_of(corpus)
+    _add_repeated_texts(np.array(texts), np.array(labels), faults, np.array(numbers), unit)
+    tally.add(faults, numbers)
+    _summarise_labels(n_of_label, len(numbers) - n_of_label.pop("", 0), tally)
+    if reading.trouble is not None:
+        tally.summarise("unreadable", [str(reading.trouble)], count=1)
+    findings, _ = tally.findings(lambda: numbered(corpus))
+    return Report(corpus.name, len(numbers), unit, findings)
+
+
+def _check_example(text: str, label: str, index: int, faults: Faults) -> None:
+    missing = [name for name, value in (("text", text), ("label", label)) if not value.strip()]
+    for kind, detail in (
+        ("empty", f"no {' and no '.join(missing)}" if missing else ""),
+        ("encoding", damage(text)),
+        ("markup", markup(text)),
+    ):
+        if detail:
+            faults.add(kind, index, detail)
+
+
+def _add_repeated_texts(
+    texts: np.ndarray, labels: np.ndarray, faults: Faults, numbers: np.ndarray, unit: str
+) -> None:
+    filled = np.ones(len(texts), dtype=bool)
+    filled[list(faults.by_kind["empty"])] = False
+    kept = np.flatnonzero(filled)
+    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts[kept])), strict=True))
+    conflicting = np.isin(texts[kept], texts[kept][with_several(texts[kept], labels[kept])[0]])
+    for i in np.flatnonzero(conflicting).tolist():
+        other = f"as {unit} {numbers[kept[first[i]]]}, " if i in first else ""
+        faults.add("conflict", int(kept[i]), f"{other}with another label elsewhere")
+    for i, original in first.items():
+        if not conflicting[i]:
+            faults.add("duplicate", int(kept[i]), f"as {unit} {numbers[kept[original]]}")
+
+
+def _summarise_labels(n_of_label: Counter[str], n_texts: int, tally: Tally) -> None:
+    lines = [
+        f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
+    ]
+    if len(n_of_label) > _MAX_SHOWN:
+        lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
+    tally.summarise("labels", lines, count=len(n_of_label))

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
 from dragoman.data.doctor.findings import Report
-from dragoman.data.doctor.reading import Numbered, numbered_examples, numbered_pairs
+from dragoman.data.doctor.reading import Numbered, numbered
 from dragoman.data.labelled import LabelledCorpus, LabelledTable
 from dragoman.data.readers.arrow import ArrowTable
 from dragoman.data.readers.files import open_lines
@@ -111,7 +111,7 @@ def _write_files(
         return names
     if isinstance(corpus, TableCorpus | LabelledTable) and not isinstance(corpus.table, ArrowTable):
         path = Path(corpus.table.name)
-        records = (one.number for one in _numbered(corpus))
+        records = (one.number for one in numbered(corpus))
         _write(folder / path.name, _kept_lines(path, dropped(), records))
         return [path.name]
     stem = Path(corpus.name.rpartition(":")[2].split(" ")[0]).name.split(".")[0] or "clean"
@@ -126,13 +126,9 @@ def _write_files(
     return [f"{stem}.tsv"]
 
 
-def _numbered(corpus: Corpus | LabelledCorpus) -> Iterator[Numbered]:
-    return numbered_pairs(corpus) if isinstance(corpus, Corpus) else numbered_examples(corpus)
-
-
 def _kept(corpus: Corpus | LabelledCorpus, dropped: Iterable[int]) -> Iterator[Numbered]:
     is_dropped = _Rising(dropped)
-    return (one for one in _numbered(corpus) if one.number not in is_dropped)
+    return (one for one in numbered(corpus) if one.number not in is_dropped)
 
 
 def _kept_lines(path: Path, dropped: Iterable[int], records: Iterable[int] | None = None) -> Iterator[str]:
@@ -165,9 +161,9 @@ class _Rising:
 def _reports(corpus: Corpus | LabelledCorpus, reasons: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[str]:
     """Yield a line for each record that is left out."""
     names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
-    numbered = _numbered(corpus)
+    records = numbered(corpus)
     for number, facts in reasons:
-        one = next(one for one in numbered if one.number == number)
+        one = next(one for one in records if one.number == number)
         record = {"number": number, **facts, **dict(zip(names, one.texts, strict=True))}
         yield json.dumps(record, ensure_ascii=False)
 

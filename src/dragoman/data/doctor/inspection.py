@@ -19,13 +19,12 @@ import numpy.typing as npt
 from dragoman.config import Config, TranslationDataConfig
 from dragoman.data.corpora import Corpus, Pair, Several, has_text
 from dragoman.data.doctor.alignment import BLOCK, NOWHERE, check_alignment
+from dragoman.data.doctor.checkup import UNALIGNED_FROM
 from dragoman.data.doctor.content import PAIR_CHECKS, same_text
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import KINDS
 from dragoman.data.doctor.language import check_languages, wrong_declarations
-from dragoman.data.doctor.statistics import duplicates, with_several
-from dragoman.data.doctor.windows import UNALIGNED_FROM
-from dragoman.data.doctor.words import Side, SideReader
+from dragoman.data.doctor.words import Side, SideReader, duplicates, with_several
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.errors import DataError, MissingExtraError, printable

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import KINDS, check_corpus, check_labelled, kinds_to_drop
-from dragoman.data.doctor.statistics import duplicates, length_deviations, with_several
+from dragoman.data.doctor.words import duplicates, length_deviations, with_several
 from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
 from dragoman.errors import ConfigError, DataError
 from faulty import InMemory, lines_with, phrases, sides_of

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.data.doctor.language import MIN_LINES, LanguageFaults, check_languages, profiles
-from dragoman.data.doctor.scripts import SCRIPTS, is_simplified, script_of, scripts_of_language
+from dragoman.data.doctor.language import (
+    MIN_LINES,
+    SCRIPTS,
+    LanguageFaults,
+    check_languages,
+    is_simplified,
+    profiles,
+    script_of,
+    scripts_of_language,
+)
 from faulty import phrases, sides_of
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dragoman.data.corpora import open_corpus
-from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, windows, write_clean
+from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, write_clean
 from dragoman.data.doctor.findings import threshold_of, thresholds_of
 from dragoman.errors import ConfigError, RunError
 from faulty import InMemory, lines_with, phrases
@@ -23,8 +23,8 @@ CHUNK, WINDOW, TAIL = 50, 600, 300
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK", CHUNK)
-    monkeypatch.setattr(windows, "WINDOW", WINDOW)
-    monkeypatch.setattr(windows, "TAIL", TAIL)
+    monkeypatch.setattr(reading, "WINDOW", WINDOW)
+    monkeypatch.setattr(reading, "TAIL", TAIL)
     monkeypatch.setattr(checkup, "_PARTITION", 100)
 
 
@@ -36,7 +36,7 @@ def check(pairs: list[tuple[str, str]]) -> Report:
 def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: None, n: int) -> None:
     pairs = [reading.Numbered(i, ("a", "b")) for i in range(n)]
     chunks = [pairs[i : i + CHUNK] for i in range(0, n, CHUNK)]
-    found = [list(window.chunks()) for window in windows.windows(iter(chunks))]
+    found = [list(window.chunks()) for window in reading.windows(iter(chunks))]
     assert [chunk for window in found for chunk in window] == chunks
     sizes = [sum(map(len, window)) for window in found]
     assert sum(sizes) == n
@@ -117,7 +117,7 @@ def test_windows_unlike_all_others_are_faults(small_windows: None) -> None:
 
 
 def test_examples_are_spread_over_a_long_corpus(small_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.data.doctor.tally._MIN_KEPT", 12)
+    monkeypatch.setattr("dragoman.data.doctor.findings._MIN_KEPT", 12)
     pairs = [("", f"{i}") if i % 10 == 5 else (f"a{i}", f"b{i}") for i in range(3000)]
     finding = check_corpus(InMemory(pairs), n_examples=4).finding("empty")
     assert finding is not None
