@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dragoman.data.catalog import Dataset
     from dragoman.data.catalog import Progress as Downloading
     from dragoman.data.corpora import Corpus
-    from dragoman.data.doctor.selection import Distribution
     from dragoman.data.doctor.reading import Progress
+    from dragoman.data.doctor.selection import Distribution
 
 EVERY = 1 << 16
 """Pairs between two updates of the progress line."""
