@@ -18,7 +18,7 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config, read_settings
 from dragoman.runs import Run
-from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import TrainingListener
 
 N_EPOCHS = 3
@@ -63,7 +63,7 @@ def filling(config: TranslationConfig, *, static: bool) -> Filling:
     n_tokens, real, cells = [], np.zeros(2), np.zeros(2)
     with tempfile.TemporaryDirectory() as folder:
         run = Run.create(Path(folder) / "run", config)
-        task = TranslationTask(config, run, cpu, TrainingListener(), static=static)
+        task = TranslationObjective(config, run, cpu, TrainingListener(), static=static)
         for epoch in range(N_EPOCHS):
             for indices in task.plan(epoch):
                 batch = task.batch(indices, cpu)

@@ -18,7 +18,7 @@ import torch
 
 from decode_speed import test_set
 from dragoman.hardware import environment
-from dragoman.predict.engine import Sentence
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
 
@@ -35,7 +35,7 @@ def main() -> None:
     translator = Translator.load(options.run)
     chosen = random.Random(1).sample(sources, N_SENTENCES)
     ids = translator.tokenizers.src.encode_batch(chosen)
-    as_they_come = [Sentence([*each, EOS_ID]) for each in ids]
+    as_they_come = [SearchInput([*each, EOS_ID]) for each in ids]
     by_length = sorted(as_they_come, key=lambda sentence: len(sentence.source))
     kinds = {f"of one length, {n}": chunks(by_length, n) for n in (96, 48, 32, 16)}
     kinds |= {f"as they come, {n}": mixed(as_they_come, n) for n in (64, 32, 16)}
@@ -46,18 +46,18 @@ def main() -> None:
         print(f"| {kind} | {1000 * sum(best) / N_SENTENCES:.1f} |")
 
 
-def chunks(sentences: list[Sentence], size: int) -> list[list[Sentence]]:
+def chunks(sentences: list[SearchInput], size: int) -> list[list[SearchInput]]:
     """Batches of `size`, in order."""
     return [sentences[start : start + size] for start in range(0, len(sentences), size)]
 
 
-def mixed(sentences: list[Sentence], size: int) -> list[list[Sentence]]:
+def mixed(sentences: list[SearchInput], size: int) -> list[list[SearchInput]]:
     """Batches of `size`, in order; within a batch the shortest comes first."""
     return [sorted(batch, key=lambda each: len(each.source)) for batch in chunks(sentences, size)]
 
 
 def measured(
-    translator: Translator, kinds: dict[str, list[list[Sentence]]], seconds: float
+    translator: Translator, kinds: dict[str, list[list[SearchInput]]], seconds: float
 ) -> dict[str, list[float]]:
     """Return the shortest time of every batch of each kind."""
     settings = translator.config.search

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dragoman.data.doctor.encoding import mend
 from dragoman.data.doctor.language import check_languages
-from dragoman.data.doctor.words import Side, SideReader
+from dragoman.data.doctor.words import NumberedSide, SideReader
 from dragoman.data.readers.files import open_lines
 from dragoman.text.detection import detect
 
@@ -102,7 +102,7 @@ def languages(sides: dict[str, list[list[str]]]) -> None:
             )
 
 
-def side_of(lines: Sequence[str]) -> Side:
+def side_of(lines: Sequence[str]) -> NumberedSide:
     """Return lines as the doctor reads them."""
     reader = SideReader()
     reader.add(lines)

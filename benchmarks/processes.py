@@ -33,11 +33,11 @@ from dragoman.data.batching import TranslationBatch
 from dragoman.hardware import environment, keep_freed_memory, remember_few_shapes
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.training.parallel.processes import ALONE, Processes, joined
-from dragoman.training.state import Position, TrainState
-from dragoman.training.task import BatchResult, Task
+from dragoman.training.state import TrainPosition, TrainState
+from dragoman.training.task import BatchResult, Objective
 from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.updater import Part, SyncUpdater, loss_module
+from dragoman.training.updates.updater import BatchShare, SyncUpdater, loss_module
 
 N_HEADS = 4
 LENGTHS = (8, 40)
@@ -45,7 +45,7 @@ LENGTHS = (8, 40)
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
-class Batches(Task[TranslationBatch]):
+class Batches(Objective[TranslationBatch]):
     """The loss of translation, on batches that come from outside."""
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
@@ -80,7 +80,7 @@ class Model:
             config.model, src_vocab_size=options.vocab_size, tgt_vocab_size=options.vocab_size
         ).train()
         task = Batches(model)
-        self.state = TrainState(model, make_optimizer(model, config.training), None, Position())
+        self.state = TrainState(model, make_optimizer(model, config.training), None, TrainPosition())
         self.updater = SyncUpdater(
             task, self.state, config, module=loss_module(task, config, processes), processes=processes
         )
@@ -88,7 +88,7 @@ class Model:
     def update(self, batch: TranslationBatch) -> float:
         """Return the seconds of an update."""
         begun = time.perf_counter()
-        self.updater.update([Part(batch)])
+        self.updater.update([BatchShare(batch)])
         return time.perf_counter() - begun
 
     def loss(self) -> float:

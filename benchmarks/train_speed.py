@@ -30,7 +30,7 @@ from dragoman.data.batching import TranslationBatch, make_batch
 from dragoman.hardware import environment, matrix_ceiling
 from dragoman.runs import Run
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
-from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import TrainingListener
 from peer_process import PeerProcess
 
@@ -80,7 +80,7 @@ def main() -> None:
 def prepare(folder: Path, n_batches: int) -> tuple[TranslationConfig, list[TranslationBatch], int]:
     """Return the batches for the workers: src{i} (B, S), and tgt{i} (B, T + 1) from start to end token."""
     config = configuration()
-    task = TranslationTask(
+    task = TranslationObjective(
         config, Run.create(folder / "run", config), torch.device("cpu"), TrainingListener()
     )
     plan = task.plan(0)[:n_batches]

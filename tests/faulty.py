@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dragoman.data.corpora import Corpus, Pair
 from dragoman.data.doctor import Report
-from dragoman.data.doctor.words import Side, SideReader
+from dragoman.data.doctor.words import NumberedSide, SideReader
 
 
 class InMemory(Corpus):
@@ -31,7 +31,7 @@ def phrases(n: int, *, tgt_lang: str = "de", src_lang: str = "en") -> list[tuple
     return both[:n]
 
 
-def sides_of(pairs: Sequence[tuple[str, str]]) -> tuple[Side, Side]:
+def sides_of(pairs: Sequence[tuple[str, str]]) -> tuple[NumberedSide, NumberedSide]:
     """The pairs as the doctor's numbers."""
     readers = SideReader(), SideReader()
     for i in (0, 1):

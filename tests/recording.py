@@ -16,7 +16,7 @@ from dragoman.model.kernels import PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
 from dragoman.training import loop
-from dragoman.training.state import Position, TrainState, parameters
+from dragoman.training.state import TrainPosition, TrainState, parameters
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates.optimizer import make_optimizer
 
@@ -58,7 +58,7 @@ def tiny_state(config: TranslationConfig, *, kernels: Any = PLAIN) -> TrainState
     settings = config.model.model_copy(update={"dropout": 0.0})
     model = Seq2SeqTransformer(settings, src_vocab_size=20, tgt_vocab_size=20, kernels=kernels)
     ema = {k: v.clone() for k, v in parameters(model).items()}
-    return TrainState(model, make_optimizer(model, config.training), ema, Position())
+    return TrainState(model, make_optimizer(model, config.training), ema, TrainPosition())
 
 
 def losses(run: Path) -> list[tuple[int, float]]:
@@ -73,7 +73,7 @@ class Recorder(TrainingListener):
     def message(self, text: str) -> None:
         self.messages.append(text)
 
-    def stepped(self, position: Position) -> None:
+    def stepped(self, position: TrainPosition) -> None:
         if position.step == self.stop_at:
             os.kill(os.getpid(), self.signum)
 
@@ -86,7 +86,7 @@ class Saboteur(Recorder):
         self.steps = list(steps)
         self.models: list[Seq2SeqTransformer] = []
 
-    def stepped(self, position: Position) -> None:
+    def stepped(self, position: TrainPosition) -> None:
         super().stepped(position)
         if self.steps and position.step == self.steps[0]:
             self.steps.pop(0)

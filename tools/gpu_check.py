@@ -59,11 +59,11 @@ from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import shard
-from dragoman.training.state import Position, TrainState, parameters
-from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.state import TrainPosition, TrainState, parameters
+from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.updater import LossModule, Part, SyncUpdater
+from dragoman.training.updates.updater import BatchShare, LossModule, SyncUpdater
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -336,7 +336,7 @@ class Stopping(TrainingListener):
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def stepped(self, position: Position) -> None:
+    def stepped(self, position: TrainPosition) -> None:
         if position.step == self.step:
             signal.raise_signal(signal.SIGINT)
 
@@ -363,7 +363,7 @@ def resident_corpus(place: Place) -> None:
     config, device, cpu = settings(place, STATIC), choose_device(place.device), torch.device("cpu")
     assert config.task == "translation"
     run = Run.create(place.work / "run", config)
-    task = TranslationTask(config, run, device, TrainingListener(), static=True)
+    task = TranslationObjective(config, run, device, TrainingListener(), static=True)
     plan = task.plan(0)
     assert task.static_batches is not None
     buckets = task.static_batches.buckets
@@ -385,17 +385,17 @@ def sharding(place: Place) -> None:
     for name in ("spread", "whole"):
         torch.manual_seed(1)
         run = Run.create(place.work / name, config)
-        task = TranslationTask(config, run, device, TrainingListener())
+        task = TranslationObjective(config, run, device, TrainingListener())
         module = LossModule(task)
         if name == "spread":
             shard(module, Processes(0, 1, device))
         task.model.to(device)
         average = {key: value.clone() for key, value in parameters(task.model).items()}
         optimizer = make_optimizer(task.model, config.training)
-        state = TrainState(task.model, optimizer, average, Position())
+        state = TrainState(task.model, optimizer, average, TrainPosition())
         updater = SyncUpdater(task, state, config, module=module)
         for i, indices in enumerate(task.plan(0)[:12]):
-            updater.update([Part(task.batch(indices, device))])
+            updater.update([BatchShare(task.batch(indices, device))])
             if i == 2:
                 state.snapshot().save(run.path / "checkpoint")
                 state.restore(run.path / "checkpoint")

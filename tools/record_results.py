@@ -22,7 +22,14 @@ from dragoman.data import catalog
 from dragoman.data.readers.files import find_file
 from dragoman.errors import DragomanError, RunError
 from dragoman.files import write_atomically
-from dragoman.reproduction.expected import Data, Expectation, ExpectedScore, Machine, describe_file, files_of
+from dragoman.reproduction.expected import (
+    Data,
+    Expectation,
+    ExpectedScore,
+    TimedMachine,
+    describe_file,
+    files_of,
+)
 from dragoman.reproduction.recipe import Recipe, find_recipe, version_option
 from dragoman.reproduction.running import text_at_hand
 from dragoman.runs import Run, differences, saved_scores
@@ -104,7 +111,7 @@ def expectation_of(recipe: Recipe, version: str, run: Run, scores: tuple[Expecte
         scores=scores,
         minutes=round(float(run.read_json("report.json")["minutes"]), 1),
         max_steps=config.training.max_steps,
-        machine=Machine(**machine),
+        machine=TimedMachine(**machine),
         versions={name: str(environment.get(name)) for name in VERSIONS},
         data=Data(
             sets=tuple(sorted(datasets)), files={file: describe_file(find_file(file)) for file in files}

@@ -17,16 +17,16 @@ from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shap
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.training.parallel.processes import ALONE, joined
-from dragoman.training.state import Position, TrainState
-from dragoman.training.task import BatchResult, Task
+from dragoman.training.state import TrainPosition, TrainState
+from dragoman.training.task import BatchResult, Objective
 from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.updates.optimizer import make_optimizer
-from dragoman.training.updates.updater import Part, SyncUpdater, loss_module
+from dragoman.training.updates.updater import BatchShare, SyncUpdater, loss_module
 
 CPU = torch.device("cpu")
 
 
-class Batches(Task[TranslationBatch]):
+class Batches(Objective[TranslationBatch]):
     """The loss of translation, on batches that come from outside."""
 
     def __init__(self, model, config):
@@ -76,14 +76,14 @@ def make_step(vocab_size, *, precision, kernels, processes=ALONE):
     model.dtype = choose_dtype(precision, CPU)
     task = Batches(model, config)
     module = loss_module(task, config, processes)
-    state = TrainState(model, make_optimizer(model, config.training), None, Position())
+    state = TrainState(model, make_optimizer(model, config.training), None, TrainPosition())
     updater = SyncUpdater(task, state, config, module=module, processes=processes)
 
     def step(src, tgt):
         inputs, targets = worker.teacher_forcing(tgt)
         rows = torch.from_numpy(processes.share(np.arange(len(src))))
         batch = TranslationBatch(*(ids[rows] for ids in (src, inputs, targets)))
-        updater.update([Part(batch)])
+        updater.update([BatchShare(batch)])
 
     return step
 

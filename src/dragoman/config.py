@@ -68,7 +68,7 @@ Direction: TypeAlias = tuple[str, str]
 Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 
-Settings = TypeVar("Settings", bound=BaseModel)
+SettingsT = TypeVar("Settings", bound=BaseModel)
 
 
 def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusFiles, ...]:
@@ -128,7 +128,7 @@ def _check_each_once(what: str, names: Sequence[str]) -> None:
         raise ValueError(f"{what}: {twice[0]} occurs twice")
 
 
-class Section(BaseModel):
+class Settings(BaseModel):
     """A group of settings: frozen and strict; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -140,12 +140,12 @@ class Section(BaseModel):
         for text in _strings(value):
             try:
                 text.encode()
-            except UnicodeEncodeError:
-                raise ValueError(f"{_REPR.repr(text)} is not valid UTF-8; rename the file") from None
+            except UnicodeEncodeError as error:
+                raise ValueError(f"{_REPR.repr(text)} is not valid UTF-8; rename the file") from error
         return value
 
 
-class DataConfig(Section):
+class DataConfig(Settings):
     """The text; settings common to both tasks.
 
     Files may end in .gz, .xz or .zst. Relative names are looked up in the working directory, then in
@@ -188,7 +188,7 @@ class DataConfig(Section):
             yield from ((name, corpus) for corpus in each_corpus(files) or ((),))
 
 
-class CorpusConfig(Section):
+class CorpusConfig(Settings):
     """One of several corpora, [[data.corpora]], with a mixing weight and the languages of its sides."""
 
     name: RecipeName
@@ -268,7 +268,7 @@ class CorpusConfig(Section):
 UNTIL = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) epochs?(?: of (\S+))?")
 
 
-class StageConfig(Section):
+class StageConfig(Settings):
     """A stage of training, [[data.stages]], with a mix of its own."""
 
     mix: dict[str, Annotated[float, Field(gt=0.0, le=1e6)]]
@@ -477,7 +477,7 @@ class TranslationDataConfig(DataConfig):
         return next((c for c in corpora if any(files in each_corpus(v) for v in c.named().values())), None)
 
 
-class ParallelText(Section):
+class ParallelText(Settings):
     """The section [data] of a translation recipe, read before the other sections are known."""
 
     data: TranslationDataConfig
@@ -515,7 +515,7 @@ class ClassificationDataConfig(DataConfig):
         return self
 
 
-class TokenizerConfig(Section):
+class TokenizerConfig(Settings):
     """Tokenization."""
 
     kind: TokenizerKind = "bpe"
@@ -561,7 +561,7 @@ class TokenizerConfig(Section):
         return {self.kind, self.kind if self.tgt_kind == "same" else self.tgt_kind}
 
 
-class EncoderConfig(Section):
+class EncoderConfig(Settings):
     """Architecture of the encoder, common to both tasks (Vaswani et al. 2017, section 3)."""
 
     d_model: int = Field(default=256, ge=2, le=100_000)
@@ -629,7 +629,7 @@ class ClassifierConfig(EncoderConfig):
     """Of runs of version 0.1, a factor of their votes; today's votes are solved for, and do not read it."""
 
 
-class TrainingConfig(Section):
+class TrainingConfig(Settings):
     """Training (sections 5.1, 5.3 and 5.4); settings common to both tasks."""
 
     max_steps: int = Field(default=6000, ge=1, le=MAX_COUNT)
@@ -775,7 +775,7 @@ class ClassificationTrainingConfig(TrainingConfig):
     """"balanced" = weight examples as if all labels were equally frequent; for one label a text."""
 
 
-class SearchConfig(Section):
+class SearchConfig(Settings):
     """Search for translations (docs/decoding.md)."""
 
     method: Literal["beam", "sampling"] = "beam"
@@ -865,7 +865,7 @@ class SearchConfig(Section):
         return parse_section(SearchConfig, merged, where=where)
 
 
-class ModifiersConfig(Section):
+class ModifiersConfig(Settings):
     """Alterations of training pairs, drawn again in every epoch, as shares of all pairs.
 
     They prepare a translator for text unlike its corpus; validation and test text is never altered.
@@ -923,7 +923,7 @@ class TaskNames(NamedTuple):
     """The Hugging Face hub's name of the task."""
 
 
-class TranslationConfig(Section):
+class TranslationConfig(Settings):
     """A whole recipe for a translator."""
 
     names: ClassVar[TaskNames] = TaskNames(
@@ -1036,7 +1036,7 @@ class TranslationConfig(Section):
         return {"beam_size": self.search.beam_size, "length_penalty": self.search.length_penalty}
 
 
-class ClassificationConfig(Section):
+class ClassificationConfig(Settings):
     """A whole recipe for a classifier."""
 
     names_of_one: ClassVar[TaskNames] = TaskNames(
@@ -1157,23 +1157,23 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
-        ) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8 text, as a TOML file is") from None
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text, as a TOML file is") from error
     try:
         return tomllib.loads(text)
-    except RecursionError:
-        raise ConfigError(f"{path}: is nested too deeply; is it the right file?") from None
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is nested too deeply; is it the right file?") from error
     except ValueError as error:  # a number of 5000 digits is one of Python's, not of the parser's
-        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from error
 
 
 def parse_json(content: bytes | str) -> Any:
     """Parse JSON. ValueError: it is malformed, or nested more deeply than Python reads."""
     try:
         return json.loads(content)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def _read_small(path: Path) -> str:
@@ -1206,8 +1206,8 @@ def parse_config(
 
 
 def parse_section(
-    section: type[Settings], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
-) -> Settings:
+    section: type[SettingsT], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
+) -> SettingsT:
     """Return the checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
     merged, refused = _merged(settings, overrides, where)
     config, problems = _validated(section, merged)
@@ -1226,12 +1226,12 @@ def _merged(
     """Return a copy of `settings` with `overrides` in it, and what is wrong with those that cannot be."""
     try:
         merged: dict[str, Any] = copy.deepcopy(dict(settings))
-    except RecursionError:
-        raise ConfigError(f"{where}: is nested too deeply; is it the right file?") from None
+    except RecursionError as error:
+        raise ConfigError(f"{where}: is nested too deeply; is it the right file?") from error
     return merged, list(_apply_overrides(merged, overrides))
 
 
-def _validated(section: type[Settings], settings: Mapping[str, Any]) -> tuple[Settings | None, list[str]]:
+def _validated(section: type[SettingsT], settings: Mapping[str, Any]) -> tuple[SettingsT | None, list[str]]:
     """Return `settings` as a `section`, or None and their mistakes."""
     try:
         return section.model_validate(settings), []

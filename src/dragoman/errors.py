@@ -100,8 +100,8 @@ def optional(module: str, *, extra: str, purpose: str) -> Any:
     """
     try:
         return import_module(module)
-    except ImportError:
-        raise MissingExtraError(module.partition(".")[0], extra=extra, purpose=purpose) from None
+    except ImportError as error:
+        raise MissingExtraError(module.partition(".")[0], extra=extra, purpose=purpose) from error
 
 
 def check_texts(texts: object, *, what: str = "text", first_number: int = 1) -> None:

@@ -77,7 +77,7 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise cannot_write(path, error) from None
+        raise cannot_write(path, error) from error
 
 
 def remove_unfinished(path: Path) -> None:
@@ -110,7 +110,7 @@ def room_for(path: Path | None) -> Iterator[None]:
             try:
                 folder.mkdir(exist_ok=True)
             except OSError as error:
-                raise cannot_write(folder, error) from None
+                raise cannot_write(folder, error) from error
         yield
     finally:
         for folder in missing:
@@ -370,7 +370,7 @@ def locked(path: Path, *, what: str | Path, wait: float = 0.0) -> Iterator[None]
                 )
             time.sleep(0.05)
     except OSError as error:
-        raise cannot_write(path, error) from None
+        raise cannot_write(path, error) from error
     try:
         yield
     finally:

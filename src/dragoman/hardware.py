@@ -35,7 +35,7 @@ def choose_device(name: str) -> torch.device:
             torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN builds a plan for each shape
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
-            raise ConfigError(f'device = "{name}": cannot be used ({reason}); use device = "cpu"') from None
+            raise ConfigError(f'device = "{name}": cannot be used ({reason}); use device = "cpu"') from error
     return device
 
 

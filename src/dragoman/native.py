@@ -165,7 +165,7 @@ def _compile(compiler: list[str], flags: list[str], library: Path) -> None:
         try:
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise _UnavailableError(f"{compiler[0]}: {error}") from None
+            raise _UnavailableError(f"{compiler[0]}: {error}") from error
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
             raise _UnavailableError(f"{compiler[0]} does not compile {SOURCE.name}: {first}")

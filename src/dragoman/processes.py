@@ -93,8 +93,8 @@ class _Worker:
         """Give it an item. RunError: it died."""
         try:
             self.connection.send(item)
-        except OSError:
-            raise self._died() from None
+        except OSError as error:
+            raise self._died() from error
 
     def receive(self) -> _Result | int:
         """Receive the result of its item, or how much more of it is done.
@@ -103,8 +103,8 @@ class _Worker:
         """
         try:
             message: _Result | _Complaint | int = self.connection.recv()
-        except (EOFError, OSError):
-            raise self._died() from None
+        except (EOFError, OSError) as error:
+            raise self._died() from error
         if isinstance(message, _Complaint):
             raise DragomanError(message.text)
         return message

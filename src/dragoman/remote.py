@@ -77,9 +77,9 @@ class RemoteObject:
             self.fs, self.path = fsspec.core.url_to_fs(url, **_web_options(url))
         except ImportError as error:
             name = getattr(error.__cause__, "name", None) or str(error)
-            raise DragomanError(f"{url} needs the package {name}: pip install {name}") from None
+            raise DragomanError(f"{url} needs the package {name}: pip install {name}") from error
         except ValueError as error:
-            raise DataError(f"{url}: is not an address that can be read ({error}); check it") from None
+            raise DataError(f"{url}: is not an address that can be read ({error}); check it") from error
 
     @property
     def place(self) -> tuple[Any, str]:
@@ -141,7 +141,7 @@ class RemoteObject:
                     raise RunError(
                         f"{part}: cannot be written ({error.strerror}); free some space, or set "
                         "DRAGOMAN_CACHE to another folder"
-                    ) from None
+                    ) from error
 
     def _check_unchanged(self, marks: dict[str, str], part: Path) -> None:
         """Check that this version is still there. DataError: it is not; the partial copy is removed."""
@@ -163,13 +163,13 @@ class RemoteObject:
                 self.fs.info(path)
             except PermissionError:
                 return  # it may be allowed to write, though not to look
-            except FileNotFoundError:
+            except FileNotFoundError as error:
                 if path == bucket:
-                    raise RunError(f"{self.url}: there is no {bucket}; make it, or name another") from None
+                    raise RunError(f"{self.url}: there is no {bucket}; make it, or name another") from error
             except Exception as error:
                 raise RunError(
                     f"{self.url}: cannot be written ({_reason(error)}); check the access"
-                ) from None
+                ) from error
             else:
                 return
 
@@ -215,7 +215,7 @@ def _retrying(work: Callable[[], T], complaint: Callable[[str], DragomanError]) 
         except Exception as error:  # each store has errors of its own
             cause = error.__cause__ if type(error.__cause__).__module__.startswith("aiohttp") else None
             if not n_left or _is_final(cause or error):  # fsspec calls whatever the web does "not found"
-                raise complaint(_reason(cause or error)) from None
+                raise complaint(_reason(cause or error)) from error
         time.sleep(pause)
         pause *= 2
     raise AssertionError("the last attempt returns or raises")

@@ -110,7 +110,7 @@ class Run:
             try:
                 run.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise cannot_write(run.path, error) from None
+                raise cannot_write(run.path, error) from error
             write_atomically(run.config_path, to_toml(config).encode())
             return run
         existing = cls.open(path)
@@ -161,7 +161,7 @@ class Run:
         try:
             return cls(path, load_recipe(config_path))
         except ConfigError as error:
-            raise RunError(f"{error} (the file was edited, or written by another version)") from None
+            raise RunError(f"{error} (the file was edited, or written by another version)") from error
 
     def _repr_html_(self) -> str:
         history = self.history()
@@ -256,7 +256,7 @@ class Run:
                 _drop_half_written_line(file)
                 file.write(line)
         except OSError as error:
-            raise cannot_write(self.history_path, error) from None
+            raise cannot_write(self.history_path, error) from error
 
     def history(self) -> History:
         """Return the records of history.jsonl; a last line that a kill left half-written is no record.
@@ -310,7 +310,7 @@ class Run:
         try:
             content = parse_json(path.read_bytes())
         except OSError as error:
-            raise RunError(f"{path}: cannot be read ({error.strerror}); is the training finished?") from None
+            raise RunError(f"{path}: cannot be read ({error.strerror}); is the training finished?") from error
         except ValueError:
             content = None
         if not isinstance(content, dict):
@@ -331,7 +331,7 @@ def only_writer(path: str | Path) -> Iterator[None]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(path, error) from None
+        raise cannot_write(path, error) from error
     with locked(path / ".lock", what=path):
         for leftover in path.glob(".*.tmp"):
             with suppress(OSError):
@@ -422,8 +422,8 @@ def _target(path: Path) -> Path:
     """Where a link leads in the end; what is no link, where it is. RunError: it leads in a circle."""
     try:
         return path.resolve() if path.is_symlink() else path
-    except (OSError, RuntimeError):  # which of the two it is depends on Python's version
-        raise RunError(f"{path}: is a link that leads nowhere; remove it") from None
+    except (OSError, RuntimeError) as error:  # which of the two it is depends on Python's version
+        raise RunError(f"{path}: is a link that leads nowhere; remove it") from error
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -431,7 +431,7 @@ def _entries(folder: Path) -> Iterator[Path]:
     try:
         yield from folder.iterdir()
     except OSError as error:
-        raise RunError(f"{folder}: cannot be read ({error.strerror}); check its rights") from None
+        raise RunError(f"{folder}: cannot be read ({error.strerror}); check its rights") from error
     for name in OURS:
         for inner, folders, files in os.walk(folder / name):  # follows no link
             yield from (Path(inner, entry) for entry in (*folders, *files))

@@ -136,12 +136,14 @@ def _errors_in_words(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?") from None
+        raise RunError(
+            f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?"
+        ) from error
     except SafetensorError as error:
         why = str(error)[:300]  # it quotes the file
         raise RunError(
             f"{path}: is damaged or cut short ({why}); copy it again, or train the run again"
-        ) from None
+        ) from error
 
 
 def _check_size(path: Path) -> None:

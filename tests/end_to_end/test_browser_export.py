@@ -19,7 +19,7 @@ from dragoman.interop.exporting import ExportReport, export_run
 from dragoman.interop.onnx import OnnxEngine
 from dragoman.interop.onnxruntime_web import runtime_files
 from dragoman.interop.parity import random_texts
-from dragoman.predict.engine import Sentence
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
 from pages import Watched, browsing, new_context, violations
@@ -92,7 +92,7 @@ def test_the_page_translates_as_the_same_graphs_do_in_python(opened: Opened) -> 
     engine = OnnxEngine(opened.folder, max_positions=translator.max_positions)
     greedy = SearchConfig(beam_size=1, **limits)
     found = [
-        engine.search([Sentence([*ids, EOS_ID])], greedy)[0][0].ids
+        engine.search([SearchInput([*ids, EOS_ID])], greedy)[0][0].ids
         for ids in translator.tokenizers.src.encode_batch(texts)
     ]
     same = sum(tuple(one["ids"]) == ids for one, ids in zip(given, found, strict=True))

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.config import load_recipe
 from dragoman.data.named import open_direction
-from dragoman.data.phrasebook import Phrase, phrases
+from dragoman.data.phrasebook import PhrasebookEntry, phrases
 from dragoman.evaluation.translation import evaluate
 from dragoman.predict.translator import Translator
 from dragoman.training.loop import train
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 N_LINES = 240
 
 
-def write_json_lines(folder: Path, lines: list[Phrase]) -> None:
+def write_json_lines(folder: Path, lines: list[PhrasebookEntry]) -> None:
     """translation2019zh: an object a line, Chinese unescaped."""
     for name, part in (("train", lines), ("valid", lines[:20])):
         records = [{"english": phrase.en, "chinese": phrase.zh} for phrase in part]
@@ -29,7 +29,7 @@ def write_json_lines(folder: Path, lines: list[Phrase]) -> None:
         (folder / f"translation2019zh_{name}.json").write_text(text, encoding="utf-8")
 
 
-def write_moses(folder: Path, lines: list[Phrase]) -> None:
+def write_moses(folder: Path, lines: list[PhrasebookEntry]) -> None:
     """OPUS: one file a language, line by line; blank lines, dialogue dashes and stray spaces are common."""
     english = [phrase.en for phrase in lines]
     polish = [phrase.pl for phrase in lines]
@@ -39,7 +39,7 @@ def write_moses(folder: Path, lines: list[Phrase]) -> None:
     (folder / "OpenSubtitles.en-pl.pl").write_text("\n".join(polish) + "\n", encoding="utf-8")
 
 
-def write_iwslt(folder: Path, lines: list[Phrase]) -> None:
+def write_iwslt(folder: Path, lines: list[PhrasebookEntry]) -> None:
     """The official pairs, as `dragoman data fetch` leaves them."""
     names = ["train", "dev2010", "tst2010", "tst2011", "tst2012", "tst2013"]
     for name in names:
@@ -62,7 +62,7 @@ def write_iwslt(folder: Path, lines: list[Phrase]) -> None:
 def test_a_recipe_runs_on_a_small_file_in_the_format_of_its_corpus(
     recipe: str,
     corpus: str,
-    write: Callable[[Path, list[Phrase]], None],
+    write: Callable[[Path, list[PhrasebookEntry]], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

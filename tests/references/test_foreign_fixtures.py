@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.interop.foreign import Options
+from dragoman.interop.foreign import ImportOptions
 from dragoman.interop.importing import import_model
 from dragoman.predict.translator import Translator
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "foreign"
-LANGUAGES = Options(src_lang="en", tgt_lang="de")
+LANGUAGES = ImportOptions(src_lang="en", tgt_lang="de")
 GREEDY = {"beam_size": 1, "max_length_factor": 1e-9, "max_length_extra": 30}
 """The search by which output.de was made."""
 

@@ -102,7 +102,7 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
         raise ConfigError(
             f"--ray {address}: no cluster is there ({reason}); start one with `ray start --head` and say "
             "--ray auto, or say --ray local"
-        ) from None
+        ) from error
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dragoman.bulk.output import Dropped, Output
 from dragoman.config import TranslationConfig
-from dragoman.data.readers.files import Position, compressed, open_lines
+from dragoman.data.readers.files import ReadOffset, compressed, open_lines
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.loading import model_hash
@@ -67,7 +67,7 @@ def read_chunks(
         DataError: the file cannot be read, is damaged or is not in its `encoding`, or other lines are done
             than those.
     """
-    position = Position()
+    position = ReadOffset()
     lines = open_lines(path, encoding=encoding, position=position)
     yield from cut(
         lines, name=str(path), position=position, n_done=n_done, digest=digest, chunk_lines=chunk_lines
@@ -78,7 +78,7 @@ def cut(
     lines: Iterator[str],
     *,
     name: str,
-    position: Position,
+    position: ReadOffset,
     n_done: int = 0,
     digest: str = "",
     chunk_lines: int = CHUNK_LINES,
@@ -243,7 +243,7 @@ class ChunkTranslator:
                 texts, first_number=chunk.first_number, progress=as_steps(tick)
             )
         except DataError as error:
-            raise DataError(f"{self.job.source}: {error}") from None
+            raise DataError(f"{self.job.source}: {error}") from error
         counts: Counter[str] = Counter()
         written = []
         for i, translation in enumerate(translations):

@@ -51,7 +51,7 @@ class Journal:
         try:
             target = destination(out)
         except OSError as error:
-            raise RunError(f"{out}: {error.strerror}; give the name of a file to write") from None
+            raise RunError(f"{out}: {error.strerror}; give the name of a file to write") from error
         if not has_folder(out):
             raise RunError(f"{out}: there is no folder {out.parent}; give the name of a file to write")
         self.out = target or out
@@ -82,7 +82,7 @@ class Journal:
                 else:
                     self._file = opened.enter_context(open_through(self.out))
             except OSError as error:
-                raise _cannot_write(self.out, error) from None
+                raise _cannot_write(self.out, error) from error
             self._open = opened.pop_all()
         return self
 
@@ -146,7 +146,7 @@ class Journal:
                     put_in_place(self.partial, self.out)
                 self.path.unlink()
         except OSError as error:
-            raise _cannot_write(self.out, error) from None
+            raise _cannot_write(self.out, error) from error
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None, "is open"
@@ -158,7 +158,7 @@ class Journal:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _cannot_write(self.partial if self.resumable else self.out, error) from None
+            raise _cannot_write(self.partial if self.resumable else self.out, error) from error
         self.n_bytes += len(data)
 
     def _write(self) -> None:
@@ -187,10 +187,10 @@ class Journal:
             self.n_lines, self.n_bytes = int(record["n_lines"]), int(record["n_bytes"])
             self.digest = str(record["digest"])
             self.counts, self.finished = Counter(record["counts"]), bool(record["finished"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError) as error:
             raise RunError(
                 f"{self.path}: is damaged; delete it and {self.partial.name} to start over"
-            ) from None
+            ) from error
         other_model = settings.pop("model", None) != self.settings.get("model")
         current = {name: value for name, value in self.settings.items() if name != "model"}
         changes = ["the run has other weights or tokens"] * other_model  # no hashes

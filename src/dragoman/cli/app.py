@@ -75,16 +75,16 @@ def errors_as_exit_codes() -> Iterator[None]:
         yield
     except DragomanError as error:
         fail(str(error), code=CRASHED if isinstance(error, LostProcessError) else USER_ERROR)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         give_back_ctrl_c()
         if os.environ.get("RANK", "0") != "0":  # of several processes that train together, one speaks
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED) from error
         fail("interrupted", code=INTERRUPTED, prefix="")
     except PausedError as pause:  # the listener has said so
-        raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from None
-    except BrokenPipeError:
+        raise typer.Exit(TERMINATED if pause.reason == signal.SIGTERM else PAUSED) from pause
+    except BrokenPipeError as error:
         discard_output()
-        raise typer.Exit(BROKEN_PIPE) from None
+        raise typer.Exit(BROKEN_PIPE) from error
     except UnicodeEncodeError as error:
         if error.encoding != "utf-8":
             raise
@@ -201,7 +201,7 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
         try:
             destination(path)
         except OSError as error:
-            raise cannot_write(path, error) from None
+            raise cannot_write(path, error) from error
         if path.suffix == ".zst":
             require("zstandard", extra="zst", purpose=f"writing {path.name}")
 

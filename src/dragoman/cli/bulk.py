@@ -228,9 +228,9 @@ def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
     try:
         with file_progress(job.noun) as show:
             summary = translate_file(job, n_workers=n_workers, ray=ray, watch=show)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say(f"to continue: {command_line()}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from error
     for line in describe_summary(summary, job):
         say(line)
     return summary

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.data.doctor.reading import Progress
     from dragoman.data.labelled import LabelledCorpus
     from dragoman.data.named import ListedText
-    from dragoman.tasks.task import Reading
+    from dragoman.tasks.task import ReadOptions
 
 MAX_SHOWN = 100
 """Maximum characters shown of a text."""
@@ -45,7 +45,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion")
 STYLES = {"error": "red", "warning": "yellow", "suspicion": "cyan", "information": ""}
 
 
-class Job(NamedTuple):
+class CorpusCheck(NamedTuple):
     """A corpus to check, and the held-out corpora that it must not overlap with."""
 
     name: str
@@ -129,13 +129,13 @@ def check(
     from dragoman.processes import usable_cores
     from dragoman.report.page import page_html
     from dragoman.report.survey import survey_page
-    from dragoman.tasks.task import Reading
+    from dragoman.tasks.task import ReadOptions
 
     if (drop or keep) and write_clean is None and report is None:
         raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
     thresholds = thresholds_of(threshold or ())
-    reading = Reading(
+    reading = ReadOptions(
         (src_lang, tgt_lang), two_columns(columns), column(text_column), column(label_column), label_separator
     )
     held_out = _held_out(valid, test or ())
@@ -174,8 +174,8 @@ def check(
 
 
 def _jobs(
-    files: Sequence[str], held_out: Mapping[str, list[str]], task: str | None, reading: Reading
-) -> Iterator[Job]:
+    files: Sequence[str], held_out: Mapping[str, list[str]], task: str | None, reading: ReadOptions
+) -> Iterator[CorpusCheck]:
     """Yield the corpora to check; a recipe's training corpus is checked for overlap with its others.
 
     ConfigError: options conflict. DataError: a file is missing.
@@ -183,10 +183,10 @@ def _jobs(
     from dragoman.config import load_recipe
     from dragoman.data.named import listed_texts, open_named
     from dragoman.tasks import task_named
-    from dragoman.tasks.task import Reading
+    from dragoman.tasks.task import ReadOptions
 
     if files[0].endswith(".toml"):
-        if len(files) > 1 or held_out or task or reading != Reading():
+        if len(files) > 1 or held_out or task or reading != ReadOptions():
             raise ConfigError(f"{files[0]} names its own files, languages and columns; give the recipe alone")
         config = load_recipe(Path(files[0]), ())
         if listed := listed_texts(config):
@@ -195,13 +195,13 @@ def _jobs(
         corpora, languages = open_named(config), next(iter(config.directions), (None, None))
         for name, corpus in corpora.items():
             compared = corpora if name == "train" else {}
-            yield Job(name, corpus, {n: one for n, one in compared.items() if n != name}, languages)
+            yield CorpusCheck(name, corpus, {n: one for n, one in compared.items() if n != name}, languages)
         return
     open_, langs = task_named(task or "translation").opener(files, reading)
-    yield Job("", open_(files), {name: open_(some) for name, some in held_out.items()}, langs)
+    yield CorpusCheck("", open_(files), {name: open_(some) for name, some in held_out.items()}, langs)
 
 
-def _jobs_of_listed(texts: Mapping[str, ListedText]) -> Iterator[Job]:
+def _jobs_of_listed(texts: Mapping[str, ListedText]) -> Iterator[CorpusCheck]:
     """Yield every text of a list of corpora.
 
     Those to train on are compared with all other texts of the same languages, whichever side is first.
@@ -209,13 +209,13 @@ def _jobs_of_listed(texts: Mapping[str, ListedText]) -> Iterator[Job]:
     names = list(texts)
     for i, (name, (langs, corpus)) in enumerate(texts.items()):
         if not name.startswith("train."):
-            yield Job(name, corpus, {}, langs)
+            yield CorpusCheck(name, corpus, {}, langs)
             continue
         turned = {other: one.towards(langs) for other, one in texts.items() if other != name}
         alike = {other: one for other, one in turned.items() if one is not None}
         held_out = {other: one for other, one in alike.items() if not other.startswith("train.")}
         earlier = {other: one for other, one in alike.items() if other in names[:i] and other not in held_out}
-        yield Job(name, corpus, held_out, langs, earlier)
+        yield CorpusCheck(name, corpus, held_out, langs, earlier)
 
 
 def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
@@ -237,7 +237,7 @@ def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
 
 
 def _check(
-    job: Job, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool, n_workers: int
+    job: CorpusCheck, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool, n_workers: int
 ) -> Report:
     """Check a corpus, with a progress line on stderr."""
     from dragoman.data.corpora import Corpus
@@ -280,7 +280,7 @@ def progress_line(name: str) -> Iterator[Progress]:
         yield show
 
 
-def _write_clean(job: Job, report: Report, folder: Path, kinds: frozenset[str]) -> dict[str, Any]:
+def _write_clean(job: CorpusCheck, report: Report, folder: Path, kinds: frozenset[str]) -> dict[str, Any]:
     """Write the clean copy, report it on stderr, and return a record of it."""
     from dragoman.data.doctor import write_clean
 

@@ -167,7 +167,7 @@ def filter_(
     from dragoman.data.doctor.selection import Distribution, Scores, write_best
     from dragoman.data.readers.files import find_file
     from dragoman.tasks import task_named
-    from dragoman.tasks.task import Reading
+    from dragoman.tasks.task import ReadOptions
 
     if at_least is not None and keep is not None:
         raise ConfigError("--at-least and --keep are two ways to choose pairs; give one of them")
@@ -181,7 +181,7 @@ def filter_(
         check_folders(plot)
     if out is not None:
         check_new(out)
-    reading = Reading((src_lang, tgt_lang), two_columns(columns))
+    reading = ReadOptions((src_lang, tgt_lang), two_columns(columns))
     open_, langs = task_named("translation").opener(files, reading)
     corpus = open_(files)
     assert isinstance(corpus, Corpus), "is parallel text"

@@ -45,9 +45,9 @@ def import_model(
     evaluate, fine-tune with `dragoman train --from`, serve.
     """
     from dragoman.interop import importing
-    from dragoman.interop.foreign import Options
+    from dragoman.interop.foreign import ImportOptions
 
-    options = Options(src_lang, tgt_lang, src_spm, tgt_spm, codes)
+    options = ImportOptions(src_lang, tgt_lang, src_spm, tgt_spm, codes)
     say(f"reading {model}")
     run = importing.import_model(model, out, format_name=format_name, options=options)
     for line in describe_import(run):

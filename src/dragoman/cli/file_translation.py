@@ -214,8 +214,8 @@ def encoding_of(work: Work, encoding: str | None, language: str) -> str:
     if encoding is not None:
         try:
             one_byte = "\n".encode(encoding) == b"\n"
-        except (LookupError, ValueError):  # ValueError: a name that is not even text
-            raise ConfigError(f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030") from None
+        except (LookupError, ValueError) as error:  # ValueError: a name that is not even text
+            raise ConfigError(f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030") from error
         if work.ending not in (None, ".txt", ".srt") or not (one_byte or work.ending):
             raise ConfigError(
                 f"--encoding {encoding}: is not for {work.file}, which says itself how it is encoded"
@@ -328,7 +328,7 @@ class FileTranslation(NamedTuple):
                 texts, **constraints, first_number=first_number, progress=progress, **self.settings
             )
         except DataError as error:
-            raise DataError(f"{self.name}: {error}") from None
+            raise DataError(f"{self.name}: {error}") from error
 
 
 def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool) -> int:
@@ -387,7 +387,7 @@ def translate_document_file(job: FileTranslation) -> int:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{job.name}: is not {job.encoding} ({error.reason}); choose another --encoding"
-            ) from None
+            ) from error
     document = DocumentFile.read(job.name, content, job.translator.config.languages, ending=job.work.ending)
     kept = document.protection(job.extras.request.protection)
     extras = replace(job.extras, request=replace(job.extras.request, protection=kept))

@@ -16,7 +16,7 @@ from rich.text import Text
 from dragoman.cli.app import as_called
 from dragoman.cli.console import Console
 from dragoman.config import Config, TrainingConfig
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
 
@@ -65,7 +65,7 @@ class TerminalListener(TrainingListener):
             self._noted = n_pairs, now
             self._print(f"tokenizing: {n_pairs:,} pairs, {(n_pairs - before) / (now - then):,.0f} a second")
 
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
         self._item = config.names.unit
         self._print(f"{n_parameters:,} parameters, {config.training.max_steps:,} steps")
         if self._console.is_terminal:
@@ -85,7 +85,7 @@ class TerminalListener(TrainingListener):
             self._bar.tasks[0].completed = done(position, config.training)
             self._bar.start()
 
-    def stepped(self, position: Position) -> None:
+    def stepped(self, position: TrainPosition) -> None:
         if self._bar is not None:
             training = self._config.training
             steps = f"step {position.step:,} of {training.max_steps:,}"
@@ -109,7 +109,7 @@ class TerminalListener(TrainingListener):
             print(text, file=sys.stderr, flush=True)
 
 
-def done(position: Position, training: TrainingConfig) -> float:
+def done(position: TrainPosition, training: TrainingConfig) -> float:
     """Return the fraction of the training that is done, 0 to 1."""
     seconds = 60 * training.max_minutes
     by_time = position.seconds / seconds if seconds else 0.0
@@ -192,7 +192,7 @@ class TensorBoardListener(TrainingListener):
         self._text_writer = EventFileWriter(str(folder), filename_suffix=".text")  # Writer has scalars only
         self._names: tuple[str, str, str] | None = None
 
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
         self._names = config.names.sample
 
     def logged(self, record: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ class WandbListener(TrainingListener):
 
         self._wandb, self._project, self._path = wandb, project, run
 
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
         self._run = self._wandb.init(
             project=self._project,
             name=self._path.name,

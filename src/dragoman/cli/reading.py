@@ -79,7 +79,7 @@ def _decode(lines: list[bytes], *, name: str, encoding: str, n_before: int) -> l
             raise DataError(
                 f"{name}, line {number}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "
                 "say how it is encoded, as in --encoding cp1252"
-            ) from None
+            ) from error
         texts.append(text.removeprefix("\ufeff") if number == 1 else text)
     return texts
 
@@ -116,7 +116,7 @@ def stream_blocks(name: str, *, invitation: str) -> Iterator[bytes]:
     except OSError as error:
         raise DataError(
             f"{'stdin' if name == '-' else name}: cannot be read ({error.strerror}); name a file to read"
-        ) from None
+        ) from error
 
 
 def _blocks(stream: BinaryIO) -> Iterator[bytes]:

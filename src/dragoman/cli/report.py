@@ -83,7 +83,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be made ({error.strerror}); choose another --out") from None
+        raise RunError(f"{folder}: cannot be made ({error.strerror}); choose another --out") from error
 
 
 COMPARISON = "comparison.html"

@@ -90,9 +90,9 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
                 recipe, version, out=path, overrides=overrides, fetch=fetch, listener=listener,
                 translate=partial(run_job, n_workers=1, ray=None),
             )  # fmt: skip
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say(f"to continue: {command_line()}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from error
     draw_curves(Run.open(result.run))
     return result
 

@@ -65,7 +65,7 @@ def serve(
     models and keys.
     """
     require(*PACKAGES, extra="serve", purpose="serving")
-    from dragoman.serving.access import Keys
+    from dragoman.serving.access import KeyCommands
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import LoadOptions, Models
     from dragoman.serving.running import (
@@ -88,8 +88,8 @@ def serve(
         config = config.model_copy(update={"hosts": [*LOCAL_NAMES, host]})
     check_workers(workers, device=device, engine=engine)
 
-    def load_keys() -> Keys | None:
-        return None if keys is None else Keys.load(keys)
+    def load_keys() -> KeyCommands | None:
+        return None if keys is None else KeyCommands.load(keys)
 
     api_keys = load_keys()
     with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
@@ -153,7 +153,7 @@ def _welcome(names: Sequence[str], url: str) -> None:
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)
 
 
-class Keys(TyperGroup):
+class KeyCommands(TyperGroup):
     """Commands for keys. `dragoman key ann` is short for `dragoman key add ann`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -163,7 +163,7 @@ class Keys(TyperGroup):
 
 
 key_app = typer.Typer(
-    cls=Keys,
+    cls=KeyCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -191,7 +191,7 @@ def add(
         except OSError as error:
             raise ConfigError(
                 f"stdout: {error.strerror}; nobody has seen the key, so it is not kept"
-            ) from None
+            ) from error
 
     make_key(file, name, per_minute=per_minute, show=show)
     say(f"{file}: added a key for {name}, which is not shown again; {RELOAD}")

@@ -82,7 +82,7 @@ def show(
         raise RunError(
             f"{run}: its report.json, scores.json or history.jsonl is not one that Dragoman wrote "
             f"({type(error).__name__}: {error}); remove it"
-        ) from None
+        ) from error
     typer.echo(printable("\n".join(lines)))
 
 

@@ -269,7 +269,7 @@ def run_training(
             say(f"to continue: {command_line()}")
         if isinstance(stop, PausedError):
             raise
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from stop
     if speaks():
         draw_curves(Run.open(path))
     return path

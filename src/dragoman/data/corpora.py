@@ -22,7 +22,7 @@ from dragoman.config import each_corpus
 from dragoman.data.readers import formats
 from dragoman.data.readers.columns import match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
-    Position,
+    ReadOffset,
     count_lines,
     find_file,
     format_suffix,
@@ -31,7 +31,7 @@ from dragoman.data.readers.files import (
     hash_text,
     open_lines,
 )
-from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
+from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
 from dragoman.errors import DataError
 from dragoman.text.normalisation import plain
 from dragoman.text.vocabulary import draw_sample
@@ -61,7 +61,7 @@ class Corpus(ABC):
     name: str
     has_slots: bool = False
     """Whether `SLOTS` in its pairs are tokens: Dragoman has put them there."""
-    position = Position()
+    position = ReadOffset()
     """How far its first file has been read; it stays at 0 for formats that cannot tell."""
 
     def sources(self) -> Iterator[str]:
@@ -137,7 +137,7 @@ class AlignedFiles(Corpus):
     def __init__(self, src: Path, tgt: Path) -> None:
         self.src, self.tgt = src, tgt
         self.name = f"{src} + {tgt}"
-        self.position = Position()
+        self.position = ReadOffset()
 
     def _read(self) -> Iterator[Pair]:
         return self._read_after(0)
@@ -231,7 +231,9 @@ class Talks(AlignedFiles):
 class TableCorpus(Corpus):
     """Two columns of a table."""
 
-    def __init__(self, table: Table, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str) -> None:
+    def __init__(
+        self, table: RecordTable, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str
+    ) -> None:
         self.table, self.columns = table, columns
         self.name = table.name
         self.position = table.position
@@ -311,7 +313,7 @@ class Phrasebook(Corpus):
         return hash_strings("phrasebook", *(text for pair in self._read() for text in pair))
 
 
-class Several(Corpus):
+class JoinedCorpora(Corpus):
     """Corpora that are read one after the other, as one."""
 
     def __init__(self, corpora: Sequence[Corpus]) -> None:
@@ -478,7 +480,7 @@ def open_corpus(
     """
     several = each_corpus(files)
     if len(several) > 1:
-        return Several(
+        return JoinedCorpora(
             [open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns) for one in several]
         )
     files = several[0] if several else ()
@@ -505,7 +507,7 @@ def open_corpus(
 
 
 def _columns_of(
-    table: Table, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str
+    table: RecordTable, columns: tuple[Column, Column], *, src_lang: str, tgt_lang: str
 ) -> tuple[Column, Column]:
     """Return the columns to read. DataError: they are negative, or left to a table that does not tell."""
     negative = [column for column in columns if isinstance(column, int) and column < 0]

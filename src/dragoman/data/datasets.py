@@ -37,7 +37,7 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Part:
+class PreparedFile:
     """A prepared file of a data set."""
 
     path: str
@@ -65,7 +65,7 @@ class Dataset:
     note: str
     step: str
     downloads: tuple[Download, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[PreparedFile, ...]
 
     @property
     def size(self) -> int:
@@ -81,7 +81,7 @@ class Dataset:
         """Return the files that `folder` lacks to be the complete set."""
         return [part.path for part in self.parts if not part.optional and not (folder / part.path).is_file()]
 
-    def present(self, folder: Path) -> list[Part]:
+    def present(self, folder: Path) -> list[PreparedFile]:
         """Return the files of the set that are in `folder`."""
         return [part for part in self.parts if (folder / part.path).is_file()]
 
@@ -104,10 +104,10 @@ def get(name: str) -> Dataset:
     """Return the data set of this name. DataError: no set has it; the message lists the names."""
     try:
         return _catalogue()[name]
-    except KeyError:
+    except KeyError as error:
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
-        raise DataError(f"{name}: no data set has this name; {hint}") from None
+        raise DataError(f"{name}: no data set has this name; {hint}") from error
 
 
 def providing(file: str) -> Dataset | None:
@@ -143,7 +143,7 @@ def _catalogue() -> dict[str, Dataset]:
 
 def _parse(name: str, entry: dict[str, Any]) -> Dataset:
     downloads = tuple(Download(**{**item, "urls": tuple(item["urls"])}) for item in entry.pop("downloads"))
-    parts = tuple(Part(**part) for part in entry.pop("files"))
+    parts = tuple(PreparedFile(**part) for part in entry.pop("files"))
     languages = tuple(entry.pop("languages"))
     return Dataset(name=name, languages=languages, downloads=downloads, parts=parts, **entry)
 

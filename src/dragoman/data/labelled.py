@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dragoman.config import file_names
 from dragoman.data.readers.columns import looks_like_names, match_labelled, open_table
 from dragoman.data.readers.files import hash_strings, hash_text
-from dragoman.data.readers.tables import Column, Notes, Table, TabSeparated
+from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
 from dragoman.errors import DataError
 
 SETTING = "data.text_column, data.label_column"
@@ -130,7 +130,7 @@ class LabelledTable(LabelledCorpus):
     """Two columns of a table."""
 
     def __init__(
-        self, table: Table, *, text_column: Column, label_column: Column, separator: str = ""
+        self, table: RecordTable, *, text_column: Column, label_column: Column, separator: str = ""
     ) -> None:
         self.table, self.columns, self.separator = table, (text_column, label_column), separator
         self.name = table.name
@@ -198,7 +198,7 @@ class Reviews(LabelledCorpus):
         return hash_strings("reviews", *(part for example in self._read() for part in example))
 
 
-class _Part(LabelledCorpus):
+class _HeldOutPart(LabelledCorpus):
     """The examples of a corpus whose text is among the held-out ones, or those whose text is not."""
 
     def __init__(
@@ -266,7 +266,7 @@ def guess_labelled_columns(name: str, separator: str = "") -> tuple[Column, Colu
     )
 
 
-def _guess(table: Table, separator: str) -> tuple[Column, Column]:
+def _guess(table: RecordTable, separator: str) -> tuple[Column, Column]:
     """Return the columns with text and label."""
     if isinstance(table, TabSeparated):
         cells = table.first_line()
@@ -303,7 +303,7 @@ class _Content:
         return 2 <= len(self.values) <= min(MANY_LABELS, max(2, self.n // 3)) and self.mean_length <= 50
 
 
-def _guess_by_content(table: Table, columns: Sequence[Column], separator: str) -> tuple[Column, Column]:
+def _guess_by_content(table: RecordTable, columns: Sequence[Column], separator: str) -> tuple[Column, Column]:
     """Return the columns with text and label, by what the first records hold. DataError: they don't tell."""
     contents = {column: _Content(separator) for column in columns}
     for _, cells in islice(table.rows(list(columns), Notes("records")), SAMPLE):
@@ -354,8 +354,8 @@ def split_labelled(
             "give a data.valid file of its own"
         )
     return (
-        _Part(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
-        _Part(corpus, held_out, seed=seed, name="held-out examples", inside=True),
+        _HeldOutPart(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
+        _HeldOutPart(corpus, held_out, seed=seed, name="held-out examples", inside=True),
     )
 
 

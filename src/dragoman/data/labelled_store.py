@@ -40,7 +40,7 @@ FORMAT = 1
 """Goes into every key: raise it where the files or the text's treatment change."""
 
 
-class Cut(NamedTuple):
+class SkippedText(NamedTuple):
     """What is not read: texts without a word, and the ends of texts with more windows than are read."""
 
     n_empty: int
@@ -81,9 +81,9 @@ class LabelledStore:
                 raise ValueError(f"labels should be those of {n_texts} texts")
             if meta.get("labels_crc") not in (None, zlib.crc32(self.labels.tobytes())):
                 raise ValueError("labels have changed since they were written")
-            self.cut = Cut(**meta["cut"])
+            self.cut = SkippedText(**meta["cut"])
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{folder}: not a complete token store ({error})") from None
+            raise ValueError(f"{folder}: not a complete token store ({error})") from error
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -191,7 +191,7 @@ def _build(
     meta: dict[str, Any] = {
         "corpus": corpus.name,
         "n_texts": text.n_sentences,
-        "cut": Cut(n_empty, n_cut, n_tokens_cut)._asdict(),
+        "cut": SkippedText(n_empty, n_cut, n_tokens_cut)._asdict(),
         "text": text.meta,
         "labels_crc": labels_crc,
         **({"n_labels": len(labels)} if separator else {}),

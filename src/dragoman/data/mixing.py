@@ -24,7 +24,7 @@ ROUND_PAIRS = 1 << 22
 """Pairs that are shuffled together, at most: they bound the memory of planning."""
 
 
-class Part(NamedTuple):
+class MixPart(NamedTuple):
     """What the mix knows of a corpus in one direction."""
 
     corpus: str
@@ -68,7 +68,7 @@ class Stage(NamedTuple):
         return math.ceil(self.length) if self.length < math.inf else math.inf
 
 
-def shares_by_size(parts: Sequence[Part], temperature: float) -> tuple[float, ...]:
+def shares_by_size(parts: Sequence[MixPart], temperature: float) -> tuple[float, ...]:
     """Return the share of each part: pairs times weight, those of a direction to the power 1/temperature."""
     sizes: dict[tuple[str, str], float] = {}
     for part in parts:
@@ -81,7 +81,7 @@ def shares_by_size(parts: Sequence[Part], temperature: float) -> tuple[float, ..
     )
 
 
-def shares_of(parts: Sequence[Part], mix: Mapping[str, float]) -> tuple[float, ...]:
+def shares_of(parts: Sequence[MixPart], mix: Mapping[str, float]) -> tuple[float, ...]:
     """Return the share of each part: that of its corpus in `mix`, in equal parts for its directions."""
     total = sum(mix.values())
     n_parts = {name: sum(part.corpus == name for part in parts) for name in mix}
@@ -99,7 +99,7 @@ class Mixture:
     """
 
     def __init__(
-        self, parts: Sequence[Part], *, temperature: float = 1.0, stages: Sequence[StageConfig] = ()
+        self, parts: Sequence[MixPart], *, temperature: float = 1.0, stages: Sequence[StageConfig] = ()
     ) -> None:
         """`stages` name corpora that are among `parts`, and each but the last its end."""
         self.parts = tuple(parts)
@@ -240,6 +240,6 @@ def sampled_shares(stage: Stage, most: int) -> list[int]:
     return [max(1, round(share * n_pairs)) if share else 0 for share in stage.shares]
 
 
-def as_record(parts: Sequence[Part], passes: Sequence[float]) -> dict[str, Any]:
+def as_record(parts: Sequence[MixPart], passes: Sequence[float]) -> dict[str, Any]:
     """Return the passes over each part, by names for a log."""
     return {f"passes {part.name}": round(n, 3) for part, n in zip(parts, passes, strict=True)}

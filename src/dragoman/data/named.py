@@ -18,8 +18,8 @@ from dragoman.config import (
 from dragoman.data.corpora import (
     Corpus,
     HeldOut,
+    JoinedCorpora,
     Reversed,
-    Several,
     Unseen,
     has_text,
     hash_plain,
@@ -59,7 +59,7 @@ def open_text(
         else open_corpus(one, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
         for corpus, one in listed
     ]
-    return parts[0] if len(parts) == 1 else Several(parts)
+    return parts[0] if len(parts) == 1 else JoinedCorpora(parts)
 
 
 def open_labelled_split(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
@@ -154,7 +154,7 @@ def _without_overlap(
 
 
 def _as_one(corpora: list[Corpus]) -> Corpus:
-    return corpora[0] if len(corpora) == 1 else Several(corpora)
+    return corpora[0] if len(corpora) == 1 else JoinedCorpora(corpora)
 
 
 def _open_direction(

@@ -123,7 +123,7 @@ class Shard:
             for name in ("src", "tgt"):
                 check_side(folder, name, self._meta[name])
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{folder}: not a complete token store ({error})") from None
+            raise ValueError(f"{folder}: not a complete token store ({error})") from error
 
     def __len__(self) -> int:
         return self._n_pairs
@@ -250,7 +250,7 @@ class TokenStore:
             f"{max_length} {dropout}"
         )
         encoder = Encoder(tokenizers, max_length=max_length, dropout=dropout, slots=corpus.has_slots)
-        reading = Reading(corpus, progress=progress)
+        reading = CorpusStream(corpus, progress=progress)
         shards: list[Shard] = []
         while not shards or shards[-1].has_more:
             start = sum(shard.n_read for shard in shards)
@@ -308,10 +308,10 @@ def prepare_store(
         raise DataError(
             f"{cache}: cannot hold the token store of {name} ({error.strerror or error}); "
             "free some space there, or choose another folder"
-        ) from None
+        ) from error
 
 
-class Reading:
+class CorpusStream:
     """A corpus that is read a stretch at a time."""
 
     def __init__(self, corpus: Corpus, *, progress: Callable[[int], None] | None = None) -> None:
@@ -373,7 +373,7 @@ class Encoder:
         return kept, Skipped(len(pairs) - len(filled), len(filled) - len(kept))
 
 
-def _build(folder: Path, *, reading: Reading, encoder: Encoder, start: int, n_pairs: int) -> None:
+def _build(folder: Path, *, reading: CorpusStream, encoder: Encoder, start: int, n_pairs: int) -> None:
     """Write the files of the shard of `n_pairs` pairs from `start` on, or what is not there of them yet."""
     noted = _noted(folder)
     n_read, n_empty, n_long = (noted.get(name, 0) for name in ("n_read", "empty", "too_long"))

@@ -303,5 +303,5 @@ def _read(path: Path) -> dict[str, Any] | None:
         return dict(content, asked=dict(content["asked"]))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
-        raise RunError(f"{path}: is damaged; remove it, and it will be written again") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: is damaged; remove it, and it will be written again") from error

@@ -17,7 +17,7 @@ from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.translator import Translate, Translator
 
 
-class Format(Protocol):
+class DocumentFormat(Protocol):
     """A file of some format, taken apart. It belongs to one thread; another one takes its own apart."""
 
     noun: str
@@ -70,7 +70,7 @@ class DocumentFile:
     n_characters: int
     """Those of all sentences, without tags."""
 
-    def __init__(self, file: Format, languages: tuple[str, str], budget: Budget) -> None:
+    def __init__(self, file: DocumentFormat, languages: tuple[str, str], budget: Budget) -> None:
         """Cut the passages of `file` into sentences. `languages`: source and target.
 
         DataError: a line is too long, or there are too many sentences. MissingExtraError: sentencex is not

@@ -47,7 +47,7 @@ _SPACE = " \t\n\r\f"
 _SPACES = re.compile(f"[{_SPACE}]+")
 
 
-class Token(NamedTuple):
+class HtmlPiece(NamedTuple):
     """A piece of HTML. All of them, joined, are the whole."""
 
     kind: Literal["text", "open", "close", "other"]
@@ -68,7 +68,7 @@ class Hypertext:
         self._parts: list[str | dict[Code, str]] = []
         """In order: markup and text as they are, or what the codes of the next passage stand for."""
         passages: list[Passage] = []
-        run: list[Token] = []
+        run: list[HtmlPiece] = []
         n_open_pre = 0
         for token in _untranslated_as_one(tokens(text, budget)):
             within = token.name in _WITHIN_SENTENCES or (token.kind in ("text", "other") and not token.name)
@@ -84,7 +84,7 @@ class Hypertext:
         passages += self._taken(run, len(passages) + 1, keeps_lines=n_open_pre > 0)
         self.passages: Sequence[Passage] = passages
 
-    def _taken(self, run: Sequence[Token], place: int, *, keeps_lines: bool) -> list[Passage]:
+    def _taken(self, run: Sequence[HtmlPiece], place: int, *, keeps_lines: bool) -> list[Passage]:
         """Return the passage that `run` is, if there is a letter in it; what its codes stand for is noted."""
         texts = [html.unescape(token.raw) if token.kind == "text" else "" for token in run]
         if not is_wordy("".join(texts)):
@@ -138,7 +138,7 @@ def escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\xa0", "&nbsp;")
 
 
-def tokens(text: str, budget: Budget) -> Iterator[Token]:
+def tokens(text: str, budget: Budget) -> Iterator[HtmlPiece]:
     """`text` as text, tags, and other markup. What is not closed goes on to the end.
 
     DataError: more tokens and attributes than the `budget` has.
@@ -149,7 +149,7 @@ def tokens(text: str, budget: Budget) -> Iterator[Token]:
         match = _MARKUP.search(text, position)
         start = len(text) if match is None else match.start()
         if start > position:
-            yield Token("text", text[position:start])
+            yield HtmlPiece("text", text[position:start])
         if match is None:
             return
         token = _tag(text, start, budget) if _NAME.match(text, start) else _other(text, start)
@@ -160,11 +160,11 @@ def tokens(text: str, budget: Budget) -> Iterator[Token]:
             end = closing.search(text, position)
             inner = text[position : len(text) if end is None else end.start()]
             if inner:
-                yield Token("text", inner)
+                yield HtmlPiece("text", inner)
             position += len(inner)
 
 
-def _tag(text: str, start: int, budget: Budget) -> Token:
+def _tag(text: str, start: int, budget: Budget) -> HtmlPiece:
     """Return the tag that begins at `start`."""
     named = _NAME.match(text, start)
     assert named is not None
@@ -173,7 +173,7 @@ def _tag(text: str, start: int, budget: Budget) -> Token:
     while (end := _REST_OF_TAG.match(text, position)) is None:
         attribute = _ATTRIBUTE.match(text, position)
         if attribute is None:  # the tag is cut short
-            return Token("other", text[start:])
+            return HtmlPiece("other", text[start:])
         budget.spend()
         value = attribute[2] or ""
         attributes.append(
@@ -184,19 +184,19 @@ def _tag(text: str, start: int, budget: Budget) -> Token:
     kind: Literal["open", "close", "other"] = "close" if text[start + 1] == "/" else "open"
     if name in _FOREIGN and end[0].endswith("/>"):
         kind = "other"
-    return Token(kind, text[start : end.end()], name, tuple(attributes))
+    return HtmlPiece(kind, text[start : end.end()], name, tuple(attributes))
 
 
-def _other(text: str, start: int) -> Token:
+def _other(text: str, start: int) -> HtmlPiece:
     """Return the comment or declaration that begins at `start`."""
     if text.startswith("<!--", start):
         end, length = text.find("-->", start + 2), 3
     else:
         end, length = text.find(">", start + 1), 1
-    return Token("other", text[start:] if end < 0 else text[start : end + length])
+    return HtmlPiece("other", text[start:] if end < 0 else text[start : end + length])
 
 
-def _untranslated_as_one(stream: Iterator[Token]) -> Iterator[Token]:
+def _untranslated_as_one(stream: Iterator[HtmlPiece]) -> Iterator[HtmlPiece]:
     """`stream`, with each element whose text is to be left alone as one token."""
     for token in stream:
         if token.kind != "open" or token.name in _VOID or not _is_untranslated(token):
@@ -209,10 +209,10 @@ def _untranslated_as_one(stream: Iterator[Token]) -> Iterator[Token]:
                 depth += {"open": 1, "close": -1}.get(inner.kind, 0)
             if depth == 0:
                 break
-        yield Token("other", "".join(raw), token.name)
+        yield HtmlPiece("other", "".join(raw), token.name)
 
 
-def _is_untranslated(token: Token) -> bool:
+def _is_untranslated(token: HtmlPiece) -> bool:
     attributes = dict(token.attributes)
     is_marked = attributes.get("translate", "").lower() == "no"
     return is_marked or token.name in UNTRANSLATED or "notranslate" in attributes.get("class", "").split()

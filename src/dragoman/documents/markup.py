@@ -73,14 +73,14 @@ class Reader:
             raise DataError(
                 f"{self._name}, line {error.lineno}: is not XML, or cut short ({reason} at column "
                 f"{error.offset}); write it again with the program it is from"
-            ) from None
+            ) from error
         except (LookupError, ValueError) as error:
             if self._has_begun:  # a callback raised it
                 raise
             raise DataError(
                 f"{self._name}: declares an encoding that is not read in XML ({error}); "
                 "write it again in UTF-8"
-            ) from None
+            ) from error
 
     def refuse(self, why: str) -> NoReturn:
         """DataError: `why`, with the line that is being read."""

@@ -47,7 +47,7 @@ class Variant:
     """Where its <seg> begins and ends, tags included."""
     text: tuple[int, int] = (0, 0)
     """Where what is in it does. At the same place in "<seg/>"."""
-    items: list[str | Item] = field(default_factory=list)
+    items: list[str | InlineElement] = field(default_factory=list)
 
     @property
     def is_filled(self) -> bool:
@@ -56,7 +56,7 @@ class Variant:
 
 
 @dataclass
-class Item:
+class InlineElement:
     """An inline element, or the begin or end of one."""
 
     side: str
@@ -208,7 +208,7 @@ class _Units:
             name = pair if tag in ("bpt", "ept") else f"element {number}"
             if side is None:
                 side = "point" if is_empty else "open"
-            self._variant.items.append(Item(side, name, start, end))
+            self._variant.items.append(InlineElement(side, name, start, end))
         is_code = tag in _CODES or is_hidden
         self._within.append((tag, number, is_code))
 
@@ -248,12 +248,12 @@ class _Units:
         if self._within and self._within[-1][2]:
             return  # within a code
         item = self._variant.items[number]
-        assert isinstance(item, Item)
+        assert isinstance(item, InlineElement)
         end = self._end_of_element(place, item.start)
         if is_code:
             item.end = end
         elif item.side == "open":
-            self._variant.items.append(Item("close", item.name, place, end))
+            self._variant.items.append(InlineElement("close", item.name, place, end))
 
     def _finish(self) -> None:
         """Handle the end of a unit: find the text to translate."""
@@ -262,7 +262,7 @@ class _Units:
             return
         self._n_sources += 1
         is_wanted = source.is_filled and (target is None or not target.is_filled) and target is not source
-        if is_wanted and sum(isinstance(item, Item) for item in source.items) <= MOST_ELEMENTS:
+        if is_wanted and sum(isinstance(item, InlineElement) for item in source.items) <= MOST_ELEMENTS:
             pieces, raw = self._pieces(source)
             self.units.append(Unit(source, pieces, raw, target, max(v.end for v in self._variants)))
             self.places.append(self._n_units)
@@ -275,14 +275,16 @@ class _Units:
 
     def _pieces(self, variant: Variant) -> tuple[Pieces, dict[Code, str]]:
         """Return a segment as text and codes, and what each code is in the file."""
-        items = [item for item in variant.items if isinstance(item, Item)]
+        items = [item for item in variant.items if isinstance(item, InlineElement)]
         codes = codes_of([(item.side, item.name) for item in items])
         raw = {
             code: self._content[item.start : item.end].decode()
             for code, item in zip(codes, items, strict=True)
         }
         remaining = iter(codes)
-        return tuple(next(remaining) if isinstance(item, Item) else item for item in variant.items), raw
+        return tuple(
+            next(remaining) if isinstance(item, InlineElement) else item for item in variant.items
+        ), raw
 
 
 def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:
@@ -300,6 +302,6 @@ def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:
         return mark, encoding, content[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}, line {line}: is not {encoding}; convert it to UTF-8") from None
-    except LookupError:
-        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8") from None
+        raise DataError(f"{name}, line {line}: is not {encoding}; convert it to UTF-8") from error
+    except LookupError as error:
+        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8") from error

@@ -57,7 +57,7 @@ def decoded(name: str, content: bytes) -> tuple[str, Encoding]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         shown = "UTF-16" if "16" in encoding.name else "UTF-8"
-        raise DataError(f"{name}, line {line}: is not {shown}; convert the text to UTF-8") from None
+        raise DataError(f"{name}, line {line}: is not {shown}; convert the text to UTF-8") from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise DataError(f"{name}, line {line}: holds a NUL byte, so it is no text; convert it to UTF-8")

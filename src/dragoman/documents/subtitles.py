@@ -203,8 +203,8 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
             )
         try:
             cue = Cue.of(block)
-        except OverflowError:
-            raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from None
+        except OverflowError as error:
+            raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from error
         if cue is None:
             number, _, below = block.partition("\n")
             wrong = below if _NUMBER.match(number) and below.strip() else block

@@ -79,7 +79,7 @@ class Point:
 
 
 @dataclass
-class Format:
+class RunFormat:
     """The properties of runs, an element or None."""
 
     properties: Any
@@ -108,14 +108,14 @@ class _Text(NamedTuple):
     properties: Any
 
 
-class Paragraph:
+class WordParagraph:
     """A paragraph, taken apart."""
 
     def __init__(self, element: Any, field_runs: set[Any], place: int, budget: Budget) -> None:
         """`field_runs` are those that belong to fields. DataError: more pieces than the `budget` has."""
         self._budget = budget
         self._element, self._field_runs = element, field_runs
-        self._things: dict[int, Point | Format | Container] = {}
+        self._things: dict[int, Point | RunFormat | Container] = {}
         items: list[_Text | Code] = []
         self._collect(element, items)
         texts = [item for item in items if isinstance(item, _Text)]
@@ -139,7 +139,7 @@ class Paragraph:
             if isinstance(thing, Point):
                 for item in thing.items:
                     parents[-1].append(_run_of(item, budget) if item.is_in_run else item.element)
-            elif isinstance(thing, Format):
+            elif isinstance(thing, RunFormat):
                 if piece.kind == "open":
                     properties.append(thing.properties)
                 else:
@@ -151,7 +151,7 @@ class Paragraph:
             else:
                 parents.pop()
 
-    def _add(self, thing: Point | Format | Container) -> int:
+    def _add(self, thing: Point | RunFormat | Container) -> int:
         """Return the key of a new thing."""
         self._things[len(self._things)] = thing
         return len(self._things) - 1
@@ -197,7 +197,7 @@ class Paragraph:
                 pieces += [Code("close", key)] if form != most else []
                 if next_form != most:
                     assert isinstance(item, _Text)
-                    key = self._add(Format(item.properties))
+                    key = self._add(RunFormat(item.properties))
                     pieces.append(Code("open", key))
                 form = next_form
             pieces.append(item.text if isinstance(item, _Text) else item)
@@ -220,13 +220,13 @@ class WordFile:
     def __init__(self, document: Document, stories: Sequence[Story], budget: Budget) -> None:
         """Take the paragraphs apart. DataError: more pieces than the `budget` has."""
         self._document, self._stories, self._budget = document, stories, budget
-        paragraphs: list[Paragraph] = []
+        paragraphs: list[WordParagraph] = []
         places = count(1)
         for story in stories:
             field_runs = _field_runs(story.element, budget)
             for element, place in zip(story.element.iter(f"{_W}p"), places, strict=False):
                 budget.step()
-                paragraph = Paragraph(element, field_runs, place, budget)
+                paragraph = WordParagraph(element, field_runs, place, budget)
                 if is_wordy(paragraph.passage.text):
                     paragraphs.append(paragraph)
         self._paragraphs = paragraphs
@@ -264,7 +264,7 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
         document, stories = _opened(unpacked)
     except Exception as error:  # whatever python-docx or lxml stumbles over, the file is the reason
         reason = " ".join(_OBJECT.sub("it", str(error)).split())[:200] or type(error).__name__
-        raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from None
+        raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from error
     budget.check()
     return WordFile(document, stories, budget)
 
@@ -336,8 +336,16 @@ def _blocks(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
                         yield info.filename, block
     # All that zipfile raises at a damaged archive: RuntimeError at a password, NotImplementedError at an
     # unknown method, OSError and ValueError at offsets that lead nowhere.
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError):
-        raise DataError(f"{name}: is damaged, cut short, or no .docx; save it again") from None
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+    ) as error:
+        raise DataError(f"{name}: is damaged, cut short, or no .docx; save it again") from error
 
 
 class _PieceCounter:

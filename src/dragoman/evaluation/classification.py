@@ -61,7 +61,7 @@ class ConfidentMistake(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ClassificationScores:
     """What a classifier made of one test set, and how good that is. Classes go by their numbers."""
 
     name: str
@@ -179,7 +179,7 @@ class Evaluation:
         ranked = wrong[np.argsort(-sure[wrong], kind="stable")][:n]
         return [ConfidentMistake(i, self.labels[classes[i]], float(sure[i])) for i in ranked.tolist()]
 
-    def part(self, name: str, indices: Sequence[int]) -> Evaluation:
+    def part(self, name: str, indices: Sequence[int]) -> ClassificationScores:
         """Return the texts at `indices` alone; the time is their share."""
         chosen = list(indices)
         return replace(
@@ -310,7 +310,7 @@ def evaluate(
     examples: Sequence[Labelled],
     *,
     progress: Callable[[int], None] | None = None,
-) -> Evaluation:
+) -> ClassificationScores:
     """Return the labels that `classifier` gives the texts of `examples`, scored against theirs.
 
     DataError: there is no example, or the classifier does not know a label.
@@ -326,7 +326,7 @@ def evaluate(
     texts = tuple(example.text for example in examples)
     logits, n_cut = classifier.logits(texts, progress=progress)
     seconds = time.perf_counter() - start
-    return Evaluation(
+    return ClassificationScores(
         name,
         classifier.labels,
         labelling.encode(expected, len(numbers)),
@@ -351,8 +351,8 @@ class BaselineScorer:
         self._train = ""
 
     def beside(
-        self, evaluation: Evaluation, examples: Sequence[Labelled], listen: Callable[[str], None]
-    ) -> Evaluation:
+        self, evaluation: ClassificationScores, examples: Sequence[Labelled], listen: Callable[[str], None]
+    ) -> ClassificationScores:
         """Evaluate `examples` and add the baseline's scores, or the reason why there are none.
 
         `listen` is told before the baseline is trained, which may take a while.
@@ -383,7 +383,11 @@ class BaselineScorer:
             return None  # written by another version
 
     def _score(
-        self, examples: Sequence[Labelled], evaluation: Evaluation, test: str, listen: Callable[[str], None]
+        self,
+        examples: Sequence[Labelled],
+        evaluation: ClassificationScores,
+        test: str,
+        listen: Callable[[str], None],
     ) -> BaselineResult:
         if self._baseline is None:
             if changed := changed_files(self._run.text_hashes(), hashes_of(self._config, ["train"])):

@@ -9,7 +9,7 @@ import numpy as np
 
 from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
-from dragoman.evaluation.classification import Evaluation, evaluate, split_of
+from dragoman.evaluation.classification import ClassificationScores, evaluate, split_of
 from dragoman.evaluation.comparison import Comparison, spreads_of
 from dragoman.evaluation.scores import check_split
 from dragoman.metrics.significance import GroupTest, compare_label_groups, mcnemar
@@ -23,7 +23,7 @@ class ClassifierComparison(Comparison):
 
     texts: tuple[str, ...]
     expected: tuple[str, ...]
-    evaluations: Mapping[str, Evaluation]
+    evaluations: Mapping[str, ClassificationScores]
     """By the names of the runs."""
 
     def changed(self, system: str, n: int) -> tuple[list[int], list[int]]:
@@ -54,7 +54,7 @@ def compare_classifiers(
     """
     check_split(split)
     chosen = split or ("test" if all(run.config.data.test for run in runs.values()) else "valid")
-    evaluated: dict[str, dict[str, tuple[Evaluation, tuple[str, ...], tuple[str, ...]]]] = {}
+    evaluated: dict[str, dict[str, tuple[ClassificationScores, tuple[str, ...], tuple[str, ...]]]] = {}
     for system, run in runs.items():
         classifier = Classifier.load(run.path, device=device, precision=precision)
         for name, corpus in split_of(classification_config(run), chosen):
@@ -91,7 +91,7 @@ def _compare_set(
     provenance: str,
     texts: tuple[str, ...],
     expected: tuple[str, ...],
-    evaluations: Mapping[str, Evaluation],
+    evaluations: Mapping[str, ClassificationScores],
     runs: Mapping[str, Run],
 ) -> ClassifierComparison:
     first, *other_systems = evaluations

@@ -23,7 +23,7 @@ from dragoman.data.readers.files import find_file, hash_strings
 from dragoman.errors import ConfigError, DataError, RunError, printable
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import KeptRecord, keep_scores
-from dragoman.evaluation.translation import Evaluation, evaluate, read_pairs, split_of
+from dragoman.evaluation.translation import TranslationScores, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
@@ -40,7 +40,7 @@ N_ALTERED = 100
 class TranslatedSet:
     """A test set with its translations, and where both come from."""
 
-    evaluation: Evaluation
+    evaluation: TranslationScores
     sources: tuple[str, ...]
     confidences: tuple[float | None, ...]
     """The mean log-probability of a token of each translation, in nats; None of an empty or too long one."""
@@ -155,7 +155,7 @@ class Translations:
             with self._keeping():
                 kept.write(self.run, place)
         sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
-        evaluation = Evaluation(
+        evaluation = TranslationScores(
             name, kept.hypotheses, references, kept.scores, kept.beam_size, kept.length_penalty, kept.seconds
         )
         return TranslatedSet(
@@ -297,10 +297,10 @@ class _KeptScores(KeptRecord):
 def with_given_scores(
     run: Run,
     sources: Sequence[str],
-    evaluation: Evaluation,
+    evaluation: TranslationScores,
     new_scores: Sequence[SentenceScores] = (),
     listen: Callable[[str], None] = lambda message: None,
-) -> Evaluation:
+) -> TranslationScores:
     """Return the evaluation with `new_scores`, and those kept for the same translations before.
 
     New scores are kept in the run, in place of those of the same name; `listen` is told if they cannot be.

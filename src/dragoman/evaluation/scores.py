@@ -70,7 +70,7 @@ class KeptRecord(BaseModel):
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from None
+            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from error
         run.write_json(f"{FOLDER}/{place}", self.model_dump(mode="json"))
 
 

@@ -19,7 +19,7 @@ from dragoman.predict.translator import Translator
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class TranslationScores:
     """The translations of one test set, and how good they are."""
 
     name: str
@@ -40,7 +40,7 @@ class Evaluation:
         """The scores that systems are compared by: all but the BLEU of papers about Multi30k."""
         return tuple(score for score in self.scores if not score.name.endswith(LOWER_CASED))
 
-    def with_given(self, by_sentence: Sequence[SentenceScores]) -> Evaluation:
+    def with_given(self, by_sentence: Sequence[SentenceScores]) -> TranslationScores:
         """Return the evaluation with these scores of other tools only."""
         computed = self.scores[: len(self.scores) - len(self.by_sentence)]
         scores = (*computed, *(one.score() for one in by_sentence))
@@ -82,7 +82,7 @@ class Evaluation:
         """Return the translations."""
         return self.hypotheses
 
-    def part(self, name: str, indices: Sequence[int], *, tgt_lang: str) -> Evaluation:
+    def part(self, name: str, indices: Sequence[int], *, tgt_lang: str) -> TranslationScores:
         """Return our own scores of the sentences at `indices` alone; the time is their share."""
         hypotheses = tuple(self.hypotheses[i] for i in indices)
         references = tuple(self.references[i] for i in indices)
@@ -104,7 +104,7 @@ def evaluate(
     *,
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Evaluation:
+) -> TranslationScores:
     """Return the translations of the sources of `pairs`, scored against the targets.
 
     `settings` are those of [search] that are not the run's own. DataError: there is no pair. ConfigError: a
@@ -121,7 +121,7 @@ def evaluate(
     hypotheses = tuple(translation.text for translation in translations)
     references = tuple(pair.tgt for pair in pairs)
     scores = scores_of(hypotheses, references, tgt_lang=config.data.tgt_lang)
-    return Evaluation(
+    return TranslationScores(
         name, hypotheses, references, tuple(scores), beam_size, length_penalty, seconds, other_settings
     )
 

@@ -15,7 +15,7 @@ from dragoman.interop.sentencepieces import sentencepiece_model
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, import_ctranslate2
-from dragoman.predict.engine import Sentence
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator
 from dragoman.text.foreign import sentencepiece_processor
 from dragoman.text.languages import libretranslate_code, name_of
@@ -72,7 +72,7 @@ def write_packages(
     except ConfigError as error:
         raise ConfigError(
             f"--to argos: {error}, which Argos Translate reads; export it --to ctranslate2"
-        ) from None
+        ) from error
     for src in (src for src, tgt in config.directions if tgt == target):
         codes = [libretranslate_code(code) for code in (src, target)]
         name = f"translate-{'_'.join(codes)}-{VERSION.replace('.', '_')}"
@@ -116,7 +116,7 @@ def check_package(
     """
     tokenizers, longest = translator.tokenizers, min(MOST, translator.max_positions - 1)
     search = SearchConfig(beam_size=1, max_length_factor=1e-9, max_length_extra=longest)
-    sentences = [Sentence([*ids, EOS_ID]) for ids in tokenizers.src.encode_batch(texts)]
+    sentences = [SearchInput([*ids, EOS_ID]) for ids in tokenizers.src.encode_batch(texts)]
     pieces, n_same = tokenizers.tgt.pieces(), 0
     translations = _translations(path, texts, longest)
     for (best, *_), (tokens, text) in zip(engine.search(sentences, search), translations, strict=True):

@@ -189,4 +189,4 @@ def _checked(section: type[Checked], settings: Mapping[str, Any], where: Path) -
             f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip()
             for problem in error.errors()
         )
-        raise RunError(f"{where}: {problems}; the model cannot be imported") from None
+        raise RunError(f"{where}: {problems}; the model cannot be imported") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.config import TranslationConfig, parse_section
 from dragoman.errors import ConfigError, RunError
-from dragoman.interop.foreign import ForeignFolder, Format, Imported, Options
+from dragoman.interop.foreign import ForeignFolder, ForeignFormat, Imported, ImportOptions
 from dragoman.interop.huggingface import RUN, from_huggingface
 from dragoman.interop.marian import read_weights
 from dragoman.predict.engine import FORBIDDEN
@@ -19,7 +19,7 @@ def _detects(folder: ForeignFolder) -> bool:
     return folder.has("config.json") and RUN in folder.json("config.json")
 
 
-def read(folder: ForeignFolder, options: Options) -> Imported:
+def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
     """Return the run in a folder.
 
     RunError: it is incomplete, damaged, or of parts that do not belong together.
@@ -41,7 +41,7 @@ def read(folder: ForeignFolder, options: Options) -> Imported:
     return Imported(config, tokenizers, from_huggingface(read_weights(folder), config.model, kept, *sizes))
 
 
-FORMAT = Format(
+FORMAT = ForeignFormat(
     "dragoman",
     f"config.json with the key {RUN}, as dragoman export --to huggingface writes it",
     _detects,
@@ -49,7 +49,7 @@ FORMAT = Format(
 )
 
 
-def _config(kept: Any, folder: ForeignFolder, options: Options) -> TranslationConfig:
+def _config(kept: Any, folder: ForeignFolder, options: ImportOptions) -> TranslationConfig:
     """Return the configuration of the run. RunError: it is damaged, or the user names other languages."""
     if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
         raise RunError(

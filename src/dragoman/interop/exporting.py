@@ -24,7 +24,7 @@ from dragoman.interop.onnx_int8 import quantize
 from dragoman.interop.onnxruntime_web import runtime_files
 from dragoman.interop.parity import (
     Parity,
-    Search,
+    SearchParity,
     check,
     compare,
     describe,
@@ -80,7 +80,7 @@ class ExportReport:
         return {"format": f"{self.to}, {self.compute_type}", "size": size, **describe(self.parity)}
 
 
-class Options(NamedTuple):
+class ExportOptions(NamedTuple):
     """What a user chooses about an export."""
 
     compute_type: str
@@ -95,7 +95,7 @@ class Exporter(NamedTuple):
     packages: tuple[str, ...]
     script: str
     """How it is used without Dragoman: a file of the folder standalone, or "" for a page."""
-    write: Callable[[Run, Translator, Path, Options], RuntimeEngine]
+    write: Callable[[Run, Translator, Path, ExportOptions], RuntimeEngine]
     """Write a translator, and start the runtime on what was written."""
     compute_types: tuple[str, ...] = ("float32",)
     """The first is taken if none is chosen."""
@@ -148,7 +148,7 @@ def export_run(
         _check_free(Path(out))
         if run.config.task == "translation":
             package = None if onnxruntime_web is None else Path(onnxruntime_web)
-            options = Options(compute_type, package)
+            options = ExportOptions(compute_type, package)
             parity, notes = _export_translator(run, folder, to, options, n_sentences, progress)
             max_tokens: int | None = run.config.model.max_positions
         else:
@@ -178,7 +178,7 @@ def _export_translator(
     run: Run,
     folder: Path,
     to: str,
-    options: Options,
+    options: ExportOptions,
     n_sentences: int,
     progress: Progress | None,
 ) -> tuple[Parity, tuple[str, ...]]:
@@ -225,23 +225,25 @@ def _export_translator(
     return together(parities), notes
 
 
-def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[Search]:
+def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[SearchParity]:
     """Greedy and beam search by the runtime, and what `generate` of transformers finds."""
     greedy, beam = searches(search)
     if isinstance(engine, CTranslate2Engine):
         return [
-            Search("greedy", greedy, engine.search, exact=compute_type == "float32"),
-            Search(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
+            SearchParity("greedy", greedy, engine.search, exact=compute_type == "float32"),
+            SearchParity(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
         ]
     exact = compute_type == "float32"
     compared = [
-        Search("greedy", greedy, engine.search, exact),
-        Search(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search, exact),
+        SearchParity("greedy", greedy, engine.search, exact),
+        SearchParity(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search, exact),
     ]
     if isinstance(engine, huggingface.HuggingFaceEngine):
         compared += [
-            Search("greedy by generate", greedy, engine.generate),
-            Search(f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False),
+            SearchParity("greedy by generate", greedy, engine.generate),
+            SearchParity(
+                f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False
+            ),
         ]
     return compared
 
@@ -295,7 +297,9 @@ def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: 
     return True
 
 
-def _to_ctranslate2(run: Run, translator: Translator, folder: Path, options: Options) -> CTranslate2Engine:
+def _to_ctranslate2(
+    run: Run, translator: Translator, folder: Path, options: ExportOptions
+) -> CTranslate2Engine:
     compute_type = options.compute_type
     assert compute_type in ("float32", "int8")
     model, tokenizers = translator.model, translator.tokenizers
@@ -308,7 +312,7 @@ def _to_ctranslate2(run: Run, translator: Translator, folder: Path, options: Opt
     )
 
 
-def _to_onnx(run: Run, translator: Translator, folder: Path, options: Options) -> onnx.OnnxEngine:
+def _to_onnx(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> onnx.OnnxEngine:
     onnx.write_translator(translator.model, folder)
     if options.compute_type == "int8":
         quantize(folder, [onnx.ENCODER, onnx.DECODER])
@@ -316,7 +320,7 @@ def _to_onnx(run: Run, translator: Translator, folder: Path, options: Options) -
     return onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
 
 
-def _to_browser(run: Run, translator: Translator, folder: Path, options: Options) -> onnx.OnnxEngine:
+def _to_browser(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> onnx.OnnxEngine:
     config = translation_config(run)
     check_browser(config, translator)
     runtime = runtime_files(options.onnxruntime_web)
@@ -326,7 +330,7 @@ def _to_browser(run: Run, translator: Translator, folder: Path, options: Options
 
 
 def _to_huggingface(
-    run: Run, translator: Translator, folder: Path, options: Options
+    run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> huggingface.HuggingFaceEngine:
     huggingface.write_huggingface(
         run, translation_config(run), translator.model, translator.tokenizers, folder
@@ -334,7 +338,7 @@ def _to_huggingface(
     return huggingface.HuggingFaceEngine(folder)
 
 
-def _to_argos(run: Run, translator: Translator, folder: Path, options: Options) -> CTranslate2Engine:
+def _to_argos(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> CTranslate2Engine:
     argos.check_argos(translation_config(run))
     argos.lengthen(translator.model)
     return _to_ctranslate2(run, translator, folder / argos.MODEL, options)

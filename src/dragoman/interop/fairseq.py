@@ -26,8 +26,8 @@ from dragoman.interop.assembling import (
     halved_sinusoids,
     model_config,
 )
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
-from dragoman.interop.settings import Setting, Settings
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
+from dragoman.interop.settings import ForeignSettings, Setting
 from dragoman.interop.torch_files import ForeignTensors, Inert, inert, read_torch
 from dragoman.model.architecture import SIDES
 
@@ -86,11 +86,11 @@ SETTINGS = {
 }
 
 
-def read(folder: ForeignFolder, options: Options) -> Foreign:
+def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     path = folder.weights("*.pt", *CHECKPOINTS)
     state = read_torch(path, harmless=HARMLESS)
-    settings = Settings(_arguments(state), where=path)
+    settings = ForeignSettings(_arguments(state), where=path)
     arch = settings.text("arch", "transformer")
     if not arch.startswith("transformer") or arch.startswith("transformer_lm"):
         raise settings.refusal("arch", "only fairseq's transformer is imported")
@@ -111,7 +111,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
 
 
-FORMAT = Format(
+FORMAT = ForeignFormat(
     "fairseq",
     "checkpoint_best.pt or model.pt, with a dict.LANG.txt for each language",
     lambda folder: bool(folder.names("dict.*.txt") and folder.names("*.pt")),
@@ -164,7 +164,7 @@ def _vocabulary(folder: ForeignFolder, name: str) -> ForeignVocabulary:
 
 
 def _convert(
-    tensors: ForeignTensors, settings: Settings, src: ForeignVocabulary, tgt: ForeignVocabulary
+    tensors: ForeignTensors, settings: ForeignSettings, src: ForeignVocabulary, tgt: ForeignVocabulary
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return settings and parameters in Dragoman's names."""
     lengths = [

@@ -115,7 +115,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """What a user adds where the files of a model do not say it; None: nothing."""
 
     src_lang: str | None = None
@@ -241,7 +241,7 @@ class ForeignFolder:
 
     def segmentation(
         self,
-        options: Options,
+        options: ImportOptions,
         side: str,
         *,
         spm: str | None = None,
@@ -264,14 +264,14 @@ class ForeignFolder:
         return Pieces(_codes(self.read_given(path), str(path)), lowercase, known_only)
 
 
-class Format(NamedTuple):
+class ForeignFormat(NamedTuple):
     """A format of another toolkit: how it is told from others, and read."""
 
     name: str
     looks_for: str
     """What tells it, in words."""
     detects: Callable[[ForeignFolder], bool]
-    read: Callable[[ForeignFolder, Options], Foreign | Imported]
+    read: Callable[[ForeignFolder, ImportOptions], Foreign | Imported]
     """RunError: it is not whole, or computes what our Transformer does not."""
 
 

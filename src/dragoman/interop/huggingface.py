@@ -39,7 +39,7 @@ from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import (
     FORBIDDEN,
-    Sentence,
+    SearchInput,
     Started,
     StepEngine,
     longest_translation,
@@ -368,7 +368,7 @@ class HuggingFaceEngine(StepEngine):
         return src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
 
     @torch.inference_mode()
-    def generate(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+    def generate(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Return the hypotheses of `generate`, ranked by Dragoman's length penalty; cut ones have no end."""
         beam_size = settings.beam_size
         limits = [longest_translation(s, settings, limit=self.longest) for s in sentences]

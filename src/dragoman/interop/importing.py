@@ -22,10 +22,10 @@ from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockey
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
+    ForeignFormat,
     ForeignVocabulary,
-    Format,
     Imported,
-    Options,
+    ImportOptions,
     cut_note,
 )
 from dragoman.predict.translator import Translator
@@ -38,7 +38,7 @@ NEVER = -1000.0
 label smoothing wants a share even for it, whose loss would drown all others."""
 
 
-FORMATS: dict[str, Format] = {
+FORMATS: dict[str, ForeignFormat] = {
     one.name: one
     for one in (
         marian.FORMAT,
@@ -54,7 +54,7 @@ FORMATS: dict[str, Format] = {
 
 
 def import_model(
-    path: str | Path, out: str | Path, *, format_name: str | None = None, options: Options | None = None
+    path: str | Path, out: str | Path, *, format_name: str | None = None, options: ImportOptions | None = None
 ) -> Run:
     """Return the run `out`, made of the model of another toolkit in `path`; it appears whole or not at all.
 
@@ -67,7 +67,7 @@ def import_model(
     if format_name is not None and format_name not in FORMATS:
         raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
     name = format_name or detect(folder)
-    model = FORMATS[name].read(folder, options or Options())
+    model = FORMATS[name].read(folder, options or ImportOptions())
     imported = model if isinstance(model, Imported) else in_our_terms(model, folder)
     return write_run(name, imported, out, folder)
 

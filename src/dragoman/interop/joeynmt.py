@@ -8,8 +8,8 @@ ours by other names, with an epsilon of 1e-6.
 from __future__ import annotations
 
 from dragoman.interop.assembling import assemble, checked_search, model_config
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
-from dragoman.interop.settings import Setting, Settings, read_settings
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
+from dragoman.interop.settings import ForeignSettings, Setting, read_settings
 from dragoman.interop.torch_files import ForeignTensors, inert, read_torch
 from dragoman.model.architecture import SIDES
 
@@ -63,7 +63,7 @@ NOTES = {
 """Preprocessing that Dragoman does not do."""
 
 
-def read(folder: ForeignFolder, options: Options) -> Foreign:
+def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     settings = read_settings(folder, "config.yaml")
     settings.check(CHECKED)
@@ -101,7 +101,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
 
 
-FORMAT = Format(
+FORMAT = ForeignFormat(
     "joeynmt",
     "config.yaml with data and model, best.ckpt, src_vocab.txt and trg_vocab.txt",
     lambda folder: folder.has("config.yaml") and bool(folder.names("*.ckpt")),
@@ -109,7 +109,7 @@ FORMAT = Format(
 )
 
 
-def _vocabulary(folder: ForeignFolder, settings: Settings, side: str) -> ForeignVocabulary:
+def _vocabulary(folder: ForeignFolder, settings: ForeignSettings, side: str) -> ForeignVocabulary:
     """Return the tokens of a side. Special ones come first, as JoeyNMT puts them where its file has none."""
     usual = {"unk": "<unk>", "pad": "<pad>", "bos": "<s>", "eos": "</s>"}
     special = [settings.text(f"data.special_symbols.{kind}_token", token) for kind, token in usual.items()]

@@ -20,9 +20,9 @@ from torch import Tensor
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import assemble, checked_search, model_config
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
 from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
-from dragoman.interop.settings import Settings, read_settings
+from dragoman.interop.settings import ForeignSettings, read_settings
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
@@ -38,10 +38,10 @@ def _detects(folder: ForeignFolder) -> bool:
     return settings.get("model_type") == "marian" and RUN not in settings
 
 
-def read(folder: ForeignFolder, options: Options) -> Foreign:
+def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder. RunError: it is incomplete or damaged, or computes something else."""
     settings = read_settings(folder, "config.json")
-    search, tokens = settings, Settings({}, where=folder.path / "tokenizer_config.json")
+    search, tokens = settings, ForeignSettings({}, where=folder.path / "tokenizer_config.json")
     if folder.has("generation_config.json"):  # in old folders it is among the settings
         search = read_settings(folder, "generation_config.json")
     if folder.has("tokenizer_config.json"):
@@ -84,13 +84,15 @@ def directions_of(src_lang: str, tgt_lang: str, tokens: Sequence[str]) -> tuple[
     return tuple(f"{src_lang}-{code}" for code in codes) if plain.fullmatch(src_lang) else ()
 
 
-FORMAT = Format(
+FORMAT = ForeignFormat(
     "marian", "config.json with model_type marian, vocab.json, source.spm and target.spm", _detects, read
 )
 
 
 def our_weights(
-    tensors: ForeignTensors, settings: Settings, vocabularies: tuple[ForeignVocabulary, ForeignVocabulary]
+    tensors: ForeignTensors,
+    settings: ForeignSettings,
+    vocabularies: tuple[ForeignVocabulary, ForeignVocabulary],
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return the architecture and its weights by our names, rows of tokens in Marian's order.
 
@@ -131,7 +133,7 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
 
 
 def read_vocabularies(
-    folder: ForeignFolder, settings: Settings
+    folder: ForeignFolder, settings: ForeignSettings
 ) -> tuple[ForeignVocabulary, ForeignVocabulary]:
     """Source and target: one and the same unless the folder has a target_vocab.json."""
     n_src = settings.count("vocab_size")
@@ -173,7 +175,7 @@ def _vocabulary(
     return ForeignVocabulary(pieces, start=start, eos=ids["</s>"], unk=ids["<unk>"], pad=pad)
 
 
-def _notes(search: Settings, languages: list[str]) -> Iterator[str]:
+def _notes(search: ForeignSettings, languages: list[str]) -> Iterator[str]:
     """Yield notes on settings that differ, and on several target languages."""
     if search.count("num_beams", 1) > 1:
         alpha = search.number("length_penalty", 1.0)

@@ -43,13 +43,13 @@ def runtime_files(package: Path | None = None) -> dict[str, bytes]:
         raise DownloadError(
             f"{error}; elsewhere run npm install onnxruntime-web@{VERSION} and give its folder with "
             "--onnxruntime-web node_modules/onnxruntime-web"
-        ) from None
+        ) from error
     try:
         with tarfile.open(archive) as tar:
             members = {name: tar.extractfile(f"package/{path}") for name, path in FILES.items()}
             return {name: member.read() for name, member in members.items() if member is not None}
     except (OSError, tarfile.TarError) as error:
-        raise RunError(f"{archive}: cannot be read ({error}); remove it to download it again") from None
+        raise RunError(f"{archive}: cannot be read ({error}); remove it to download it again") from error
 
 
 def _read(package: Path, path: str) -> bytes:
@@ -59,4 +59,4 @@ def _read(package: Path, path: str) -> bytes:
         raise ConfigError(
             f"--onnxruntime-web {package}: {path} cannot be read ({error.strerror}); give the folder that "
             f"npm install onnxruntime-web@{VERSION} writes, node_modules/onnxruntime-web"
-        ) from None
+        ) from error

@@ -19,8 +19,8 @@ from torch import Tensor
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import Names, assemble, count_layers, model_config
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
-from dragoman.interop.settings import Setting, Settings, read_settings
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
+from dragoman.interop.settings import ForeignSettings, Setting, read_settings
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
@@ -120,7 +120,7 @@ def _detects_eole(folder: ForeignFolder) -> bool:
     return folder.has("config.json", "vocab.json", "model.00.safetensors")
 
 
-def read(folder: ForeignFolder, options: Options) -> Foreign:
+def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a checkpoint of OpenNMT-py: of the most steps, unless one is named.
 
     RunError: it is not whole, or computes what ours does not.
@@ -133,22 +133,22 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
         raise RunError(f"{path}: holds no vocab and generator; give a checkpoint of OpenNMT-py 3")
     if vocab.get("src_feats"):
         raise RunError(f"{path}: has features of words beside the words; such a model cannot be imported")
-    settings = Settings(state.get("opt"), where=path)
+    settings = ForeignSettings(state.get("opt"), where=path)
     if not settings.get("position_encoding", False):
         raise settings.refusal("position_encoding", "positions are told in another way, by relative ones")
     settings.check(Setting(f"{side}_type", "rnn", ("transformer",)) for side in SIDES)
     tensors = ForeignTensors(state.get("model"), where=path)
     tensors |= ForeignTensors({f"generator.{name}": tensor for name, tensor in generator.items()}, where=path)
-    return _foreign(ONMT, folder, options, settings, tensors, Settings(vocab, where=path))
+    return _foreign(ONMT, folder, options, settings, tensors, ForeignSettings(vocab, where=path))
 
 
-def read_eole(folder: ForeignFolder, options: Options) -> Foreign:
+def read_eole(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder of eole. RunError: it is not whole, or computes what ours does not."""
     where = folder.path / "config.json"
     config = folder.json("config.json")
-    model = Settings(config.get("model"), where=where)
+    model = ForeignSettings(config.get("model"), where=where)
     sides = {side: model.section("") | model.section(side) for side in SIDES}
-    settings = Settings(config | sides, where=where)
+    settings = ForeignSettings(config | sides, where=where)
     settings.check(Setting(f"{side}.{side}_type", "transformer", ("transformer",)) for side in SIDES)
     path = folder.file("model.00.safetensors")
     tensors = ForeignTensors(load_tensors(path), where=path)
@@ -158,17 +158,19 @@ def read_eole(folder: ForeignFolder, options: Options) -> Foreign:
     return _foreign(EOLE, folder, options, settings, tensors, read_settings(folder, "vocab.json"))
 
 
-FORMAT = Format("opennmt", "one .pt file without dict.*.txt beside it", _detects, read)
-EOLE_FORMAT = Format("eole", "config.json, vocab.json and model.00.safetensors", _detects_eole, read_eole)
+FORMAT = ForeignFormat("opennmt", "one .pt file without dict.*.txt beside it", _detects, read)
+EOLE_FORMAT = ForeignFormat(
+    "eole", "config.json, vocab.json and model.00.safetensors", _detects_eole, read_eole
+)
 
 
 def _foreign(
     dialect: Dialect,
     folder: ForeignFolder,
-    options: Options,
-    settings: Settings,
+    options: ImportOptions,
+    settings: ForeignSettings,
     tensors: ForeignTensors,
-    vocab: Settings,
+    vocab: ForeignSettings,
 ) -> Foreign:
     """Return the model with what cuts the text, and what is written round it."""
     src, tgt = (_vocabulary(vocab, side) for side in ("src", "tgt"))
@@ -194,7 +196,7 @@ def _foreign(
 
 def _convert(
     dialect: Dialect,
-    settings: Settings,
+    settings: ForeignSettings,
     tensors: ForeignTensors,
     vocabularies: tuple[ForeignVocabulary, ForeignVocabulary],
     *,
@@ -242,14 +244,14 @@ def _convert(
     return assemble(tensors, dialect.names, model, vocabularies, tables)
 
 
-def _transform(settings: Settings, transform: str, name: str) -> str:
+def _transform(settings: ForeignSettings, transform: str, name: str) -> str:
     """Return a setting of a transform: beside the others (OpenNMT-py), or below its name (eole)."""
     if transform not in settings.texts("transforms"):
         return ""
     return settings.text(f"transforms_configs.{transform}.{name}", settings.text(name))
 
 
-def _vocabulary(vocab: Settings, side: str) -> ForeignVocabulary:
+def _vocabulary(vocab: ForeignSettings, side: str) -> ForeignVocabulary:
     """Return the tokens of a side, the special ones found by name. RunError: there is no end token."""
     tokens, start = vocab.texts(side), vocab.text("decoder_start_token") or "<s>"
     usual = {"pad": "<blank>", "eos": "</s>", "unk": "<unk>"}

@@ -13,7 +13,7 @@ from dragoman.config import Config, SearchConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
-from dragoman.predict.engine import NativeEngine, Sentence
+from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
@@ -34,16 +34,16 @@ MEAN = "nats a token of a translation, on average"
 class Scorer(Protocol):
     """What gives the log-probabilities of translations."""
 
-    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each token of each target, and of eos behind it."""
 
 
-class Search(NamedTuple):
+class SearchParity(NamedTuple):
     """One search of the exported model, compared with Dragoman's own."""
 
     name: str
     settings: SearchConfig
-    run: Callable[[Sequence[Sentence], SearchConfig], list[list[Hypothesis]]]
+    run: Callable[[Sequence[SearchInput], SearchConfig], list[list[Hypothesis]]]
     exact: bool = True
     """Both are the same search, so that other results are an error, and all its hypotheses are compared, in
     their order. Otherwise the best is."""
@@ -112,7 +112,7 @@ def compare(
     texts: Sequence[str],
     sentences_from: str,
     scorer: Scorer,
-    compared: Sequence[Search],
+    compared: Sequence[SearchParity],
     *,
     progress: Callable[[int], None] | None = None,
     n_before: int = 0,
@@ -122,7 +122,7 @@ def compare(
     `progress` is called with the number of sentences compared, `n_before` earlier ones included.
     """
     parity = Parity(len(texts), sentences_from)
-    sentences = [Sentence([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
+    sentences = [SearchInput([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
     sentences.sort(key=lambda sentence: len(sentence.source))
     native = NativeEngine(translator.model)
     n_same = dict.fromkeys((search.name for search in compared), 0)
@@ -156,7 +156,7 @@ def together(parities: Sequence[Parity]) -> Parity:
     return first
 
 
-def check(parity: Parity, compared: Sequence[Search], *, tolerance: float, what: str) -> None:
+def check(parity: Parity, compared: Sequence[SearchParity], *, tolerance: float, what: str) -> None:
     """RunError: the exported model is not the run's; `what` it is."""
     if not parity.largest[MEAN] <= tolerance:
         raise RunError(
@@ -179,7 +179,7 @@ def _same(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], exact: bool)
 def _compare_scores(
     translator: Translator,
     scorer: Scorer,
-    pairs: Sequence[tuple[Sentence, tuple[int, ...]]],
+    pairs: Sequence[tuple[SearchInput, tuple[int, ...]]],
     parity: Parity,
 ) -> None:
     """Widen the differences of `parity` by those of these translations."""

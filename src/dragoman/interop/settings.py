@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     """What each value means, or the values that there may be; None: any of its kind."""
 
 
-class Settings:
+class ForeignSettings:
     """Nested settings; `get("model.encoder.layers")` looks where the dots lead.
 
     A mapping or an argparse.Namespace, as checkpoints have them.
@@ -135,11 +135,13 @@ class Settings:
         return RunError(f"{self.where}: {name} = {self.get(name)!r}: {reason}; the model cannot be imported")
 
 
-def read_settings(folder: ForeignFolder, name: str) -> Settings:
+def read_settings(folder: ForeignFolder, name: str) -> ForeignSettings:
     """Return the settings in a file of JSON, or of YAML. RunError: it cannot be read, or holds none."""
     where = folder.path / name
     is_json = name.endswith(".json")
-    return Settings(folder.json(name) if is_json else parse_yaml(folder.text(name), where=where), where=where)
+    return ForeignSettings(
+        folder.json(name) if is_json else parse_yaml(folder.text(name), where=where), where=where
+    )
 
 
 def parse_yaml(text: str, *, where: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 
 from dragoman.config import SearchConfig
 from dragoman.interop.assembling import assemble, model_config
-from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, Format, Options
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
 from dragoman.interop.settings import Setting, read_settings
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
@@ -64,7 +64,7 @@ SETTINGS = {
 }
 
 
-def read(folder: ForeignFolder, options: Options) -> Foreign:
+def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder. RunError: it is not whole, or computes what ours does not."""
     settings = read_settings(folder, "config")
     settings.refuse_where_set(UNKNOWN_HERE)
@@ -91,7 +91,7 @@ def read(folder: ForeignFolder, options: Options) -> Foreign:
     return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, notes)
 
 
-FORMAT = Format(
+FORMAT = ForeignFormat(
     "sockeye", "config, params.best, vocab.src.0.json and vocab.trg.0.json",
     lambda folder: folder.has("config", "vocab.src.0.json", "vocab.trg.0.json"), read,
 )  # fmt: skip

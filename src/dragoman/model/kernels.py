@@ -17,7 +17,7 @@ IGNORED = -100
 """The target of rows that take no part in a loss, PyTorch's convention."""
 
 
-class Dropout(Protocol):
+class DropoutFunction(Protocol):
     def __call__(self, x: Tensor, p: float) -> Tensor:
         """`x` with each element zeroed with probability `p`, the others divided by 1 - p."""
 
@@ -31,7 +31,7 @@ class Attention(Protocol):
         """
 
 
-class Loss(Protocol):
+class LossFunction(Protocol):
     def __call__(
         self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
@@ -59,9 +59,9 @@ class ConsistencyLoss(Protocol):
 class Kernels(NamedTuple):
     """One choice for the whole model."""
 
-    dropout: Dropout
+    dropout: DropoutFunction
     attention: Attention
-    linear_cross_entropy: Loss
+    linear_cross_entropy: LossFunction
     consistent_cross_entropy: ConsistencyLoss
 
 

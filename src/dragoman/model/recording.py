@@ -53,7 +53,7 @@ def record(
                 result = compute()
         except RuntimeError as error:  # ending a recording that ran out of memory may fail, too
             cause = error.__context__
-            raise (cause if isinstance(cause, torch.OutOfMemoryError) else error) from None
+            raise (cause if isinstance(cause, torch.OutOfMemoryError) else error) from error
     return Recording(graph, result)
 
 

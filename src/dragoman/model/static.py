@@ -69,9 +69,9 @@ class StaticDecoder:
         return StaticSteps(self, src, src_mask, forbidden)
 
     @property
-    def stages(self) -> OrderedDict[Shape, Stage]:
+    def stages(self) -> OrderedDict[Shape, RecordedStep]:
         """This thread's stages, the one used last at the end."""
-        stages: OrderedDict[Shape, Stage] = self._own.__dict__.setdefault("stages", OrderedDict())
+        stages: OrderedDict[Shape, RecordedStep] = self._own.__dict__.setdefault("stages", OrderedDict())
         return stages
 
     @property
@@ -79,14 +79,14 @@ class StaticDecoder:
         """The memory that the recorded steps of this thread share; None as long as there is none."""
         return next((s.recording.graph.pool() for s in self.stages.values() if s.recording), None)
 
-    def stage(self, shape: Shape) -> Stage:
+    def stage(self, shape: Shape) -> RecordedStep:
         """Return this thread's buffers of that shape, with their old content."""
         stages = self.stages
         if shape not in stages:
             n_bytes = stage_bytes(self.model, shape)
             while stages and sum(stage_bytes(self.model, s) for s in stages) + n_bytes > self.max_bytes:
                 stages.popitem(last=False)
-            stages[shape] = Stage(self.model, shape)
+            stages[shape] = RecordedStep(self.model, shape)
         stages.move_to_end(shape)
         return stages[shape]
 
@@ -147,7 +147,7 @@ class StaticSteps:
         return np.arange(len(came_from))
 
 
-class Stage:
+class RecordedStep:
     """The tensors of one shape, and the step that was recorded on them."""
 
     def __init__(self, model: Seq2SeqTransformer, shape: Shape) -> None:
@@ -190,7 +190,7 @@ class Stage:
         self.output_bias[list(forbidden)] = -torch.inf
         self.position.fill_(0)
 
-    def take_over(self, other: Stage, sentences: Ints, came_from: Ints) -> None:
+    def take_over(self, other: RecordedStep, sentences: Ints, came_from: Ints) -> None:
         """Go on where `other` is: with those `sentences` of it, and row i as its row `came_from[i]`."""
         kept, rows = (torch.from_numpy(each).to(self.device) for each in (sentences, came_from))
         self.cross[:, :, : len(kept)] = other.cross[:, :, kept]

@@ -27,7 +27,13 @@ from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import FORBIDDEN, NativeEngine, Sentence, longest_translation, ranked_hypotheses
+from dragoman.predict.engine import (
+    FORBIDDEN,
+    NativeEngine,
+    SearchInput,
+    longest_translation,
+    ranked_hypotheses,
+)
 from dragoman.predict.shortlist import Shortlist
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
@@ -93,13 +99,13 @@ class CTranslate2Engine:
         settings |= {"device": device.type, "device_index": device.index or 0}
         try:
             self.translator = ctranslate2.Translator(str(folder), **settings)
-            self.score([Sentence([UNK_ID, EOS_ID])], [[UNK_ID]])  # by now its libraries are loaded
+            self.score([SearchInput([UNK_ID, EOS_ID])], [[UNK_ID]])  # by now its libraries are loaded
         except (RuntimeError, ValueError) as error:
             raise ConfigError(
                 f'device = "{device}": CTranslate2 cannot use it ({error}); use device = "cpu"'
-            ) from None
+            ) from error
 
-    def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """As the native engine, but for a translation that reaches its limit: it is cut, and has no end.
 
         Sentences whose beam has an empty translation are searched again without one; CTranslate2 then takes
@@ -136,20 +142,20 @@ class CTranslate2Engine:
             )
         )
 
-    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each token of each target, and of eos behind it."""
         sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
 
-    def _sources(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+    def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
         """Return the pieces that the model reads."""
         end = None if self.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
 
 
-def _refuse_what_it_has_not(sentences: Sequence[Sentence], settings: SearchConfig) -> None:
+def _refuse_what_it_has_not(sentences: Sequence[SearchInput], settings: SearchConfig) -> None:
     """ConfigError: a setting, or something that a translation must hold, is beyond this engine."""
     plain = SearchConfig()
     names = ("method", "coverage_penalty", "diversity_groups", "no_repeat_ngram")
@@ -193,7 +199,7 @@ def converted(
     except OSError as error:
         raise RunError(
             f"{folder}: cannot be written ({error.strerror}); make room or change its rights"
-        ) from None
+        ) from error
     return folder
 
 
@@ -207,7 +213,7 @@ def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: Toke
     lengths = torch.randint(min(3, longest), min(18, longest) + 1, (16,), generator=generator).tolist()
     low, high = len(SPECIAL_TOKENS), tokenizers.src.vocab_size
     sentences = [
-        Sentence([*torch.randint(low, high, (length,), generator=generator).tolist(), EOS_ID])
+        SearchInput([*torch.randint(low, high, (length,), generator=generator).tolist(), EOS_ID])
         for length in lengths
     ]
     translations = NativeEngine(model).search(sentences, SearchConfig(beam_size=1, max_length_extra=10))

@@ -40,7 +40,7 @@ FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
 """No translation holds these tokens."""
 
 
-class Sentence(NamedTuple):
+class SearchInput(NamedTuple):
     """One sentence to be translated."""
 
     source: Sequence[int]
@@ -73,7 +73,7 @@ class Engine(Protocol):
     def has_phrases(self) -> bool:
         """Whether it can search for translations that hold required phrases."""
 
-    def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
 
         A translation has room for what its sentence needs: `n_needed` tokens and the end token.
@@ -113,7 +113,7 @@ class StepEngine(ABC):
         them. ConfigError: a setting is beyond this engine.
         """
 
-    def allowed(self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig) -> Tensor | None:
+    def allowed(self, src: Tensor, sentences: Sequence[SearchInput], settings: SearchConfig) -> Tensor | None:
         """Return which tokens a search of these sentences may be limited to, (B, V); None: it has all."""
         return None
 
@@ -122,7 +122,7 @@ class StepEngine(ABC):
         torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         results: dict[int, list[Hypothesis]] = {}
         required = [i for i, sentence in enumerate(sentences) if sentence.required]
         ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
@@ -142,7 +142,7 @@ class StepEngine(ABC):
                 results[group[0]] = self._search([sentences[group[0]]], settings)[0]
         return [results[i] for i in range(len(sentences))]
 
-    def _search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+    def _search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search for sentences that all require phrases, or none of them does."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
         started = self.start(src, settings, self.allowed(src, sentences, settings))
@@ -179,7 +179,7 @@ class StepEngine(ABC):
         )  # fmt: skip
 
     @torch.inference_mode()
-    def score(self, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each target's tokens and of eos, computed token by token."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
         step = self.start(src, SearchConfig(beam_size=1)).step
@@ -247,7 +247,7 @@ class NativeEngine(StepEngine):
         ]
         return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 
-    def allowed(self, src: Tensor, sentences: Sequence[Sentence], settings: SearchConfig) -> Tensor | None:
+    def allowed(self, src: Tensor, sentences: Sequence[SearchInput], settings: SearchConfig) -> Tensor | None:
         whole = settings.coverage_penalty > 0 or settings.method == "sampling" or sentences[0].required
         if self.shortlist is None or not settings.shortlist or whole or not self._packs:
             return None
@@ -301,7 +301,7 @@ def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:
     return source_mask(src, with_end=model.config.source_end)
 
 
-def longest_translation(sentence: Sentence, settings: SearchConfig, *, limit: int) -> int:
+def longest_translation(sentence: SearchInput, settings: SearchConfig, *, limit: int) -> int:
     """Return the most tokens that a translation of `sentence` may have, `limit` at most.
 
     What must be in it has its place, whatever the length of the source.

@@ -35,7 +35,7 @@ _TAG = re.compile(r"<(?P<closes>/?)(?P<name>[A-Za-z][\w:.-]*).*?(?P<empty>/?)>",
 _OPENING, _CLOSING = "([{“„«‚‘¿¡", ".,;:!?)]}»”…%。，、！？；："
 
 
-class Span(NamedTuple):
+class ProtectedSpan(NamedTuple):
     """Characters of a text that are not to change."""
 
     start: int
@@ -61,7 +61,7 @@ class Protection:
             try:
                 self._patterns.insert(0, re.compile(pattern))
             except re.error as error:
-                raise ConfigError(f"{pattern!r}: is no regular expression ({error}); correct it") from None
+                raise ConfigError(f"{pattern!r}: is no regular expression ({error}); correct it") from error
 
     def including(self, pattern: str) -> Protection:
         """One that protects the same and, before all else, what the regular expression `pattern` matches."""
@@ -71,7 +71,7 @@ class Protection:
         other._patterns += self._patterns
         return other
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[ProtectedSpan]:
         """Return the protected spans of `text`, in order. Of overlapping ones the first wins."""
         candidates = [
             (match.start(), rank, match.end())
@@ -79,11 +79,13 @@ class Protection:
             for match in pattern.finditer(text)
             if match[0].strip()
         ]
-        spans: list[Span] = []
+        spans: list[ProtectedSpan] = []
         for start, _, end in sorted(candidates):
             if not spans or start >= spans[-1].end:
                 piece = text[start:end]
-                spans.append(Span(start, end, piece, piece[0] == "<" and _TAG.fullmatch(piece) is not None))
+                spans.append(
+                    ProtectedSpan(start, end, piece, piece[0] == "<" and _TAG.fullmatch(piece) is not None)
+                )
         return spans
 
     def holds(self, text: str, pieces: Counter[str], among: Iterable[str]) -> bool:
@@ -151,7 +153,7 @@ def _unchanged(text: str) -> Translation:
 
 
 def _only_whole(
-    translation: Translation, skeleton: _Skeleton, protection: Protection, spans: list[Span]
+    translation: Translation, skeleton: _Skeleton, protection: Protection, spans: list[ProtectedSpan]
 ) -> Translation | None:
     """Return `translation` with only the alternatives that have the spans of `skeleton`.
 
@@ -175,7 +177,7 @@ def _restored(
     translation: Translation,
     links: list[Link],
     protection: Protection,
-    spans: list[Span],
+    spans: list[ProtectedSpan],
 ) -> Translation | None:
     """Return the translation of `source` from that of its skeleton. None: a span would not be what it was.
 
@@ -205,11 +207,11 @@ class _Skeleton:
     """A text without some of its spans."""
 
     text: str
-    taken: list[tuple[Span, int]]
+    taken: list[tuple[ProtectedSpan, int]]
     """The spans that are missing, and the place in `text` of each."""
 
     @classmethod
-    def of(cls, text: str, spans: Sequence[Span]) -> _Skeleton:
+    def of(cls, text: str, spans: Sequence[ProtectedSpan]) -> _Skeleton:
         """`text` without `spans`; words that only they separated are separated by a space."""
         skeleton, taken, position = "", [], 0
         for span in spans:
@@ -226,18 +228,18 @@ class _Skeleton:
 class _Node:
     """A span that was taken out; or an opening tag, its closing one, and what is between them."""
 
-    span: Span
+    span: ProtectedSpan
     start: int
     """Its place in the skeleton."""
     end: int
-    closing: Span | None = None
+    closing: ProtectedSpan | None = None
     children: list[_Node] = field(default_factory=list)
     low: int = 0
     """The characters of the translation that it is put around, or before."""
     high: int = 0
 
 
-def _tag_name(span: Span) -> str:
+def _tag_name(span: ProtectedSpan) -> str:
     match = _TAG.fullmatch(span.text)
     return match["name"].lower() if match else ""
 
@@ -263,7 +265,7 @@ def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
     return partners
 
 
-def _tree(taken: list[tuple[Span, int]]) -> list[_Node]:
+def _tree(taken: list[tuple[ProtectedSpan, int]]) -> list[_Node]:
     """Return the spans as a forest, in which a pair of tags is one node."""
     tags = [_TAG.fullmatch(span.text) if span.is_tag else None for span, _ in taken]
     partners = pairs([
@@ -348,7 +350,7 @@ class _Writer:
             self.text += text
             self._end, self._space_is_due = len(self.text), False
 
-    def write_span(self, span: Span) -> None:
+    def write_span(self, span: ProtectedSpan) -> None:
         """Add what was taken out. Tags stand as close as the words they came to."""
         if span.is_tag:
             self.text += span.text
@@ -359,7 +361,7 @@ class _Writer:
         self.text += span.text
         self._end, self._space_is_due = len(self.text), True
 
-    def write_closing(self, span: Span) -> None:
+    def write_closing(self, span: ProtectedSpan) -> None:
         """Add a closing tag; a space that is due comes behind it."""
         self.text += span.text
         self._end = len(self.text)
@@ -375,7 +377,7 @@ class _Level:
     nodes: Iterator[_Node]
     low: int
     high: int
-    closing: Span | None
+    closing: ProtectedSpan | None
     """What comes behind them."""
 
 

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 from dragoman.decoding.phrases import ExactPhrase, Phrase
 from dragoman.errors import DataError, check_texts
-from dragoman.predict.engine import Sentence
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
 from dragoman.text.casing import Casing, usual_case
 from dragoman.text.normalisation import without_controls
@@ -62,7 +62,7 @@ class InputEncoder:
         *,
         first_number: int,
         recase: bool = False,
-    ) -> list[Sentence]:
+    ) -> list[SearchInput]:
         """Return the search's input for each text, including texts that are too long for the model.
 
         Slots stand for what is carried over, unless a required phrase holds it. With `recase`, text in
@@ -92,7 +92,7 @@ class InputEncoder:
         continuing = self._continuing if any(phrases) else frozenset[int]()
         sentences = []
         for i, ids in enumerate(self._encoded(self.tokenizers.src, texts, spans)):
-            sentence = Sentence(
+            sentence = SearchInput(
                 [*ids, EOS_ID],
                 begun[i],
                 phrases[i],
@@ -131,14 +131,14 @@ class InputEncoder:
         slotted = [with_slots(without_controls(t), group) for t, group in zip(texts, spans, strict=True)]
         return tokenizer.encode_batch(slotted, slots=True)
 
-    def missing_slots(self, sentence: Sentence, ids: Sequence[int]) -> list[Phrase]:
+    def missing_slots(self, sentence: SearchInput, ids: Sequence[int]) -> list[Phrase]:
         """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
         if not sentence.spans:
             return []
         slots = {self._slots[i]: None for i in sentence.source if i in self._slots}
         return [ExactPhrase((i,)) for i in slots if i not in ids]
 
-    def _check(self, sentence: Sentence) -> None:
+    def _check(self, sentence: SearchInput) -> None:
         """DataError: the model cannot write what its translation must hold."""
         if UNK_ID in sentence.prefix:
             raise DataError(

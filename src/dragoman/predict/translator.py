@@ -22,7 +22,7 @@ from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import Cell, Shown, table, table_of
-from dragoman.predict.engine import Engine, NativeEngine, Sentence
+from dragoman.predict.engine import Engine, NativeEngine, SearchInput
 from dragoman.predict.loading import for_inference, load_translator_model
 from dragoman.predict.sentences import InputEncoder
 from dragoman.predict.shortlist import Shortlist
@@ -308,7 +308,7 @@ class Translator:
         return search
 
     def _split(
-        self, texts: Sequence[str], sentences: Sequence[Sentence], *, recase: bool
+        self, texts: Sequence[str], sentences: Sequence[SearchInput], *, recase: bool
     ) -> dict[int, list[str]]:
         """Return the parts of each text that is too long for the model.
 
@@ -328,7 +328,7 @@ class Translator:
                 try:
                     split[i] = split_to_fit(texts[i], n_tokens, fit)
                 except DataError as error:
-                    raise DataError(f"sentence {sentence.number}: {error}") from None
+                    raise DataError(f"sentence {sentence.number}: {error}") from error
         return split
 
     def _join(self, source: str, parts: tuple[Translation, ...]) -> Translation:
@@ -344,7 +344,7 @@ class Translator:
         ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in rows)
         return Translation(source, tuple(alternatives), parts, ids)
 
-    def _search(self, sentences: Sequence[Sentence], search: SearchConfig) -> list[list[Hypothesis]]:
+    def _search(self, sentences: Sequence[SearchInput], search: SearchConfig) -> list[list[Hypothesis]]:
         """Search, and once more for those whose best translation lacks a slot: then with it as a phrase."""
         results = self.engine.search(sentences, search)
         lacking = {
@@ -358,12 +358,12 @@ class Translator:
                 results[i] = hypotheses
         return results
 
-    def written(self, sentence: Sentence, rows: Sequence[Sequence[int]]) -> list[str]:
+    def written(self, sentence: SearchInput, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
         texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
         return [without_slots(in_casing(sentence.casing, text), sentence.spans) for text in texts]
 
-    def _read(self, source: str, hypotheses: list[Hypothesis], sentence: Sentence) -> Translation:
+    def _read(self, source: str, hypotheses: list[Hypothesis], sentence: SearchInput) -> Translation:
         texts = self.written(sentence, [h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         ids = tuple(tuple(h.ids) for h in hypotheses)

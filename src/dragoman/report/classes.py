@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.evaluation.classification import Evaluation
+from dragoman.evaluation.classification import ClassificationScores
 from dragoman.metrics.classification import (
     ClassIntervals,
     ClassScore,
@@ -30,13 +30,13 @@ class ClassRow(NamedTuple):
     intervals: ClassIntervals
 
 
-def class_rows(evaluation: Evaluation) -> tuple[ClassRow, ...]:
+def class_rows(evaluation: ClassificationScores) -> tuple[ClassRow, ...]:
     """Return the scores of every class with their intervals, in the order of the labels."""
     rows = zip(evaluation.per_class.items(), evaluation.class_intervals, strict=True)
     return tuple(ClassRow(label, score, interval) for (label, score), interval in rows)
 
 
-def plot_confusion(evaluation: Evaluation, path: Path) -> None:
+def plot_confusion(evaluation: ClassificationScores, path: Path) -> None:
     """Draw the confusion matrix: counts, on a shade that is the share of the row's texts.
 
     Only of an `evaluation` that has one: of texts with one label.
@@ -69,7 +69,7 @@ def plot_confusion(evaluation: Evaluation, path: Path) -> None:
         figure.suptitle(_title("Confusion", evaluation, len(labels)), x=0.01, ha="left", size=10)
 
 
-def plot_classes(evaluation: Evaluation, path: Path) -> None:
+def plot_classes(evaluation: ClassificationScores, path: Path) -> None:
     """Draw precision, recall and F1 of each class with their 95 % intervals. Errors: as above."""
     chosen = _chosen_classes(evaluation)
     every = class_rows(evaluation)
@@ -97,7 +97,7 @@ def plot_classes(evaluation: Evaluation, path: Path) -> None:
         figure.suptitle(_title("Scores by class", evaluation, len(rows)), x=0.01, ha="left", size=10)
 
 
-def plot_reliability(evaluation: Evaluation, path: Path) -> None:
+def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
     """Draw accuracy by confidence, before and after the temperature, and how many texts each bin has.
 
     A classifier that is as sure as it should be lies on the diagonal. Errors: as above.
@@ -145,14 +145,14 @@ def _draw_bins(
         axes.vlines(x, low, high, color=colour, linewidth=1.2)
 
 
-def _lowest(evaluation: Evaluation) -> float:
+def _lowest(evaluation: ClassificationScores) -> float:
     """Return the least confidence that a label can be given with, to the border of a bin below it."""
     n_bins = len(evaluation.reliability())
     n_classes = evaluation.labelling.decisions(evaluation.logits).shape[-1]
     return int(n_bins / n_classes) / n_bins
 
 
-def _chosen_classes(evaluation: Evaluation) -> list[int]:
+def _chosen_classes(evaluation: ClassificationScores) -> list[int]:
     """Return the numbers of the classes to draw, in their order."""
     counts = evaluation.counts
     mistakes = counts.found + counts.there - 2 * counts.right
@@ -161,7 +161,7 @@ def _chosen_classes(evaluation: Evaluation) -> list[int]:
     return chosen
 
 
-def _title(what: str, evaluation: Evaluation, n_classes: int | None) -> str:
+def _title(what: str, evaluation: ClassificationScores, n_classes: int | None) -> str:
     """Write the title: what is drawn, and of which texts."""
     title = f"{what} · {evaluation.name}, {len(evaluation.expected):,} texts"
     if n_classes is not None and n_classes < len(evaluation.labels):

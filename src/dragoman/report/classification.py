@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.evaluation.baseline import NAME
-from dragoman.evaluation.classification import NONE, Evaluation
+from dragoman.evaluation.classification import NONE, ClassificationScores
 from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, word_importance
@@ -45,7 +45,7 @@ LONGEST = 1200
 class ClassifiedSet:
     """A test set with the labels that were given, and where it comes from."""
 
-    evaluation: Evaluation
+    evaluation: ClassificationScores
     files: tuple[str, ...]
     """As the run names them; none for texts that were held out."""
 

@@ -177,7 +177,7 @@ def _data_address(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror}); write the report again") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror}); write the report again") from error
     return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from dragoman.data.doctor.findings import KINDS, Example, Kind, Report, Step
+from dragoman.data.doctor.findings import KINDS, FaultyLine, Kind, Report, Step
 from dragoman.errors import printable
 from dragoman.report.page import Notice, Page, Paragraph, Part, Section, Span, Table, Text
 
@@ -99,7 +99,7 @@ def _count(report: Report, kind: Kind) -> int:
     return finding.count if finding else 0
 
 
-def _texts(example: Example) -> list[str]:
+def _texts(example: FaultyLine) -> list[str]:
     """Return both sides, each LONGEST characters at most."""
     texts = map(printable, example.texts)
     return [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in texts]

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from dragoman.config import Config, Section
+from dragoman.config import Config, Settings
 from dragoman.data import catalog
 from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import ConfigError, DataError
 
 
-class ExpectedScore(Section):
+class ExpectedScore(Settings):
     """One figure of one test set."""
 
     test_set: str
@@ -36,7 +36,7 @@ class ExpectedScore(Section):
     """Everything the score depends on beside the texts. Another one cannot be compared."""
 
 
-class Machine(Section):
+class TimedMachine(Settings):
     """Where the minutes were taken."""
 
     cpu: str
@@ -44,14 +44,14 @@ class Machine(Section):
     n_threads: int = Field(ge=1)
 
 
-class DataFile(Section):
+class DataFile(Settings):
     """A file that the recipe names: its text, decompressed."""
 
     n_lines: int = Field(ge=0)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-class Data(Section):
+class Data(Settings):
     """What the recipe reads."""
 
     sets: tuple[str, ...]
@@ -60,7 +60,7 @@ class Data(Section):
     """By the name in the recipe. What is embedded or streamed has no place here."""
 
 
-class Expectation(Section):
+class Expectation(Settings):
     """What a run of one version of a recipe should come to."""
 
     scores: tuple[ExpectedScore, ...] = Field(min_length=1)
@@ -68,7 +68,7 @@ class Expectation(Section):
     """Of training, validation included, on `machine`."""
     max_steps: int = Field(ge=1)
     """The training.max_steps of the reference history."""
-    machine: Machine
+    machine: TimedMachine
     versions: dict[str, str]
     """Of the packages that scores depend on."""
     data: Data
@@ -78,7 +78,7 @@ class Expectation(Section):
     """When it was recorded."""
 
 
-class Expected(Section):
+class Expected(Settings):
     """The whole file."""
 
     full: Expectation | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import field_validator
 
-from dragoman.config import Config, Section, parse_config, parse_section, read_settings
+from dragoman.config import Config, Settings, parse_config, parse_section, read_settings
 from dragoman.distillation.material import Lessons
 from dragoman.errors import ConfigError
 from dragoman.files import recipes_folder
@@ -25,7 +25,7 @@ DISTILLATION = "distillation"
 """The table of a recipe's file that is a `Distillation`, and no part of the configuration."""
 
 
-class Distillation(Section):
+class Distillation(Settings):
     """Translations that a recipe learns from: other runs write them before it is trained."""
 
     teacher: str

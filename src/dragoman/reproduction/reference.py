@@ -11,7 +11,7 @@ from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
 from dragoman.tasks.task import Say
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.task import TITLES
 from dragoman.training.trainer import TrainingListener
 
@@ -21,7 +21,7 @@ DECIMALS = {"valid_loss": 2}
 """Where it is not one."""
 
 
-class Point(NamedTuple):
+class ReferencePoint(NamedTuple):
     """A validation of the reference run."""
 
     step: int
@@ -35,7 +35,7 @@ class ReferenceCurve:
         """`metric` is training.metric of the recipe, `max_steps` training.max_steps of the recorded run."""
         self.key, self.max_steps = KEYS.get(metric, metric), max_steps
         records = [r for r in history if r.get("kind") == "valid" and r.get(self.key) is not None]
-        self.points = sorted(Point(record["step"], float(record[self.key])) for record in records)
+        self.points = sorted(ReferencePoint(record["step"], float(record[self.key])) for record in records)
 
     def at(self, step: float) -> float | None:
         """Return the reference's score at a step, interpolated; after the end, the last one.
@@ -83,7 +83,7 @@ class ReferenceListener(TrainingListener):
         self._curve, self._say = curve, say
         self._max_steps = 1
 
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
         self._max_steps = config.training.max_steps
 
     def logged(self, record: dict[str, Any]) -> None:

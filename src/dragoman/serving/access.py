@@ -18,7 +18,7 @@ from pathlib import Path
 import tomli_w
 from pydantic import Field
 
-from dragoman.config import MAX_COUNT, Section, parse_section, read_settings
+from dragoman.config import MAX_COUNT, Settings, parse_section, read_settings
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import locked, replacing
 
@@ -29,7 +29,7 @@ N_SLOTS = 1 << 16
 """Hash slots of the rate limiter; users that share a slot, which is improbable, share a rate."""
 
 
-class KeyConfig(Section):
+class KeyConfig(Settings):
     """The stored data of a key, without the key itself."""
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -38,7 +38,7 @@ class KeyConfig(Section):
     """Rate limit in requests per minute; 0 = limits.per_minute."""
 
 
-class KeysConfig(Section):
+class KeysConfig(Settings):
     """The content of a key file."""
 
     keys: dict[str, KeyConfig]

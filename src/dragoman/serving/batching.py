@@ -22,7 +22,7 @@ import torch
 
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.predict.engine import Engine, Sentence
+from dragoman.predict.engine import Engine, SearchInput
 from dragoman.predict.translator import WORTH_A_THREAD
 
 Result = TypeVar("Result")
@@ -54,7 +54,7 @@ class Client:
     """The client of a request: submits its work, and can cancel it."""
 
     def __init__(
-        self, batcher: Batcher, see: Callable[[Sentence, Sequence[int]], None] | None = None
+        self, batcher: Batcher, see: Callable[[SearchInput, Sequence[int]], None] | None = None
     ) -> None:
         """`see` receives a sentence and its current best hypothesis."""
         self.gone = False
@@ -97,7 +97,7 @@ class Watching(NamedTuple):
     """A client's interest in one of its sentences: a `dragoman.decoding.Watcher`."""
 
     client: Client
-    sentence: Sentence
+    sentence: SearchInput
     pause: Callable[[], None]
     """Called at every step of the search."""
 
@@ -325,7 +325,7 @@ class Searching:
     engine: Engine
     settings: SearchConfig
 
-    def __call__(self, sentences: Sequence[Sentence]) -> list[list[Hypothesis]]:
+    def __call__(self, sentences: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         return self.engine.search(sentences, self.settings)
 
 
@@ -342,7 +342,7 @@ class BatchedEngine:
     def has_phrases(self) -> bool:
         return self._engine.has_phrases
 
-    def search(self, sentences: Sequence[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search as `Engine.search` does. GoneError: the client has left."""
         watched = [
             sentence._replace(watcher=Watching(self._client, sentence, self._pause)) for sentence in sentences

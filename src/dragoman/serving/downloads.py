@@ -56,7 +56,7 @@ class Downloads:
             raise HTTPError(
                 507 if is_full else 503,
                 "the translated file cannot be kept here; /v1/documents answers with the file itself",
-            ) from None
+            ) from error
         return kept
 
     def fetch(self, kept: str) -> tuple[str, bytes] | None:

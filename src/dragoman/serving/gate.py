@@ -201,13 +201,13 @@ class Gate:
             remaining = deadline - loop.time()
             try:
                 message = await asyncio.wait_for(receive(), min(limits.body_seconds, remaining))
-            except asyncio.TimeoutError:
+            except asyncio.TimeoutError as error:
                 what = (
                     f"nothing more came in the {limits.body_seconds:g} s that limits.body_seconds allows"
                     if limits.body_seconds <= remaining
                     else f"the body was not whole after the {whole:g} s that limits.{bound} allows"
                 )
-                raise HTTPError(408, f"{what}; send the whole body") from None
+                raise HTTPError(408, f"{what}; send the whole body") from error
             if message["type"] == "http.disconnect":
                 return False
             piece = message.get("body", b"")

@@ -59,7 +59,7 @@ class Route(DirectRoute):
             return await super().answer(request)
         except HTTPError as refusal:
             if refusal.status == 429:
-                raise HTTPError(429, f"Slowdown: {refusal.message}", refusal.headers) from None
+                raise HTTPError(429, f"Slowdown: {refusal.message}", refusal.headers) from refusal
             raise
         finally:
             await request.close()
@@ -400,9 +400,9 @@ def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
         service.admit(request, key)
     except HTTPError as refusal:
         if refusal.status == 401:
-            raise HTTPError(403, "Please contact the server operator to get an API key") from None
+            raise HTTPError(403, "Please contact the server operator to get an API key") from refusal
         if refusal.status == 403:
-            raise HTTPError(403, "Invalid API key") from None
+            raise HTTPError(403, "Invalid API key") from refusal
         raise
 
 
@@ -428,7 +428,7 @@ def _texts(fields: dict[str, Any]) -> list[str]:
         try:
             schemas.whole(text)
         except ValueError as error:
-            raise invalid(f"Invalid request: q parameter {error}") from None
+            raise invalid(f"Invalid request: q parameter {error}") from error
     return texts
 
 

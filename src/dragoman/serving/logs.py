@@ -17,14 +17,14 @@ def set_up(log_format: str) -> None:
     """Configure logging to stderr: "text" for people, or "json" with one object per line."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line has them
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else Lines())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else LineFormatter())
     for name in ("dragoman.serving", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO if name == "dragoman.serving" else logging.WARNING)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Format a record as a JSON object: time, level, event and further fields."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -39,7 +39,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(facts, ensure_ascii=True)
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Format a record as a line: time, event and further fields."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -81,7 +81,9 @@ def _message(kind: type[BaseModel], body: bytes, request: Request) -> BaseModel:
         return kind.model_validate_json(body if is_json(request) else b"null")
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in problems]) from None
+        raise RequestValidationError(
+            [{**each, "loc": ("body", *each["loc"])} for each in problems]
+        ) from error
 
 
 def is_json(request: Request) -> bool:

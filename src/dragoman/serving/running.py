@@ -86,7 +86,7 @@ def listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"--host {host} --port {port}: cannot listen there ({reason}); give another --port or --host"
-        ) from None
+        ) from error
     listener.listen(2048)
     listener.set_inheritable(True)
     return listener

@@ -14,8 +14,8 @@ def whole(text: str) -> str:
     """Return `text`. ValueError: it has half of a surrogate pair, so that it is not valid UTF-8."""
     try:
         text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("holds half of a surrogate pair, which is no text") from None
+    except UnicodeEncodeError as error:
+        raise ValueError("holds half of a surrogate pair, which is no text") from error
     return text
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from dragoman.config import MAX_COUNT, MAX_ROWS, Section, parse_section, read_settings
+from dragoman.config import MAX_COUNT, MAX_ROWS, Settings, parse_section, read_settings
 
 _PORT = re.compile(r":\d*$", re.ASCII)
 
@@ -19,7 +19,7 @@ def host_name(host: str) -> str:
     return _PORT.sub("", host).lower()
 
 
-class LimitsConfig(Section):
+class LimitsConfig(Settings):
     """Limits of requests. A request over a limit is refused; the message names the limit."""
 
     characters: int = Field(default=20_000, ge=1, le=MAX_COUNT)
@@ -70,7 +70,7 @@ class LimitsConfig(Section):
     each address; 0 = unlimited."""
 
 
-class BatchingConfig(Section):
+class BatchingConfig(Settings):
     """Dynamic batching of sentences of several requests."""
 
     sentences: int = Field(default=64, ge=1, le=MAX_ROWS)
@@ -81,7 +81,7 @@ class BatchingConfig(Section):
     """Batches computed at once; 0 = one per core, divided among the workers. A GPU always computes one."""
 
 
-class ServeConfig(Section):
+class ServeConfig(Settings):
     """All settings of a service."""
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from dragoman.documents import Document
 from dragoman.errors import DataError
 from dragoman.predict.confidence import word_probabilities
-from dragoman.predict.engine import Sentence
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.protection import Protection
@@ -150,14 +150,14 @@ class TranslationJob:
                 tell("sentence", SentenceEvent(text=i, sentence=k, result=sentence))
         tell("done", self._answer(sentences))
 
-    def _teller(self, tell: Tell) -> Callable[[Sentence, Sequence[int]], None] | None:
+    def _teller(self, tell: Tell) -> Callable[[SearchInput, Sequence[int]], None] | None:
         """Return a callback for partial hypotheses, by sentence, whose numbers count from 1."""
         if self._wanted.protection is not None or self.served.pivot:
             return None  # what is searched for is not what is answered
         last: dict[int, float] = {}
         written = self._translator.written
 
-        def see(sentence: Sentence, ids: Sequence[int]) -> None:
+        def see(sentence: SearchInput, ids: Sequence[int]) -> None:
             now, number = time.monotonic(), sentence.number
             if ids and number <= len(self._places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
                 last[number] = now

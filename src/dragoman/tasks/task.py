@@ -58,7 +58,7 @@ class ParallelFiles(NamedTuple):
         return {**names, **named, **columns, **settings}
 
 
-class Reading(NamedTuple):
+class ReadOptions(NamedTuple):
     """How files of a corpus are to be read, where their names do not tell."""
 
     languages: tuple[str | None, str | None] = (None, None)
@@ -178,7 +178,7 @@ class Task(ABC):
         """Return the configuration for the files of `request`; errors as for `dragoman.config_for`."""
 
     @abstractmethod
-    def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
+    def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
         """Return what opens corpora that are like the one in `files`, and the languages of its sides.
 
         ConfigError: `reading` has parts of another task, or languages are missing.

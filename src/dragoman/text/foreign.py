@@ -80,8 +80,8 @@ class SentencePieceTokenizer(ForeignTokenizer):
         super().__init__(spec)
         try:
             model = base64.b64decode(self._settings["sentencepiece"], validate=True)
-        except binascii.Error:
-            raise ValueError("its sentencepiece model is not base64") from None
+        except binascii.Error as error:
+            raise ValueError("its sentencepiece model is not base64") from error
         self._processor = sentencepiece_processor(model)
         self._reads_language = True
 
@@ -270,7 +270,7 @@ def sentencepiece_processor(model: bytes) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
-        raise ValueError(f"it is no sentencepiece model: {' '.join(str(error).split())}") from None
+        raise ValueError(f"it is no sentencepiece model: {' '.join(str(error).split())}") from error
     if not model or not processor.GetPieceSize():
         raise ValueError("its sentencepiece model is empty")
     return processor

@@ -193,14 +193,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except OSError as error:
         raise RunError(
             f"{path}: cannot be read ({error.strerror}); a run keeps its tokenizer there: train again"
-        ) from None
+        ) from error
     except Exception as error:  # tokenizers raises plain Exception for whatever it cannot parse
         reason = str(error)[:200]  # it may quote all of the file
-        raise RunError(f"{path}: is not a Dragoman tokenizer ({reason}); train again") from None
+        raise RunError(f"{path}: is not a Dragoman tokenizer ({reason}); train again") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and has no address
             raise
-        raise RunError(f"{path}: is not a Dragoman tokenizer, for it cannot be read; train again") from None
+        raise RunError(f"{path}: is not a Dragoman tokenizer, for it cannot be read; train again") from error
 
 
 def _read(spec: str) -> Tokenizer:

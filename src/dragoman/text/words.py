@@ -118,7 +118,7 @@ def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
         raise ConfigError(
             f'tokenizer.splitter = "spacy": no rules for the language "{language}" ({reason}); '
             'use splitter = "regex", or kind = "characters" where words are not separated'
-        ) from None
+        ) from error
     return lambda text: [token.text for token in tokenizer(text)]
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 from dragoman.config import Config
 from dragoman.runs import Run
 from dragoman.training.parallel.processes import ALONE, Processes
-from dragoman.training.state import Position, Snapshot, TrainState, read_position
+from dragoman.training.state import Snapshot, TrainPosition, TrainState, read_position
 
 
 def newest_checkpoint(run: Run) -> Path | None:
@@ -89,7 +89,7 @@ class CheckpointWriter:
         written.result()
 
 
-def make_room(run: Run, config: Config, position: Position) -> None:
+def make_room(run: Run, config: Config, position: TrainPosition) -> None:
     """Delete checkpoints until another one fits into `training.max_disk_gb`.
 
     The newest is always kept, so that a full disk cannot cost the run. Checkpoints that are no longer needed
@@ -114,7 +114,7 @@ def make_room(run: Run, config: Config, position: Position) -> None:
         del sizes[folder]
 
 
-def averaged_steps(position: Position, config: Config) -> list[str]:
+def averaged_steps(position: TrainPosition, config: Config) -> list[str]:
     """Return the validated steps whose checkpoints are averaged: the last ones, or the best ones."""
     training = config.training
     steps = sorted(position.scores, key=int)
@@ -123,13 +123,13 @@ def averaged_steps(position: Position, config: Config) -> list[str]:
     return steps[-training.keep_checkpoints :]
 
 
-def wanted_steps(position: Position, config: Config) -> set[str]:
+def wanted_steps(position: TrainPosition, config: Config) -> set[str]:
     """Return the validated steps whose checkpoints are kept: those to average, and the `keep_best` best."""
     best = sorted(position.scores, key=lambda step: position.scores[step], reverse=True)
     return {*averaged_steps(position, config), *best[: config.training.keep_best]}
 
 
-def averaged_files(run: Run, position: Position, config: Config) -> list[Path]:
+def averaged_files(run: Run, position: TrainPosition, config: Config) -> list[Path]:
     """Return the weight files to average, as far as they still exist."""
     folders = [run.checkpoints / _name(step) for step in averaged_steps(position, config)]
     return [folder / "model.safetensors" for folder in folders if folder.is_dir()]

@@ -22,7 +22,7 @@ from dragoman.hardware import choose_dtype, has_bf16, keep_freed_memory, remembe
 from dragoman.runs import CORPORA, Run, only_writer
 from dragoman.training.checkpoints import CheckpointWriter, is_static, newest_checkpoint
 from dragoman.training.parallel.processes import Processes, joined
-from dragoman.training.state import Position, TrainState, parameters, seed_process
+from dragoman.training.state import TrainPosition, TrainState, parameters, seed_process
 from dragoman.training.tasks import make_task
 from dragoman.training.trainer import Trainer, TrainingListener, is_finished, recognise_text
 from dragoman.training.updates.optimizer import make_optimizer
@@ -137,7 +137,7 @@ def start_or_continue(
     module = loss_module(task, config, processes)  # shards the weights, if configured
     model.to(device)  # the model is built on the CPU first, so that sharding can place its weights
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
-    state = TrainState(model, make_optimizer(model, config.training), ema, Position(static=static))
+    state = TrainState(model, make_optimizer(model, config.training), ema, TrainPosition(static=static))
     if newest is not None:
         state.restore(newest, processes)
         listener.message(f"continuing from step {state.position.step}")

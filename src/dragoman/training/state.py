@@ -31,7 +31,7 @@ PARTIAL = ".partial"
 
 
 @dataclass
-class Position:
+class TrainPosition:
     """Where a training stands: counters and scores, everything that JSON can hold."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
@@ -95,7 +95,7 @@ class TrainState:
     model: Transformer
     optimizer: torch.optim.Optimizer
     ema: Weights | None
-    position: Position
+    position: TrainPosition
 
     @property
     def device(self) -> torch.device:
@@ -148,7 +148,7 @@ class TrainState:
             raise RunError(
                 f"{folder}: the checkpoint is damaged ({error}); "
                 "remove this folder to continue from the one before"
-            ) from None
+            ) from error
         load_weights(self.model, model, where=str(folder / "model.safetensors"), local=local)
         self.optimizer.state.clear()
         for name, parameter in self.model.named_parameters():
@@ -190,7 +190,7 @@ class Snapshot:
     One process writes it all, or, of weights that are spread, each one what it has.
     """
 
-    position: Position
+    position: TrainPosition
     files: dict[str, dict[str, Rows]]
     n_writers: int = 1
     rank: int = 0
@@ -243,7 +243,7 @@ class Snapshot:
             raise RunError(
                 f"{folder}: the checkpoint cannot be written ({error}); "
                 "the last one stands; put that right and run the same command again"
-            ) from None
+            ) from error
 
 
 def _partial(folder: Path) -> Path:
@@ -285,13 +285,13 @@ def average_weights(files: Sequence[Path]) -> Weights:
     return mean
 
 
-def read_position(checkpoint: Path) -> Position:
+def read_position(checkpoint: Path) -> TrainPosition:
     """Return the position of a checkpoint. OSError: no file. ValueError: a value is unknown, or no value."""
     try:
-        return TypeAdapter(Position).validate_json((checkpoint / "position.json").read_bytes())
+        return TypeAdapter(TrainPosition).validate_json((checkpoint / "position.json").read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"position.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(f"position.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _states(tensors: Weights, model: Transformer) -> dict[str, Weights]:

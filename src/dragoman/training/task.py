@@ -65,7 +65,7 @@ class Validation:
     """Some of the examples, always the same ones."""
 
 
-class Task(ABC, Generic[Batch]):
+class Objective(ABC, Generic[Batch]):
     """A translation or a classification, with its model, its data and its measure.
 
     Everything a task does follows from its arguments and from PyTorch's random state, so that a training

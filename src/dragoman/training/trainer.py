@@ -24,8 +24,8 @@ from dragoman.runs import Run
 from dragoman.training.checkpoints import CheckpointWriter, averaged_files, newest_checkpoint
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
-from dragoman.training.state import Position, TrainState, average_weights
-from dragoman.training.task import Sample, Task, Validation, Weights
+from dragoman.training.state import TrainPosition, TrainState, average_weights
+from dragoman.training.task import Objective, Sample, Validation, Weights
 from dragoman.training.updates import divergence
 from dragoman.training.updates.schedule import learning_rate
 from dragoman.training.updates.updater import AsyncUpdater, SyncUpdater, fit
@@ -52,7 +52,7 @@ class Trainer:
 
     config: Config
     run: Run
-    task: Task[Any]
+    task: Objective[Any]
     state: TrainState
     module: nn.Module
     """The task's loss, wrapped if there are several processes."""
@@ -302,7 +302,7 @@ class Trainer:
         shutil.rmtree(run.path / "cache", ignore_errors=True)
 
 
-def is_over(position: Position, config: Config) -> bool:
+def is_over(position: TrainPosition, config: Config) -> bool:
     """Return whether steps, passes, time or patience have come to their end."""
     training = config.training
     return (
@@ -313,7 +313,7 @@ def is_over(position: Position, config: Config) -> bool:
     )
 
 
-def is_validated(position: Position, config: Config) -> bool:
+def is_validated(position: TrainPosition, config: Config) -> bool:
     """Return whether to validate after this update: every `valid_every` updates, or at an epoch's end."""
     every = config.training.valid_every
     return position.step % every == 0 if every else position.batch == 0
@@ -344,7 +344,7 @@ def recognise_text(
     return changed
 
 
-def should_be_learning(position: Position, training: TrainingConfig) -> bool:
+def should_be_learning(position: TrainPosition, training: TrainingConfig) -> bool:
     """Return whether warnings make sense yet: after warm-up, and after one pass over the data.
 
     If the training makes fewer than five passes, a fifth of its updates replaces the pass.
@@ -362,10 +362,10 @@ class TrainingListener:
     def tokenized(self, n_pairs: int) -> None:
         """`n_pairs` pairs of a corpus have become tokens by now; called often."""
 
-    def started(self, position: Position, config: Config, n_parameters: int) -> None:
+    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
         """Handle the start, before the first update of this call."""
 
-    def stepped(self, position: Position) -> None:
+    def stepped(self, position: TrainPosition) -> None:
         """One update was made."""
 
     def logged(self, record: dict[str, Any]) -> None:

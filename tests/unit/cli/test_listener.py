@@ -14,7 +14,7 @@ from dragoman.cli.listener import LONGEST, TerminalListener, _two_digits, done, 
 from dragoman.config import Config, parse_config
 from dragoman.runs import Run
 from dragoman.training.loop import train
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.task import N_SAMPLES, Sample, sampled
 
 
@@ -47,8 +47,8 @@ def text_of(console: Console) -> str:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_bar_is_one_line_with_the_step_and_the_time_left(config: Config, width: int) -> None:
     with TerminalListener(terminal(width=width)) as listener:
-        listener.started(Position(), config, n_parameters=10)
-        listener.stepped(Position(step=40))
+        listener.started(TrainPosition(), config, n_parameters=10)
+        listener.stepped(TrainPosition(step=40))
         assert listener._bar is not None
         (bar,) = shown(terminal(width=width), listener._bar.get_renderable())
     assert bar.startswith("step 40 of 100 ━")
@@ -58,15 +58,15 @@ def test_the_bar_is_one_line_with_the_step_and_the_time_left(config: Config, wid
 
 def test_a_training_that_is_limited_by_time_is_done_by_time(config: Config) -> None:
     training = config.training.model_copy(update={"max_minutes": 1.0})
-    assert done(Position(step=10, seconds=30.0), training) == 0.5
-    assert done(Position(step=70, seconds=30.0), training) == 0.7
-    assert done(Position(step=70, seconds=90.0), training) == 1.0
+    assert done(TrainPosition(step=10, seconds=30.0), training) == 0.5
+    assert done(TrainPosition(step=70, seconds=30.0), training) == 0.7
+    assert done(TrainPosition(step=70, seconds=90.0), training) == 1.0
 
 
 def test_its_time_left_is_not_computed_from_what_was_done_before(config: Config) -> None:
     with TerminalListener(terminal()) as listener:
-        listener.started(Position(step=60), config, n_parameters=10)
-        listener.stepped(Position(step=60))
+        listener.started(TrainPosition(step=60), config, n_parameters=10)
+        listener.stepped(TrainPosition(step=60))
         assert listener._bar is not None
         assert listener._bar.tasks[0].completed == 0.6
         assert listener._bar.tasks[0].speed is None

@@ -310,7 +310,7 @@ def test_a_redirect_to_a_local_file_or_out_of_https_is_refused(web: Web, path: P
     web.replies = [Reply(status=302, headers={"Location": "file:///etc/passwd"})]
     assert "HTTP 302" in complaint(web.url("file.bin"), to=path)
     redirects = module._Redirects()
-    with pytest.raises(module._UnavailableError, match="which is not encrypted"):
+    with pytest.raises(module._AddressError, match="which is not encrypted"):
         redirects.redirect_request(
             module.Request("https://a/"),
             None,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman.config import StageConfig, TokenizerConfig
 from dragoman.data.batching import cut_by_tokens, make_batch
 from dragoman.data.corpora import open_corpus
-from dragoman.data.mixing import MixedStore, Mixture, Part, plan_mix, shares_by_size
+from dragoman.data.mixing import MixedStore, MixPart, Mixture, plan_mix, shares_by_size
 from dragoman.data.store import TokenStore
 from dragoman.text.tokenizer import TokenizerPair
 from tiny import write_corpus
@@ -23,10 +23,10 @@ from tiny import write_corpus
 CUT = partial(cut_by_tokens, batch_tokens=300)
 EN_DE, DE_EN, EN_PL = ("en", "de"), ("de", "en"), ("en", "pl")
 PARTS = (
-    Part("news", EN_DE, 800),
-    Part("talks", EN_DE, 100, weight=2.0),
-    Part("news", DE_EN, 800),
-    Part("few", EN_PL, 25),
+    MixPart("news", EN_DE, 800),
+    MixPart("talks", EN_DE, 100, weight=2.0),
+    MixPart("news", DE_EN, 800),
+    MixPart("few", EN_PL, 25),
 )
 
 
@@ -74,7 +74,7 @@ def test_a_stage_ends_with_the_passes_that_it_names() -> None:
 def test_epochs_follow_one_another_without_gap_or_repetition(
     sizes: list[int], temperature: float, n_epochs: int
 ) -> None:
-    parts = [Part(str(i), ("en", str(i)), n) for i, n in enumerate(sizes)]
+    parts = [MixPart(str(i), ("en", str(i)), n) for i, n in enumerate(sizes)]
     mix = Mixture(parts, temperature=temperature)
     stretches = [stretch for epoch in range(n_epochs) for stretch in mix.epoch(epoch)]
     read = mix.passes(n_epochs)
@@ -105,8 +105,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> list[TokenStore]:
     return made
 
 
-def parts_of(stores: list[TokenStore]) -> list[Part]:
-    return [Part(str(i), ("en", str(i)), len(store)) for i, store in enumerate(stores)]
+def parts_of(stores: list[TokenStore]) -> list[MixPart]:
+    return [MixPart(str(i), ("en", str(i)), len(store)) for i, store in enumerate(stores)]
 
 
 def test_a_batch_of_a_mix_holds_the_pairs_of_each_store(stores: list[TokenStore]) -> None:

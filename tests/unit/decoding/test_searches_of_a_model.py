@@ -17,7 +17,7 @@ from dragoman.decoding.phrases import ExactPhrase
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.predict.attention import cross_attention
-from dragoman.predict.engine import NativeEngine, Sentence, longest_translation
+from dragoman.predict.engine import NativeEngine, SearchInput, longest_translation
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.sentences import continuing_tokens, encode_phrase, written_texts
@@ -42,9 +42,9 @@ def ensemble(translator: Translator) -> Translator:
     return Translator(translator.model, translator.tokenizers, translator.config, ensemble=[other])
 
 
-def sentences(translator: Translator, **options: object) -> list[Sentence]:
+def sentences(translator: Translator, **options: object) -> list[SearchInput]:
     sources = translator.tokenizers.src.encode_batch([text for text in TEXTS if text])
-    return [Sentence([*ids, EOS_ID], number=i, **options) for i, ids in enumerate(sources)]  # type: ignore[arg-type]
+    return [SearchInput([*ids, EOS_ID], number=i, **options) for i, ids in enumerate(sources)]  # type: ignore[arg-type]
 
 
 SEARCHES = {
@@ -137,8 +137,8 @@ def test_every_alternative_holds_its_phrases_as_whole_words(translator: Translat
 
 def test_prefix_and_phrases_make_room_for_themselves(translator: Translator) -> None:
     config = SearchConfig(max_length_factor=0.1, max_length_extra=2)
-    assert longest_translation(Sentence([5, 6, EOS_ID]), config, limit=99) == 2
-    sentence = Sentence([5, 6, EOS_ID], prefix=[1] * 10, required=[ExactPhrase((4, 5)), ExactPhrase((6,))])
+    assert longest_translation(SearchInput([5, 6, EOS_ID]), config, limit=99) == 2
+    sentence = SearchInput([5, 6, EOS_ID], prefix=[1] * 10, required=[ExactPhrase((4, 5)), ExactPhrase((6,))])
     assert longest_translation(sentence, config, limit=99) == 10 + 3 + 2
     assert longest_translation(sentence, config, limit=14) == 14
     prefix, phrase = "rot " * 20, "Hund Katze Haus"
@@ -266,7 +266,7 @@ def test_settings_of_a_call_are_those_of_the_run_with_others_in_their_place(tran
     seen: list[SearchConfig] = []
 
     class Watching:
-        def search(self, sentences: list[Sentence], settings: SearchConfig) -> list[list[Hypothesis]]:
+        def search(self, sentences: list[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
             seen.append(settings)
             return [[Hypothesis((), 0.0, 0.0)] for _ in sentences]
 

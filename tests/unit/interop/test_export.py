@@ -28,7 +28,7 @@ from dragoman.interop.onnx import import_package
 from dragoman.interop.onnx_int8 import WEIGHTS, quantize
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.engine import NativeEngine, Sentence
+from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -184,7 +184,7 @@ def test_a_model_that_reads_no_end_token_is_given_none(to: str, tmp_path: Path) 
 
 def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:
     model = Translator.load(tiny_run, precision="fp32").model
-    sentences = [Sentence([5, 6, 7, EOS_ID]), Sentence([8, EOS_ID])]
+    sentences = [SearchInput([5, 6, 7, EOS_ID]), SearchInput([8, EOS_ID])]
     targets = [[9], [10, 11, 12, 13]]
     stepped = NativeEngine(model).score(sentences, targets)
     forced = score_ids([model], [s.source for s in sentences], targets)
@@ -196,7 +196,11 @@ def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path)
 def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tmp_path: Path) -> None:
     onnx.write_translator(Translator.load(other_run, precision="fp32").model, tmp_path)
     engine = onnx.OnnxEngine(tmp_path, max_positions=64)
-    sentences = [Sentence([5, 6, 7, 8, 9, EOS_ID]), Sentence([5, EOS_ID]), Sentence([280, 8, EOS_ID])]
+    sentences = [
+        SearchInput([5, 6, 7, 8, 9, EOS_ID]),
+        SearchInput([5, EOS_ID]),
+        SearchInput([280, 8, EOS_ID]),
+    ]
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
     together = engine.search(sentences, settings)
     for sentence, found in zip(sentences, together, strict=True):
@@ -209,7 +213,7 @@ def test_searches_that_need_attention_are_refused_by_the_graphs(tiny_run: Path, 
     onnx.write_translator(Translator.load(tiny_run, precision="fp32").model, tmp_path)
     engine = onnx.OnnxEngine(tmp_path, max_positions=64)
     with pytest.raises(ConfigError, match="coverage_penalty: the graphs do not say where they look"):
-        engine.search([Sentence([5, EOS_ID])], SearchConfig(coverage_penalty=0.1))
+        engine.search([SearchInput([5, EOS_ID])], SearchConfig(coverage_penalty=0.1))
 
 
 @pytest.mark.skipif(not has_int8(), reason="without VNNI, CTranslate2's sums of int8 products saturate")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from commands import error_of, succeed
 from dragoman.interop.fairseq import read
-from dragoman.interop.foreign import ForeignFolder, Options, Pieces, SentencePiece
+from dragoman.interop.foreign import ForeignFolder, ImportOptions, Pieces, SentencePiece
 from dragoman.interop.importing import import_model
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -173,7 +173,7 @@ class Fairseq:
 def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str) -> None:
     folder, args, tensors = write(tmp_path / "there", **VARIANTS[name])
     run = import_model(folder, tmp_path / "run")
-    foreign = read(ForeignFolder(folder), Options())
+    foreign = read(ForeignFolder(folder), ImportOptions())
     Pair(foreign).check(run.path, Fairseq(args, tensors).logits)
     model = foreign.model
     assert model.max_positions == 30
@@ -217,7 +217,7 @@ def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pyte
         monkeypatch.setitem(sys.modules, "omegaconf.dictconfig", module)
         cfg = DictConfig({**cfg, "task": DictConfig(task)})
     torch.save(state | {"args": None, "cfg": cfg}, path)
-    foreign = read(ForeignFolder(folder), Options())
+    foreign = read(ForeignFolder(folder), ImportOptions())
     assert (foreign.src_lang, foreign.tgt_lang, foreign.model.norm) == ("en", "de", "pre")
     assert any("Moses" in note for note in foreign.notes)
     run = import_model(folder, tmp_path / "run")
@@ -229,10 +229,10 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
     model = train_sentencepiece([*SENTENCES] * 9, vocab_size=60)
     pieces = sentencepieces(model)
     folder, _, _ = write(tmp_path / "there")
-    foreign = read(ForeignFolder(folder), Options())
+    foreign = read(ForeignFolder(folder), ImportOptions())
     assert (foreign.src_segmentation, foreign.tgt_segmentation) == (Pieces(), Pieces())
     (folder / "sentencepiece.bpe.model").write_bytes(model)
-    assert read(ForeignFolder(folder), Options()).src_segmentation == SentencePiece(model)
+    assert read(ForeignFolder(folder), ImportOptions()).src_segmentation == SentencePiece(model)
     (folder / "sentencepiece.bpe.model").unlink()
     (folder / "bpecodes").write_text("t h 9\nth e</w> 8\nc a 7\nca t</w> 6\n", encoding="utf-8")
     run = import_model(folder, tmp_path / "run")  # fastBPE's codes, with counts

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from commands import error_of
 from dragoman.errors import RunError
-from dragoman.interop.foreign import ForeignFolder, Options
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import FORMATS, import_model
 from dragoman.interop.torch_files import read_torch
 from foreign_checkpoints import Attack
@@ -205,7 +205,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(there: Path, tmp_path: Path) -
     (tmp_path / "run" / "thesis.txt").write_text("mine")
     assert "is there already" in error_of("import", there, "--out", tmp_path / "run")
     (tmp_path / "run" / "thesis.txt").unlink()
-    import_model(there, tmp_path / "run", options=Options(src_lang="xx"))
+    import_model(there, tmp_path / "run", options=ImportOptions(src_lang="xx"))
     assert "is there already" in error_of("import", there, "--out", tmp_path / "run")
 
 

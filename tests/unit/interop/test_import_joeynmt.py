@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from commands import error_of, succeed
-from dragoman.interop.foreign import Foreign, ForeignFolder, Options, Pieces, SentencePiece
+from dragoman.interop.foreign import Foreign, ForeignFolder, ImportOptions, Pieces, SentencePiece
 from dragoman.interop.importing import import_model, our_rows
 from dragoman.interop.joeynmt import read
 from dragoman.predict.translator import Translator
@@ -132,7 +132,7 @@ def check_parity(folder: Path, run: Path) -> Foreign:
         )  # fmt: skip
         return found[0][0]
 
-    foreign = read(ForeignFolder(folder), Options())
+    foreign = read(ForeignFolder(folder), ImportOptions())
     Pair(foreign).check(run, logits)
     return foreign
 
@@ -224,7 +224,7 @@ def test_text_is_cut_and_put_together_as_joeynmt_does(trained: Path, tmp_path: P
     else:
         joeys.set_vocab(vocabulary)
     ours: Tokenizer = Translator.load(run.path).tokenizers.src
-    foreign = read(ForeignFolder(folder), Options())
+    foreign = read(ForeignFolder(folder), ImportOptions())
     assert isinstance(foreign.src_segmentation, SentencePiece if kind == "sentencepiece" else Pieces)
     rows = our_rows(foreign.src)
     for text in SENTENCES:

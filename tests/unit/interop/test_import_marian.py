@@ -14,14 +14,14 @@ from torch import Tensor
 
 from commands import error_of, succeed
 from dragoman.config import SearchConfig, load_recipe
-from dragoman.interop.foreign import Foreign, ForeignFolder, Options
+from dragoman.interop.foreign import Foreign, ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model, our_rows
 from dragoman.interop.marian import read
 from dragoman.model.layers import sinusoids
 from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine
-from dragoman.predict.engine import Sentence
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.scoring import score_ids, score_translations
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -68,7 +68,7 @@ class Pair:
                 side.embed_tokens.weight = self.theirs.model.shared.weight
         self.their_tokenizer = MarianTokenizer.from_pretrained(self.folder)
         self.translator = Translator.load(self.run.path, device="cpu", precision="fp32")
-        found = read(ForeignFolder(self.folder), Options())
+        found = read(ForeignFolder(self.folder), ImportOptions())
         self.src_rows, self.tgt_rows = our_rows(found.src), our_rows(found.tgt)
 
     def theirs_of(self, ids: Tensor, rows: list[int | None]) -> Tensor:
@@ -221,10 +221,10 @@ def test_ctranslate2_gives_the_same_probabilities(pair: Pair, tmp_path: Path) ->
     assert isinstance(engine, CTranslate2Engine)
     sources = [[*pair.translator.tokenizers.src.encode(text), EOS_ID] for text in SENTENCES]
     searched = SearchConfig(beam_size=1, max_length_extra=5)
-    found = pair.translator.engine.search([Sentence(ids) for ids in sources], searched)
+    found = pair.translator.engine.search([SearchInput(ids) for ids in sources], searched)
     targets = [best.ids for best, *_ in found]
     expected = [sum(line) for line in score_ids([pair.translator.model], sources, targets)]
-    scores = engine.score([Sentence(ids) for ids in sources], targets)
+    scores = engine.score([SearchInput(ids) for ids in sources], targets)
     assert [sum(line) for line in scores] == pytest.approx(expected, abs=1e-3)
 
 
@@ -325,7 +325,7 @@ def test_the_wanted_language_is_a_token(tmp_path: Path) -> None:
 
 
 def test_a_reader_leaves_rows_in_the_foreign_order(opus: Pair) -> None:
-    found = read(ForeignFolder(opus.folder), Options())
+    found = read(ForeignFolder(opus.folder), ImportOptions())
     assert isinstance(found, Foreign)
     assert found.src is found.tgt
     assert found.tgt.pieces[found.tgt.eos] == "</s>"

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from commands import error_of, succeed
-from dragoman.interop.foreign import ForeignFolder, Options, Pieces, SentencePiece
+from dragoman.interop.foreign import ForeignFolder, ImportOptions, Pieces, SentencePiece
 from dragoman.interop.importing import import_model
 from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
@@ -24,7 +24,7 @@ from migrating import run_section
 
 D, F, N_POSITIONS = 8, 12, 5000
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
-HERE = Options(src_lang="en", tgt_lang="de")
+HERE = ImportOptions(src_lang="en", tgt_lang="de")
 LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
 OPT: dict[str, Any] = {
     "encoder_type": "transformer", "decoder_type": "transformer", "enc_layers": 2, "dec_layers": 1,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from commands import error_of, succeed
-from dragoman.interop.foreign import ForeignFolder, Options, Pieces
+from dragoman.interop.foreign import ForeignFolder, ImportOptions, Pieces
 from dragoman.interop.importing import import_model
 from dragoman.interop.sockeye import read
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, linear, norm, random_tensors
@@ -29,7 +29,7 @@ SIDE: dict[str, Any] = {
     "depth_key_value": D, "use_glu": False,
 }  # fmt: skip
 LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
-HERE = Options(src_lang="en", tgt_lang="de")
+HERE = ImportOptions(src_lang="en", tgt_lang="de")
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre-norm": {},
     "post-norm": {"preprocess_sequence": "", "postprocess_sequence": "drn", "act_type": "gelu"},

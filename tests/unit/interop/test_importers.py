@@ -26,7 +26,7 @@ from dragoman.errors import RunError
 from dragoman.interop import fairseq, huggingface, joeynmt, opennmt, sockeye
 from dragoman.interop.assembling import model_config, their_names
 from dragoman.interop.exporting import export_run
-from dragoman.interop.foreign import ForeignFolder, Options
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import FORMATS, detect, import_model
 from dragoman.interop.settings import Setting, parse_yaml
 from dragoman.model.architecture import SIDES, parameters
@@ -36,7 +36,7 @@ from foreign_checkpoints import WORDS, Attack, random_tensors
 from foreign_models import write_marian
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the other side's packages
-HERE = Options(src_lang="en", tgt_lang="de")
+HERE = ImportOptions(src_lang="en", tgt_lang="de")
 
 
 def write_joeynmt(folder: Path) -> None:

@@ -17,7 +17,7 @@ from dragoman.config import ModelConfig
 from dragoman.model import recording, static
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.recording import Recording, record
-from dragoman.model.static import LEAST_ROOM, Shape, Stage, StaticDecoder, power_of_two, stage_bytes
+from dragoman.model.static import LEAST_ROOM, RecordedStep, Shape, StaticDecoder, power_of_two, stage_bytes
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 
@@ -37,7 +37,7 @@ def small_model(**settings: object) -> Seq2SeqTransformer:
 @pytest.mark.parametrize("n_rows", [1, 3])
 def test_a_step_asks_the_device_nothing(n_rows: int, norm: str) -> None:
     """On the meta device there are no numbers: asking for one, or bringing one from elsewhere, fails."""
-    stage = Stage(small_model(norm=norm).to("meta"), Shape(4, n_rows, 16, 16))
+    stage = RecordedStep(small_model(norm=norm).to("meta"), Shape(4, n_rows, 16, 16))
     assert stage.log_probs.is_meta
     with torch.inference_mode():
         stage._compute()
@@ -61,14 +61,14 @@ class Recorder:
     def record(self, compute: Callable[[], None], device: torch.device, *, pool: Any) -> Recording[None]:
         if len(self.shapes) == self.room_for:
             raise torch.OutOfMemoryError
-        stage: Stage = compute.__self__  # type: ignore[attr-defined]
+        stage: RecordedStep = compute.__self__  # type: ignore[attr-defined]
         self.shapes.append(stage.shape)
         self.pools.append(pool)
         return Recording(Graph(self, stage, pool), None)  # type: ignore[arg-type]
 
 
 class Graph:
-    def __init__(self, recorder: Recorder, stage: Stage, pool: object) -> None:
+    def __init__(self, recorder: Recorder, stage: RecordedStep, pool: object) -> None:
         self.recorder, self.own_pool = recorder, pool or object()
         self.stage, self.places = weakref.ref(stage), places(stage)
 
@@ -83,7 +83,7 @@ class Graph:
         assert places(stage) == self.places
 
 
-def places(stage: Stage) -> dict[str, int]:
+def places(stage: RecordedStep) -> dict[str, int]:
     return {name: value.data_ptr() for name, value in vars(stage).items() if torch.is_tensor(value)}
 
 
@@ -145,7 +145,7 @@ def test_the_stages_used_longest_ago_go_where_all_weigh_too_much() -> None:
 def test_a_stage_weighs_what_its_tensors_do(shape: Shape, dtype: torch.dtype) -> None:
     model = small_model()
     model.dtype = dtype
-    stage = Stage(model, shape)
+    stage = RecordedStep(model, shape)
     n_bytes = sum(value.nbytes for value in vars(stage).values() if torch.is_tensor(value))
     assert stage_bytes(model, shape) == pytest.approx(n_bytes, rel=0.1)
 

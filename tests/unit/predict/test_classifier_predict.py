@@ -16,7 +16,7 @@ from dragoman.data.labelled import Labelled, open_labelled
 from dragoman.data.named import open_labelled_split
 from dragoman.errors import DataError, MissingExtraError, RunError
 from dragoman.evaluation.baseline import NAME, Baseline
-from dragoman.evaluation.classification import BaselineScorer, Evaluation, evaluate, split_of
+from dragoman.evaluation.classification import BaselineScorer, ClassificationScores, evaluate, split_of
 from dragoman.evaluation.scores import read_score
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config
@@ -139,11 +139,13 @@ def test_the_package_offers_it_by_name() -> None:
 
 
 @pytest.fixture(scope="module")
-def evaluation(classifier: Classifier) -> Evaluation:
+def evaluation(classifier: Classifier) -> ClassificationScores:
     return evaluate(classifier, "praise", EXAMPLES)
 
 
-def test_an_evaluation_scores_what_classify_says(classifier: Classifier, evaluation: Evaluation) -> None:
+def test_an_evaluation_scores_what_classify_says(
+    classifier: Classifier, evaluation: ClassificationScores
+) -> None:
     found = classifier.classify([example.text for example in EXAMPLES])
     assert [evaluation.labels[i] for i in evaluation.found] == [c.label for c in found]
     n_right = sum(c.label == example.label for c, example in zip(found, EXAMPLES, strict=True))
@@ -152,7 +154,9 @@ def test_an_evaluation_scores_what_classify_says(classifier: Classifier, evaluat
     assert evaluation.probabilities().max(1).tolist() == pytest.approx(confidence)
 
 
-def test_a_part_has_the_scores_of_its_texts_alone(classifier: Classifier, evaluation: Evaluation) -> None:
+def test_a_part_has_the_scores_of_its_texts_alone(
+    classifier: Classifier, evaluation: ClassificationScores
+) -> None:
     indices = [3, 5, 8, 13, 21]
     part = evaluation.part("few", indices)
     alone = evaluate(classifier, "few", [EXAMPLES[i] for i in indices])
@@ -161,7 +165,7 @@ def test_a_part_has_the_scores_of_its_texts_alone(classifier: Classifier, evalua
     assert part.loss() == pytest.approx(alone.loss(), rel=1e-4)
 
 
-def test_a_record_holds_every_score(evaluation: Evaluation) -> None:
+def test_a_record_holds_every_score(evaluation: ClassificationScores) -> None:
     record = evaluation.record()
     assert [score["name"] for score in record["scores"]] == ["accuracy", "macro-F1"]
     assert tuple(map(read_score, record["scores"])) == evaluation.scores
@@ -228,7 +232,7 @@ def scorer(run: Path, saved: list[dict[str, Any]] | None = None) -> BaselineScor
 
 
 def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
-    run: Path, evaluation: Evaluation
+    run: Path, evaluation: ClassificationScores
 ) -> None:
     pytest.importorskip("sklearn")
     said: list[str] = []
@@ -243,7 +247,7 @@ def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
 
 
 def test_there_is_no_baseline_of_text_that_has_changed(
-    run: Path, evaluation: Evaluation, tmp_path: Path
+    run: Path, evaluation: ClassificationScores, tmp_path: Path
 ) -> None:
     config = (run / "config.toml").read_text(encoding="utf-8")
     (train,) = classification_config(Run.open(run)).data.train
@@ -255,7 +259,7 @@ def test_there_is_no_baseline_of_text_that_has_changed(
     assert found.no_baseline == f"{more} changed since the run was trained"
 
 
-def test_a_known_score_is_not_computed_again(run: Path, evaluation: Evaluation) -> None:
+def test_a_known_score_is_not_computed_again(run: Path, evaluation: ClassificationScores) -> None:
     pytest.importorskip("sklearn")
     said: list[str] = []
     first = scorer(run).beside(evaluation, EXAMPLES, said.append)
@@ -267,7 +271,9 @@ def test_a_known_score_is_not_computed_again(run: Path, evaluation: Evaluation) 
     assert len(said) == 2  # for another test it is
 
 
-def test_a_damaged_record_of_the_baseline_is_computed_again(run: Path, evaluation: Evaluation) -> None:
+def test_a_damaged_record_of_the_baseline_is_computed_again(
+    run: Path, evaluation: ClassificationScores
+) -> None:
     pytest.importorskip("sklearn")
     first = scorer(run).beside(evaluation, EXAMPLES, print)
     record = first.record()
@@ -276,7 +282,7 @@ def test_a_damaged_record_of_the_baseline_is_computed_again(run: Path, evaluatio
 
 
 def test_without_scikit_learn_the_reason_stands_in_its_place(
-    run: Path, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+    run: Path, evaluation: ClassificationScores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[baseline\]'"):
@@ -288,7 +294,7 @@ def test_without_scikit_learn_the_reason_stands_in_its_place(
 
 
 def test_without_the_training_texts_the_reason_or_the_known_score_stands_in_its_place(
-    run: Path, evaluation: Evaluation
+    run: Path, evaluation: ClassificationScores
 ) -> None:
     pytest.importorskip("sklearn")
     first = scorer(run).beside(evaluation, EXAMPLES, print)
@@ -300,7 +306,7 @@ def test_without_the_training_texts_the_reason_or_the_known_score_stands_in_its_
     assert scorer(run, [first.record()]).beside(evaluation, EXAMPLES, print).baseline == first.baseline
 
 
-def test_a_score_survives_its_record(evaluation: Evaluation) -> None:
+def test_a_score_survives_its_record(evaluation: ClassificationScores) -> None:
     for score in evaluation.scores:
         assert read_score(asdict(score)) == score
     assert np.isfinite(evaluation.loss())

@@ -25,15 +25,15 @@ from dragoman.predict.alignment import align
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.ctranslate2 import CTranslate2Engine
-from dragoman.predict.engine import NativeEngine, Sentence
+from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator, check_int8
 from dragoman.runs import Run
 from dragoman.tensors import Rows
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import ALONE, Processes, device_of_process
-from dragoman.training.state import Position, TrainState, random_states
-from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.state import TrainPosition, TrainState, random_states
+from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import Trainer
 from dragoman.training.updates.captured import Gradients, untouched
 from dragoman.training.updates.updater import LossModule
@@ -126,7 +126,7 @@ def test_a_search_that_nobody_waits_for_ends_there_too(
     translator: Translator, elsewhere: torch.device
 ) -> None:
     watchers = [Impatient(), None]
-    sentences = [Sentence([20, 21, 2], watcher=watcher) for watcher in watchers]
+    sentences = [SearchInput([20, 21, 2], watcher=watcher) for watcher in watchers]
     engine = NativeEngine(moved(translator, elsewhere).model)
     settings = SearchConfig(beam_size=2, max_length_factor=0.01, max_length_extra=3)
     left, stayed = engine.search(sentences, settings)
@@ -363,7 +363,7 @@ def test_a_process_without_a_part_of_the_largest_batch_has_nothing_to_try(
     monkeypatch.setattr(Processes, "largest", lambda self, *values: list(values))
     for rank in range(3):
         task: Any = SimpleNamespace(memory=len)
-        state: Any = SimpleNamespace(position=Position())
+        state: Any = SimpleNamespace(position=TrainPosition())
         run, module, listener = Mock(), Mock(), Mock()
         processes = Processes(rank, 3, SECOND)
         Trainer(parse_config(TRANSLATION), run, task, state, module, listener, processes, Mock()).find_room()
@@ -423,7 +423,9 @@ def test_a_forward_and_backward_pass_asks_the_device_nothing(folder: Path) -> No
     """What is recorded must not: on the meta device, which has no numbers, it fails."""
     config = parse_config(TRANSLATION, overrides=[*TINY, *SHORT, "training.steps=static"])
     assert config.task == "translation"
-    task = TranslationTask(config, Run.create("run", config), torch.device("cpu"), Recorder(), static=True)
+    task = TranslationObjective(
+        config, Run.create("run", config), torch.device("cpu"), Recorder(), static=True
+    )
     batch: Any = task.batch(task.plan(0)[0], torch.device("cpu"))
     meta = torch.device("meta")
     there = batch._replace(**{name: getattr(batch, name).to(meta) for name in ("src", "tgt_in", "tgt_out")})

@@ -13,7 +13,7 @@ from dragoman.errors import RunError
 from dragoman.model import packed
 from dragoman.model.packed import PackedDecoder, can_quantize
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
-from dragoman.predict.engine import NativeEngine, Sentence, Started, StepEngine
+from dragoman.predict.engine import NativeEngine, SearchInput, Started, StepEngine
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
@@ -50,12 +50,12 @@ def shortlist(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Shortl
     return Shortlist(torch.randint(0, vocab_size, (6,), generator=generator), translations)
 
 
-def sentences(translator: Translator, **options: object) -> list[Sentence]:
+def sentences(translator: Translator, **options: object) -> list[SearchInput]:
     sources = translator.tokenizers.src.encode_batch(TEXTS)
-    return [Sentence([*ids, EOS_ID], number=i, **options) for i, ids in enumerate(sources)]  # type: ignore[arg-type]
+    return [SearchInput([*ids, EOS_ID], number=i, **options) for i, ids in enumerate(sources)]  # type: ignore[arg-type]
 
 
-def may_hold(shortlist: Shortlist, sentence: Sentence) -> set[int]:
+def may_hold(shortlist: Shortlist, sentence: SearchInput) -> set[int]:
     """By the definition."""
     found = {*range(N_RESERVED), *shortlist.always.tolist(), *sentence.prefix}
     for token in sentence.source:

@@ -13,7 +13,7 @@ from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, largest_difference
-from dragoman.predict.engine import NativeEngine, Sentence
+from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, PAD_ID
@@ -69,7 +69,7 @@ def test_a_source_of_its_end_alone_is_still_something_to_look_at() -> None:
 def test_all_decoders_and_scores_leave_the_end_of_a_source_out() -> None:
     model, src = small_model(source_end=False), ids(3, 5)
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
-    sentences = [Sentence([*row, EOS_ID]) for row in src.tolist()]
+    sentences = [SearchInput([*row, EOS_ID]) for row in src.tolist()]
     for coverage_penalty in (0.0, 0.1):  # the packed decoder, and the one that says where it looks
         changed = settings.changed({"coverage_penalty": coverage_penalty}, where="test")
         for sentence, found in zip(src.tolist(), NativeEngine(model).search(sentences, changed), strict=True):
@@ -94,6 +94,6 @@ def test_ctranslate2_leaves_the_end_of_a_source_out(tiny_run: Path, tmp_path: Pa
     convert(model, translator.tokenizers, tmp_path / "model")
     assert largest_difference(tmp_path / "model", model, translator.tokenizers) < 1e-4
     engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, max_positions=512, threads=1)
-    sentence = Sentence([10, 11, 12, EOS_ID])
+    sentence = SearchInput([10, 11, 12, EOS_ID])
     native = NativeEngine(model).search([sentence], SearchConfig(beam_size=1))[0][0]
     assert abs(sum(engine.score([sentence], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman.cli import app
-from dragoman.evaluation.classification import Evaluation
+from dragoman.evaluation.classification import ClassificationScores
 from dragoman.metrics.classification import (
     ClassIntervals,
     class_intervals,
@@ -46,14 +46,16 @@ from dragoman.runs import Run
 from tiny import BLAME, PRAISE, labelled_texts
 
 
-def evaluation(n_texts: int = 200, n_classes: int = 3, *, seed: int = 1, **changes: Any) -> Evaluation:
+def evaluation(
+    n_texts: int = 200, n_classes: int = 3, *, seed: int = 1, **changes: Any
+) -> ClassificationScores:
     """Logits that are right more often than not, of classes c0, c1 ..."""
     rng = np.random.default_rng(seed)
     expected = rng.integers(0, n_classes, n_texts)
     logits = rng.normal(size=(n_texts, n_classes))
     logits[np.arange(n_texts), expected] += 1.5
     labels = tuple(f"c{i}" for i in range(n_classes))
-    return Evaluation(
+    return ClassificationScores(
         "made up", labels, expected, logits, 1.5, 1.0, np.zeros(n_texts, dtype=np.int64), **changes
     )
 
@@ -220,7 +222,9 @@ def test_the_same_evaluation_gives_the_same_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_classifier_that_is_always_right_can_be_drawn(tmp_path: Path) -> None:
     logits = np.array([[9.0, 0.0], [0.0, 9.0]])
-    e = Evaluation("all right", ("a", "b"), np.array([0, 1]), logits, 1.0, 1.0, np.zeros(2, dtype=np.int64))
+    e = ClassificationScores(
+        "all right", ("a", "b"), np.array([0, 1]), logits, 1.0, 1.0, np.zeros(2, dtype=np.int64)
+    )
     assert e.confident_mistakes(10) == []
     for plot in (plot_confusion, plot_classes, plot_reliability):
         plot(e, tmp_path / "a.svg")
@@ -234,11 +238,11 @@ def classifier(tiny_classifier_run: Path) -> Classifier:
     return classifier
 
 
-def turned(classifier: Classifier, texts: list[str]) -> Evaluation:
+def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
     """Each label turned round, so that every text is a mistake."""
     logits, n_cut = classifier.logits(texts)
     wrong = 1 - logits.argmax(1)
-    return Evaluation(
+    return ClassificationScores(
         "turned", classifier.labels, wrong, logits, 1.0, 1.0, n_cut, no_baseline="none", texts=tuple(texts)
     )
 

@@ -29,7 +29,7 @@ from dragoman.reproduction.expected import (
     Expectation,
     Expected,
     ExpectedScore,
-    Machine,
+    TimedMachine,
     check_data,
     describe_file,
     files_of,
@@ -47,7 +47,7 @@ from dragoman.reproduction.recipe import (
 )
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.reproduction.running import environment_differences, judge
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 
 ROOT = Path(__file__).parents[3]
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|version:2.6.0"
@@ -78,7 +78,7 @@ def expectation(**changes: Any) -> Expectation:
             "scores": (score(),),
             "minutes": 2.5,
             "max_steps": 100,
-            "machine": Machine(cpu="A", n_cores=2, n_threads=2),
+            "machine": TimedMachine(cpu="A", n_cores=2, n_threads=2),
             "versions": {"torch": "2.13.0"},
             "data": Data(sets=(), files={}),
             "command": "dragoman reproduce mine",
@@ -360,7 +360,7 @@ def test_where_the_reference_stood_is_said_after_a_validation() -> None:
     said: list[str] = []
     listener = ReferenceListener(curve(), said.append)
     valid = {"kind": "valid", "step": 100, "bleu": 12.0}
-    listener.started(Position(), parse_config(laid_over(DATA, {"training": {"max_steps": 300}})), 7)
+    listener.started(TrainPosition(), parse_config(laid_over(DATA, {"training": {"max_steps": 300}})), 7)
     for record in ({"kind": "train", "step": 50}, valid, {**valid, "kind": "average"}):
         listener.logged(record)
     assert said == ["BLEU 12.0, reference 10.0 at step 100: 2.0 ahead"]
@@ -466,7 +466,7 @@ def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> cat
         folder="mine",
         languages=("en", "de"),
         downloads=(),
-        parts=(datasets.Part("train.tsv", 1, text_sha256),),
+        parts=(datasets.PreparedFile("train.tsv", 1, text_sha256),),
         **dict.fromkeys(names, ""),
     )
     monkeypatch.setattr(datasets, "_catalogue", lambda: {"mine": dataset})

@@ -24,7 +24,7 @@ from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
 from dragoman.serving.gate import POLICY
-from dragoman.serving.logs import LOGGER, JsonLines, Lines
+from dragoman.serving.logs import LOGGER, JsonFormatter, LineFormatter
 from dragoman.serving.running import Server, is_local, listen
 from dragoman.serving.settings import load_settings
 from services import Wire, ask, request, service_in_thread
@@ -515,7 +515,7 @@ def ask_for_the_log(port: int, lines: list[str]) -> None:
 
 
 def test_a_log_for_programs_is_an_object_a_line_and_holds_no_text(port: int) -> None:
-    with log_of(JsonLines()) as lines:
+    with log_of(JsonFormatter()) as lines:
         ask_for_the_log(port, lines)
     assert not any(SECRET in line or "hidden" in line or "\n" in line for line in lines)
     log = [json.loads(line) for line in lines]
@@ -529,14 +529,14 @@ def test_a_log_for_programs_is_an_object_a_line_and_holds_no_text(port: int) -> 
 
 
 def test_nobody_can_write_a_line_into_a_log_for_people(port: int) -> None:
-    with log_of(Lines()) as lines:
+    with log_of(LineFormatter()) as lines:
         ask_for_the_log(port, lines)
     assert all(len(line.splitlines()) == 1 and line.isprintable() for line in lines)
     assert not any(SECRET in line or "hidden" in line for line in lines)
 
 
 def test_a_traceback_cannot_look_like_other_lines_of_the_log() -> None:
-    with log_of(Lines()) as lines:
+    with log_of(LineFormatter()) as lines:
         try:
             raise ValueError("bad\n12:00:00 POST \x1b[2J\u2028x")
         except ValueError:
@@ -548,7 +548,7 @@ def test_a_traceback_cannot_look_like_other_lines_of_the_log() -> None:
 
 
 def test_the_log_holds_texts_where_it_is_told_to(tiny_run: Path) -> None:
-    with service_in_thread([tiny_run], "log_text=true") as (port, _), log_of(Lines()) as lines:
+    with service_in_thread([tiny_run], "log_text=true") as (port, _), log_of(LineFormatter()) as lines:
         ask(port, "POST", "/v1/translate", {"text": "red\ncat"})
         until(lambda: lines)
     assert r"text red\ncat" in lines[0]
@@ -627,7 +627,7 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
         assert "the old models stay in use" in lines.pop(0)
         return found
 
-    with log_of(Lines()) as lines:
+    with log_of(LineFormatter()) as lines:
         assert used(lambda: keys_of("ann"), lines) == [keys_of("ann")]
         assert "reloaded · keys all" in lines.pop()
         assert used(lambda: keys_of("ann", "bob"), lines) == []

@@ -13,7 +13,7 @@ from dragoman.data.corpora import Corpus
 from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError
 from dragoman.tasks import TASKS, config_for, task_named, task_of
-from dragoman.tasks.task import EvaluationRequest, Reading
+from dragoman.tasks.task import EvaluationRequest, ReadOptions
 from dragoman.training import tasks as training_tasks
 
 
@@ -123,8 +123,8 @@ def test_numbers_of_columns_are_not_guessed_over(tmp_path: Path, monkeypatch: py
     assert texts.task == "classification"
     assert (texts.data.text_column, texts.data.label_column) == ("words", "topic")
     for task, reading, first in (
-        ("translation", Reading(("en", "de"), (0, 1)), ["a0", "b0"]),
-        ("classification", Reading(text_column=1, label_column=0), ["b0", "x0"]),
+        ("translation", ReadOptions(("en", "de"), (0, 1)), ["a0", "b0"]),
+        ("classification", ReadOptions(text_column=1, label_column=0), ["b0", "x0"]),
     ):
         name = {"translation": "pairs.csv", "classification": "texts.csv"}[task]
         open_, _ = task_named(task).opener([name], reading)

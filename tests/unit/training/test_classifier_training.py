@@ -28,9 +28,9 @@ from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
 from dragoman.text.tokenizer import train_tokenizer
 from dragoman.training.loop import train
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.tasks.classification import (
-    ClassificationTask,
+    ClassificationObjective,
     classification_loss,
     describe_labels,
     suspicions,
@@ -67,7 +67,7 @@ class Recorder(TrainingListener):
     def message(self, text: str) -> None:
         self.messages.append(text)
 
-    def stepped(self, position: Position) -> None:
+    def stepped(self, position: TrainPosition) -> None:
         if position.step == self.stop_at:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -206,7 +206,7 @@ def test_rare_labels_count_as_much_where_that_is_asked_for() -> None:
     def weights(*overrides: str) -> list[float]:
         config = tiny_config(*overrides)
         run = Run.create(f"run-{len(overrides)}", config)
-        task = ClassificationTask(config, run, torch.device("cpu"), Recorder())
+        task = ClassificationObjective(config, run, torch.device("cpu"), Recorder())
         batch = task.plan(0)[0]
         made = task.batch(batch, torch.device("cpu"))
         assert task.n_items(made) == pytest.approx(task.class_weights[made.labels].sum().item())
@@ -282,7 +282,7 @@ def test_a_label_that_only_validation_has_is_an_error() -> None:
 
 def test_bpe_dropout_draws_other_segmentations_every_epoch() -> None:
     config = tiny_config(settings={**SETTINGS, "tokenizer": {"kind": "bpe", "dropout": 0.3}})
-    task = ClassificationTask(config, Run.create("run", config), torch.device("cpu"), Recorder())
+    task = ClassificationObjective(config, Run.create("run", config), torch.device("cpu"), Recorder())
     assert task.store(epoch=0).text.ids.tolist() == task.store(epoch=0).text.ids.tolist()
     assert task.store(epoch=0).text.ids.tolist() != task.store(epoch=1).text.ids.tolist()
 

@@ -17,7 +17,7 @@ from dragoman.data.store import TokenStore
 from dragoman.metrics.faults import has_loop, similarity
 from dragoman.predict.translator import Translator
 from dragoman.training.loop import train
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.task import Validation
 from dragoman.training.tasks.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
 from dragoman.training.tasks.translation import Validator
@@ -146,13 +146,13 @@ def test_nothing_is_expected_before_a_pass_or_a_fifth_of_the_steps(
     step: int, epoch: int, expected: bool
 ) -> None:
     training = TrainingConfig(max_steps=1000, warmup_steps=10)
-    assert should_be_learning(Position(step=step, epoch=epoch), training) is expected
+    assert should_be_learning(TrainPosition(step=step, epoch=epoch), training) is expected
 
 
 def test_nothing_is_expected_during_three_times_the_warm_up() -> None:
     training = TrainingConfig(max_steps=1000, warmup_steps=300)
-    assert not should_be_learning(Position(step=900, epoch=9), training)
-    assert should_be_learning(Position(step=901, epoch=9), training)
+    assert not should_be_learning(TrainPosition(step=900, epoch=9), training)
+    assert should_be_learning(TrainPosition(step=901, epoch=9), training)
 
 
 class Heard(TrainingListener):
@@ -165,7 +165,7 @@ class Heard(TrainingListener):
 
 
 def test_a_warning_is_said_once_in_a_training_and_each_name_for_itself() -> None:
-    heard, position = Heard(), Position()
+    heard, position = Heard(), TrainPosition()
     for warnings in ({"a": "first"}, {"a": "again"}, {"a": "x", "b": "second"}):
         warn(position, Validation({}, 0.0, warnings), heard)
     assert heard.warnings == ["warning: first", "warning: second"]

@@ -13,9 +13,9 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import TrainingError
 from dragoman.runs import Run
 from dragoman.training.loop import train
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.task import BatchResult
-from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.updates.updater import fit, pieces
 from recording import Recorder, losses
 from tiny import TINY, write_corpus
@@ -40,16 +40,16 @@ def config() -> TranslationConfig:
 
 def smaller_machine(monkeypatch: pytest.MonkeyPatch, *, largest: int) -> list[int]:
     """A machine on which no more than `largest` sentences fit; the sizes that were tried."""
-    tried, original = [], TranslationTask.loss
+    tried, original = [], TranslationObjective.loss
 
-    def loss(self: TranslationTask, batch: Any) -> BatchResult:
+    def loss(self: TranslationObjective, batch: Any) -> BatchResult:
         tried.append(len(batch.src))
         result = original(self, batch)
         if len(batch.src) > largest:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return result
 
-    monkeypatch.setattr(TranslationTask, "loss", loss)
+    monkeypatch.setattr(TranslationObjective, "loss", loss)
     return tried
 
 
@@ -86,9 +86,9 @@ def test_pieces_are_all_of_a_batch_alike_in_size_and_none_is_empty() -> None:
 def test_trying_a_batch_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     smaller_machine(monkeypatch, largest=5)
     path = train(config().model_copy(), "run")
-    task = TranslationTask(config(), Run.open(path), torch.device("cpu"), Recorder())
+    task = TranslationObjective(config(), Run.open(path), torch.device("cpu"), Recorder())
     largest = max(task.plan(0), key=task.memory)
-    position, state = Position(), torch.get_rng_state()
+    position, state = TrainPosition(), torch.get_rng_state()
     fit(task, position, largest, torch.device("cpu"))
     assert len(largest) / position.n_pieces <= 5 < len(largest) / (position.n_pieces / 2)
     assert torch.equal(torch.get_rng_state(), state)

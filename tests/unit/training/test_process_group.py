@@ -16,7 +16,7 @@ from torch import distributed as dist
 
 from dragoman.errors import TrainingError
 from dragoman.training.parallel.processes import ALONE, Processes, meet
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import Trainer
 from waiting import LONGEST
 
@@ -61,7 +61,7 @@ def test_the_others_wait_for_a_validation_before_its_result_is_shared(
     monkeypatch.setattr(Processes, "wait", lambda self: done.append("wait"))
     monkeypatch.setattr(Processes, "from_first", lambda self, text: done.append("share") or text)
     monkeypatch.setattr(Trainer, "score", lambda self, weights: done.append("score"))
-    state: Any = SimpleNamespace(position=Position(), weights=dict)
+    state: Any = SimpleNamespace(position=TrainPosition(), weights=dict)
     given: Any = [Mock(), Mock(), Mock(), state, Mock(), Mock(), Processes(rank, 2), Mock()]
     Trainer(*given).validate()
     assert done == expected

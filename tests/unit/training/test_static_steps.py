@@ -35,9 +35,9 @@ from dragoman.runs import Run
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.loop import train
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
-from dragoman.training.tasks.translation import TranslationTask
+from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Ledger
 from recording import Recorder, Saboteur, losses
@@ -203,10 +203,10 @@ def test_tokens_gathered_on_the_device_are_those_of_the_files(store: TokenStore)
     assert (found[3:] == PAD_ID).all()
 
 
-def mixed_task(folder: Path, *overrides: str) -> TranslationTask:
+def mixed_task(folder: Path, *overrides: str) -> TranslationObjective:
     write_corpus(folder, "few", 40, seed=3)
     config = mixed_config(*overrides)
-    return TranslationTask(config, Run.create("mixed", config), CPU, Recorder(), static=True)
+    return TranslationObjective(config, Run.create("mixed", config), CPU, Recorder(), static=True)
 
 
 @pytest.mark.parametrize("drawn", [False, True])
@@ -270,7 +270,7 @@ def test_ignored_rows_take_no_part_in_a_loss(kernels: Any) -> None:
 
 
 def test_a_static_batch_has_the_loss_and_the_gradient_of_its_pairs(folder: Path) -> None:
-    task = TranslationTask(
+    task = TranslationObjective(
         config("model.dropout=0.0", "training.precision=fp32"),
         Run.create("run", config()),
         CPU,
@@ -371,14 +371,14 @@ def test_a_static_training_that_diverges_goes_back(folder: Path, saboteur: Any, 
 def test_batches_that_do_not_fit_are_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ("model.dropout=0.0", "training.precision=fp32")
     whole = train(config(*settings), "whole")
-    original = TranslationTask.loss
+    original = TranslationObjective.loss
 
-    def loss(self: TranslationTask, batch: Any) -> Any:
+    def loss(self: TranslationObjective, batch: Any) -> Any:
         if len(batch.src) > 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return original(self, batch)
 
-    monkeypatch.setattr(TranslationTask, "loss", loss)
+    monkeypatch.setattr(TranslationObjective, "loss", loss)
     cut = train(config(*settings), "cut")
     assert losses(cut) == [(step, pytest.approx(value, rel=1e-5)) for step, value in losses(whole)]
 
@@ -397,7 +397,7 @@ def test_what_does_not_go_with_static_steps_is_said(override: str) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_ledger_judges_as_divergence_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    here, there = Position(), Position()
+    here, there = TrainPosition(), TrainPosition()
     ledger = Ledger(there, CPU)
     trend = 8.0
     for step in range(150):
@@ -424,11 +424,11 @@ def test_the_ledger_judges_as_divergence_does(seed: int) -> None:
 
 
 def test_divergence_between_two_looks_is_not_overlooked() -> None:
-    ledger = Ledger(Position(), CPU)
+    ledger = Ledger(TrainPosition(), CPU)
     for loss in (1.0, math.nan, math.nan, math.nan, 1.0):
         ledger.judge(torch.tensor(loss), 1, torch.tensor(1.0))
     with pytest.raises(divergence.DivergenceError, match="3 times in a row"):
-        ledger.settle(Position())
+        ledger.settle(TrainPosition())
 
 
 def test_training_gives_up_where_going_back_does_not_help(folder: Path, saboteur: Any) -> None:

@@ -29,19 +29,19 @@ from dragoman.tensors import load_tensors, save_tensors
 from dragoman.text.vocabulary import PAD_ID, SPECIAL_TOKENS, UNK_ID
 from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.loop import train
-from dragoman.training.state import Position, TrainState, average_weights, parameters
-from dragoman.training.task import BatchResult, Task, Validation, Weights
+from dragoman.training.state import TrainPosition, TrainState, average_weights, parameters
+from dragoman.training.task import BatchResult, Objective, Validation, Weights
 from dragoman.training.tasks.loss import batch_loss, hide_tokens
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
-from dragoman.training.updates.updater import Part, SyncUpdater, lower_loss_scale, raise_loss_scale
+from dragoman.training.updates.updater import BatchShare, SyncUpdater, lower_loss_scale, raise_loss_scale
 from recording import Recorder, Saboteur, losses, tiny_config, tiny_state
 from recording import corpus as corpus
 from recording import saboteur as saboteur
 
 
-class PairsTask(Task[TranslationBatch]):
+class PairsTask(Objective[TranslationBatch]):
     """The loss of translation on given batches."""
 
     item = "token"
@@ -70,7 +70,7 @@ class PairsTask(Task[TranslationBatch]):
 
 def update_on(state: TrainState, batches: list[TranslationBatch], config: TranslationConfig) -> float:
     updater = SyncUpdater(PairsTask(state.model), state, config)
-    updater.update([Part(batch) for batch in batches])
+    updater.update([BatchShare(batch) for batch in batches])
     return updater.settle().gradient_norm
 
 
@@ -115,27 +115,27 @@ def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
     before = {name: value.clone() for name, value in parameters(state.model).items()}
     updater = SyncUpdater(PairsTask(state.model), state, config)
     for step in (1, 2):
-        updater.update([Part(batch_of(*PAIRS))])
+        updater.update([BatchShare(batch_of(*PAIRS))])
         assert updater.settle().skipped == f"step {step} skipped: the loss is not a number"
         assert state.position.step == step
     with pytest.raises(DivergenceError, match="not a number, 3 times in a row"):
-        updater.update([Part(batch_of(*PAIRS))])
+        updater.update([BatchShare(batch_of(*PAIRS))])
     for name, value in parameters(state.model).items():
         torch.testing.assert_close(value, before[name], equal_nan=True)
 
 
 def test_a_loss_that_explodes_is_left_out_and_one_that_is_only_high_is_not() -> None:
-    position = Position()
+    position = TrainPosition()
     for _ in range(N_USUAL):
         divergence.record_update(position, 2.0)
     assert divergence.what_is_wrong(position, 4.9, 1.0) == ""
     assert "exploded (5.1 nats, where 2 were usual)" in divergence.what_is_wrong(position, 5.1, 1.0)
     assert divergence.what_is_wrong(position, 2.0, math.inf) == "the gradient is not a number"
-    assert divergence.what_is_wrong(Position(), 50.0, 1.0) == ""  # nothing is usual yet
+    assert divergence.what_is_wrong(TrainPosition(), 50.0, 1.0) == ""  # nothing is usual yet
 
 
 def test_a_loss_that_creeps_up_is_divergence() -> None:
-    position = Position()
+    position = TrainPosition()
     for _ in range(N_USUAL):
         divergence.record_update(position, 2.0)
     position.usual_loss = 3.9
@@ -254,7 +254,7 @@ def test_room_is_made_of_what_is_not_needed_any_more_before_what_scores_worst(
     for step in (1, 2, 3):
         (run.checkpoints / f"step-00000{step}").mkdir(parents=True)
         (run.checkpoints / f"step-00000{step}" / "model.safetensors").write_bytes(bytes(100))
-    make_room(run, run.config, Position(step=4, scores={"1": 9.0, "2": 1.0, "3": 5.0, "4": 4.0}))
+    make_room(run, run.config, TrainPosition(step=4, scores={"1": 9.0, "2": 1.0, "3": 5.0, "4": 4.0}))
     assert {int(folder.name[-1]) for folder in run.checkpoints.iterdir()} == left
 
 
@@ -397,7 +397,7 @@ def test_text_that_was_moved_has_not_changed(tmp_path: Path, monkeypatch: pytest
 
 def test_text_that_changes_between_two_epochs_is_noticed_where_it_is_read_again() -> None:
     class Editor(TrainingListener):
-        def stepped(self, position: Position) -> None:
+        def stepped(self, position: TrainPosition) -> None:
             if position.step == 2:
                 edit_a_line("train.de")
 
@@ -662,13 +662,13 @@ def test_an_fp16_overflow_leaves_the_update_out_and_halves_the_scale() -> None:
 
 
 def test_fp16_gives_up_when_no_scale_helps() -> None:
-    position = Position(step=1, loss_scale=2.0**-10)
+    position = TrainPosition(step=1, loss_scale=2.0**-10)
     with pytest.raises(TrainingError, match=r"fp16 gradients overflow at step 1 .*precision = \"bf16\""):
         lower_loss_scale(position)
 
 
 def test_the_loss_scale_doubles_after_two_thousand_good_updates() -> None:
-    position = Position(loss_scale=8.0)
+    position = TrainPosition(loss_scale=8.0)
     for _ in range(2000):
         assert position.loss_scale == 8.0
         raise_loss_scale(position)

@@ -18,7 +18,7 @@ from dragoman.runs import Run
 from dragoman.training import state as state_module
 from dragoman.training.checkpoints import CheckpointWriter, newest_checkpoint
 from dragoman.training.loop import train
-from dragoman.training.state import Position, Snapshot, TrainState, parameters
+from dragoman.training.state import Snapshot, TrainPosition, TrainState, parameters
 from dragoman.training.trainer import TrainingListener
 from recording import corpus as corpus
 from recording import tiny_config, tiny_state
@@ -120,7 +120,7 @@ def test_what_cannot_be_written_is_said_at_the_next_update(monkeypatch: pytest.M
     class Patient(TrainingListener):
         last = 0
 
-        def stepped(self, position: Position) -> None:
+        def stepped(self, position: TrainPosition) -> None:
             Patient.last = position.step
             if position.step == 7:
                 assert failed.wait(60)
@@ -133,7 +133,7 @@ def test_what_cannot_be_written_is_said_at_the_next_update(monkeypatch: pytest.M
 
 def test_what_was_being_written_when_a_training_fails_is_kept() -> None:
     class Failing(TrainingListener):
-        def stepped(self, position: Position) -> None:
+        def stepped(self, position: TrainPosition) -> None:
             if position.step == 7:
                 raise ZeroDivisionError
 

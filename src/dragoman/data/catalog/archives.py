@@ -181,9 +181,9 @@ def _explained(archive: Path) -> Iterator[None]:
         raise DataError(
             f"{archive}: is damaged, cut short or no archive of this kind ({reason}); "
             "remove it and fetch it again"
-        ) from None
+        ) from error
     except OSError as error:
-        raise DataError(f"{archive}: cannot be read ({error.strerror or error}); check its rights") from None
+        raise DataError(f"{archive}: cannot be read ({error.strerror or error}); check its rights") from error
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise DataError(
             f"{path}: cannot be written ({error.strerror or error}); make room, check the rights, or choose "
             "another folder"
-        ) from None
+        ) from error
 
 
 def _write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
@@ -207,8 +207,8 @@ def _write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file = path.open("xb")
-        except FileExistsError:
-            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from None
+        except FileExistsError as error:
+            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from error
     with file:
         while block := content.read(BLOCK):
             with _writing(path):

@@ -79,7 +79,7 @@ class _TransientError(Exception):
         self.after = after
 
 
-class _UnavailableError(Exception):
+class _AddressError(Exception):
     """This address does not give the file; another one may."""
 
 
@@ -115,7 +115,7 @@ def download(
             try:
                 source.fetch(n_attempts=n_attempts, pause=pause)
                 source.accept(checksum, checksum_origin)
-            except _UnavailableError as error:
+            except _AddressError as error:
                 reasons.setdefault(str(error), []).append(url)
                 continue
             return Downloaded(path, url, path.stat().st_size, checksum_of(path, "sha256"))
@@ -131,7 +131,7 @@ def checksum_of(path: Path, algorithm: str) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check its rights") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check its rights") from error
     return digest.hexdigest()
 
 
@@ -177,7 +177,7 @@ class _Source:
                     most, n_failures = self.size, 0
                 n_failures += 1
                 if n_failures >= n_attempts:
-                    raise _UnavailableError(f"{error} ({n_failures} attempts)") from None
+                    raise _AddressError(f"{error} ({n_failures} attempts)") from error
                 pause(min(error.after or 2.0 ** (n_failures - 1), LONGEST_PAUSE))
 
     def attempt(self) -> None:
@@ -194,15 +194,15 @@ class _Source:
                     return  # nothing is missing but the name
                 if error.code == 416:
                     self.forget()
-                    raise _TransientError("HTTP 416: the server has no such range of the file") from None
-                raise _complaint(error) from None
+                    raise _TransientError("HTTP 416: the server has no such range of the file") from error
+                raise _complaint(error) from error
         with response:
             self.receive(response, n if response.status == 206 else 0, mark)
 
     def receive(self, response: HTTPResponse, start: int, mark: str) -> None:
         """Write what the server sends behind the first `start` bytes, which are here already."""
         if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
-            raise _UnavailableError("answered with a web page in place of the file")
+            raise _AddressError("answered with a web page in place of the file")
         if start and (_start(response.headers) != start or _mark(response.headers) not in ("", mark)):
             self.forget()
             raise _TransientError("the server sent another range than the one asked for")
@@ -254,7 +254,7 @@ class _Source:
             raise DataError(
                 f"{self.part}: cannot be written ({error.strerror or error}); make room or check the rights, "
                 "then run the same command to continue"
-            ) from None
+            ) from error
 
     def accept(self, checksum: str, origin: str) -> None:
         """Give the file its name. _UnavailableError: its checksum is wrong; it is put aside then."""
@@ -264,7 +264,7 @@ class _Source:
             with self.writing():
                 self.part.replace(aside)
                 self.note.unlink(missing_ok=True)
-            raise _UnavailableError(f"{wrong}; what came is kept as {aside}")
+            raise _AddressError(f"{wrong}; what came is kept as {aside}")
         with self.writing():
             self.part.replace(self.path)
             self.note.unlink(missing_ok=True)
@@ -277,7 +277,7 @@ class _Redirects(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if urlsplit(req.full_url).scheme == "https" and urlsplit(newurl).scheme != "https":
-            raise _UnavailableError(f"is redirected to {newurl}, which is not encrypted")
+            raise _AddressError(f"is redirected to {newurl}, which is not encrypted")
         return super().redirect_request(req, fp, 307 if code == 308 else code, msg, headers, newurl)
 
     http_error_308 = HTTPRedirectHandler.http_error_302
@@ -293,33 +293,33 @@ def _open(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
     except HTTPError:
         raise
     except (OSError, HTTPException) as error:
-        raise _no_answer(error, timeout) from None
+        raise _no_answer(error, timeout) from error
     except ValueError as error:
-        raise _UnavailableError(f"is not an address of the web ({error})") from None
+        raise _AddressError(f"is not an address of the web ({error})") from error
 
 
-def _no_answer(error: Exception, timeout: float) -> _TransientError | _UnavailableError:
+def _no_answer(error: Exception, timeout: float) -> _TransientError | _AddressError:
     """Return the error for an unreachable server: without a network, a retry would only take time."""
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
         return _TransientError(f"no answer in {timeout:g} s")
     if isinstance(reason, socket.gaierror):
         host = "the server's name is not known here"
-        return _UnavailableError(f"{host} ({reason.strerror}); is there a network?")
+        return _AddressError(f"{host} ({reason.strerror}); is there a network?")
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return _UnavailableError(f"the server's certificate is not valid ({reason.verify_message})")
+        return _AddressError(f"the server's certificate is not valid ({reason.verify_message})")
     if isinstance(reason, ConnectionResetError | HTTPException):
         return _TransientError(f"the connection broke ({reason or type(reason).__name__})")
-    return _UnavailableError(f"cannot be reached ({getattr(reason, 'strerror', None) or reason})")
+    return _AddressError(f"cannot be reached ({getattr(reason, 'strerror', None) or reason})")
 
 
-def _complaint(error: HTTPError) -> _TransientError | _UnavailableError:
+def _complaint(error: HTTPError) -> _TransientError | _AddressError:
     """Return the error for a status such as 404."""
     status = f"HTTP {error.code} {error.reason}".strip()
     if error.code in (408, 425, 429, 500, 502, 503, 504):
         return _TransientError(status, after=_retry_after(error.headers))
     hints = {404: ": there is no such file any more", 410: ": there is no such file any more"}
-    return _UnavailableError(status + hints.get(error.code, ""))
+    return _AddressError(status + hints.get(error.code, ""))
 
 
 def _blocks(response: HTTPResponse) -> Iterator[bytes]:
@@ -327,10 +327,10 @@ def _blocks(response: HTTPResponse) -> Iterator[bytes]:
     while True:
         try:
             block = response.read1(BLOCK)
-        except TimeoutError:
-            raise _TransientError("the server stopped sending") from None
+        except TimeoutError as error:
+            raise _TransientError("the server stopped sending") from error
         except (OSError, HTTPException) as error:
-            raise _TransientError(f"the connection broke ({error or type(error).__name__})") from None
+            raise _TransientError(f"the connection broke ({error or type(error).__name__})") from error
         if not block:
             return
         yield block
@@ -388,4 +388,4 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+        raise DataError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from error

@@ -116,7 +116,7 @@ def _download(
         raise DownloadError(
             f"{error}; get the file by other means into {downloads} and run the same command again, or put "
             f"{files} into {dataset.folder}/ in the folder that $DRAGOMAN_DATA names"
-        ) from None
+        ) from error
     if not item.checksum and not earlier:
         report(f"{item.file}: no checksum is published; kept for the next time: sha256 {arrived.sha256}")
     return arrived

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 from dragoman.config import parse_json
 from dragoman.data.catalog.download import download
-from dragoman.data.datasets import Dataset, Download, Part
+from dragoman.data.datasets import Dataset, Download, PreparedFile
 from dragoman.errors import DataError
 
 PREFIX = "opus:"
@@ -96,7 +96,7 @@ def releases(name: str) -> list[Release]:
     try:
         corpora = [Release.parse(record) for record in parse_json(answer)["corpora"] if record["target"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{url}: is not an answer of OPUS ({error!r}); try again later") from None
+        raise DataError(f"{url}: is not an answer of OPUS ({error!r}); try again later") from error
     if not corpora:
         raise DataError(f"{name}: OPUS has no such corpus; see: dragoman data list opus:{src}-{tgt}")
     return sorted(corpora, key=lambda release: (-release.n_pairs, release.corpus))
@@ -122,7 +122,7 @@ def named(name: str) -> Dataset:
         note="cite the corpus as its page asks for, and OPUS",
         step="opus",
         downloads=(),
-        parts=tuple(Part(file, 0, "", optional=not file.endswith(".gz")) for file in files),
+        parts=tuple(PreparedFile(file, 0, "", optional=not file.endswith(".gz")) for file in files),
     )
 
 

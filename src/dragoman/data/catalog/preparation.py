@@ -233,8 +233,8 @@ def _one_line(content: bytes, name: str) -> str:
     """Return a text without what would end a line or a column of a file."""
     try:
         return _BREAKS.sub(" ", content.decode())
-    except UnicodeDecodeError:
-        raise DataError(f"{name} is not UTF-8; the archive is not the official one") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is not UTF-8; the archive is not the official one") from error
 
 
 def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:

@@ -9,7 +9,7 @@ from dragoman.data.doctor.checkup import check_corpus, check_labelled
 from dragoman.data.doctor.clean import DROPPED, write_clean
 from dragoman.data.doctor.findings import (
     KINDS,
-    Example,
+    FaultyLine,
     Finding,
     Kind,
     Report,
@@ -23,7 +23,7 @@ __all__ = [
     "DROPPED",
     "KINDS",
     "Distribution",
-    "Example",
+    "FaultyLine",
     "Finding",
     "Kind",
     "Report",

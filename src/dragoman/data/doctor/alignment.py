@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.lexicon import Lexicon, stems_of
-from dragoman.data.doctor.words import Side, ranges
+from dragoman.data.doctor.lexicon import AlignmentLexicon, stems_of
+from dragoman.data.doctor.words import NumberedSide, ranges
 
 MIN_LINES = 100
 """With fewer, a corpus teaches too little to judge its alignment by."""
@@ -34,7 +34,7 @@ _MIN_SEPARATION = 0.75  # area under the ROC curve below which the corpus does n
 _MAX_SUSPICIOUS = 30_000  # lines that get a closer look
 
 
-class Stretch(NamedTuple):
+class AlignedStretch(NamedTuple):
     """Source lines from `start` up to `end` (from 0, without `end`) fit target lines `shift` further on."""
 
     start: int
@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
 class Alignment(NamedTuple):
     """Where lines do not stand beside their translation."""
 
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[AlignedStretch, ...] = ()
     probability: np.ndarray = np.ones(0)
     """For each line that the sides fit; 1 in a stretch and for a side without text. Empty: not judged."""
     separation: float | None = None
@@ -54,7 +54,7 @@ class Alignment(NamedTuple):
     """What could not be judged."""
 
 
-def check_alignment(src: Side, tgt: Side) -> Alignment:
+def check_alignment(src: NumberedSide, tgt: NumberedSide) -> Alignment:
     """Where lines do not stand beside their translation."""
     n = len(src)
     if n < MIN_LINES:
@@ -81,7 +81,7 @@ def check_alignment(src: Side, tgt: Side) -> Alignment:
 class _Features:
     """What can be said about a source line beside a target line."""
 
-    def __init__(self, src: Side, tgt: Side) -> None:
+    def __init__(self, src: NumberedSide, tgt: NumberedSide) -> None:
         self.src, self.tgt, self.n = src, tgt, len(src)
         self.log_lengths = [np.log1p(side.lengths.astype(float)) for side in (src, tgt)]
         self._anchor_rows, self._anchor_ids, self._weights = _anchors(src, tgt)
@@ -106,7 +106,7 @@ class _Features:
         weights = np.where(self._anchor_keys[where] == keys, self._weights[ids], 0.0)
         return np.bincount(np.repeat(np.arange(len(i)), sizes), weights, minlength=len(i))
 
-    def table(self, lexicon: Lexicon, typical: float, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def table(self, lexicon: AlignmentLexicon, typical: float, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """(pairs, features) of source lines `i` beside target lines `j`."""
         score = lexicon.scores(i, j)
         n_words = np.log1p(np.minimum(self.stems[0].sizes[i], self.stems[1].sizes[j]))
@@ -122,7 +122,7 @@ class _Features:
         )  # fmt: skip
 
 
-def _anchors(src: Side, tgt: Side) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+def _anchors(src: NumberedSide, tgt: NumberedSide) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
     """Words that occur on both sides, but not everywhere: rows and ids on each side, and their weights."""
     n = len(src)
     same = np.array([tgt.bags.numbers.get(word, -1) for word in src.bags.words], dtype=np.int64)
@@ -174,7 +174,7 @@ class _Judge:
         partner = np.arange(n) + shifts
         partner[(shifts == NOWHERE) | (partner < 0) | (partner >= n)] = -1
         self._features = features
-        self._lexicon = Lexicon(
+        self._lexicon = AlignmentLexicon(
             *features.stems, partner, half_of=rng.integers(0, 2, size=n).astype(np.int8), seed=seed
         )
         i = np.flatnonzero(partner >= 0)
@@ -293,9 +293,9 @@ def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:
     return path
 
 
-def _stretches(shifts: np.ndarray) -> tuple[Stretch, ...]:
+def _stretches(shifts: np.ndarray) -> tuple[AlignedStretch, ...]:
     """Return the runs of lines with one shift other than 0."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(shifts)) + 1])
     ends = np.append(starts[1:], len(shifts))
     runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)
-    return tuple(Stretch(*run) for run in runs if run[2] != 0)
+    return tuple(AlignedStretch(*run) for run in runs if run[2] != 0)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.data.corpora import Corpus
-from dragoman.data.doctor.alignment import NOWHERE, Stretch, check_alignment
+from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, check_alignment
 from dragoman.data.doctor.content import PAIR_CHECKS, markup
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import Faults, Report, Tally, threshold_of, thresholds_of
 from dragoman.data.doctor.language import check_languages
-from dragoman.data.doctor.overlap import HeldOut
+from dragoman.data.doctor.overlap import HeldOutIndex
 from dragoman.data.doctor.reading import (
     Numbered,
     Progress,
@@ -30,7 +30,7 @@ from dragoman.data.doctor.reading import (
 )
 from dragoman.data.doctor.words import (
     MIN_LINES,
-    Side,
+    NumberedSide,
     SideReader,
     combine,
     duplicates,
@@ -102,12 +102,12 @@ def check_corpus(
 
 def _open_held_out(
     corpora: Mapping[str, Corpus] | Mapping[str, LabelledCorpus], sides: Sequence[str], progress: Progress
-) -> HeldOut | None:
+) -> HeldOutIndex | None:
     if not corpora:
         return None
     progress("reading valid and test", 0)
     by_name = {f"{name} {unit_of(corpus)}": numbered(corpus) for name, corpus in corpora.items()}
-    return HeldOut(by_name, sides)
+    return HeldOutIndex(by_name, sides)
 
 
 class Examined(NamedTuple):
@@ -120,7 +120,7 @@ class Examined(NamedTuple):
     """Of each source, of each target, and of both but for case, punctuation and digits."""
     facts: dict[str, list[str]]
     """What was said about it as a whole, by kind; notes under ""."""
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[AlignedStretch, ...]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Examination:
     langs: tuple[str | None, str | None]
     thresholds: Mapping[str, float]
     unit: str
-    held: HeldOut | None
+    held: HeldOutIndex | None
     """Texts that must not be among them."""
     earlier: Mapping[str, np.ndarray]
     """`pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
@@ -223,7 +223,9 @@ class _Window:
         self._readers = (SideReader(), SideReader())
         self._similar: dict[int, float] = {}
 
-    def add(self, chunk: Sequence[Numbered], held: HeldOut | None, earlier: Mapping[str, np.ndarray]) -> None:
+    def add(
+        self, chunk: Sequence[Numbered], held: HeldOutIndex | None, earlier: Mapping[str, np.ndarray]
+    ) -> None:
         start = len(self.numbers)
         for kind, check in PAIR_CHECKS.items():
             faults = self.faults.by_kind[kind]
@@ -244,7 +246,7 @@ class _Window:
                     self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
         self.numbers.extend(one.number for one in chunk)
 
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[NumberedSide, NumberedSide]:
         return self._readers[0].side(), self._readers[1].side()
 
     def similarities(self) -> np.ndarray:
@@ -260,7 +262,11 @@ def _explained(faults: Faults) -> set[int]:
 
 
 def _add_graded(
-    faults: Faults, thresholds: Mapping[str, float], deviations: np.ndarray, src: Side, tgt: Side
+    faults: Faults,
+    thresholds: Mapping[str, float],
+    deviations: np.ndarray,
+    src: NumberedSide,
+    tgt: NumberedSide,
 ) -> None:
     """Add the faults whose value exceeds a threshold, but for what another finding explains."""
     explained = sorted(_explained(faults))
@@ -281,7 +287,7 @@ def _add_graded(
     faults.remove("overlap-near", faults.by_kind["overlap-near"].keys() - exceeding["overlap-near"])
 
 
-def describe_stretch(stretch: Stretch, numbers: Sequence[int] | np.ndarray, unit: str) -> str:
+def describe_stretch(stretch: AlignedStretch, numbers: Sequence[int] | np.ndarray, unit: str) -> str:
     """Where a stretch of lines begins and ends, and where its translations are."""
     first, last = numbers[stretch.start], numbers[stretch.end - 1]
     where = f"{unit} {first}" if first == last else f"{unit}s {first} to {last}"
@@ -292,7 +298,7 @@ def describe_stretch(stretch: Stretch, numbers: Sequence[int] | np.ndarray, unit
     return f"{where}: the target of a source is {n} {unit}{'s' if n > 1 else ''} {direction}"
 
 
-class _Part(NamedTuple):
+class _WindowSpan(NamedTuple):
     """Where a window begins and ends, and what was said about it as a whole, by kind; notes under ""."""
 
     start: int
@@ -306,8 +312,8 @@ class _Whole:
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._hashes: tuple[list[np.ndarray], ...] = ([], [], [])
-        self._parts: list[_Part] = []
-        self._stretches: list[Stretch] = []
+        self._parts: list[_WindowSpan] = []
+        self._stretches: list[AlignedStretch] = []
         self._places: defaultdict[int, str] = defaultdict(str)
         """What to say in front of facts about a window, by its start; "" for the only one."""
 
@@ -317,12 +323,12 @@ class _Whole:
             kept.append(some)
         start = tally.n
         for stretch in window.stretches:
-            here = Stretch(start + stretch.start, start + stretch.end, stretch.shift)
+            here = AlignedStretch(start + stretch.start, start + stretch.end, stretch.shift)
             if self._stretches and self._stretches[-1][1:] == (here.start, here.shift):
                 here = here._replace(start=self._stretches.pop().start)
             self._stretches.append(here)
         tally.add(window.faults, window.numbers)
-        self._parts.append(_Part(start, tally.n, window.facts))
+        self._parts.append(_WindowSpan(start, tally.n, window.facts))
 
     def conclude(self, tally: Tally) -> None:
         """Add the facts about the whole, repetitions, and windows that are unlike all others."""

@@ -87,7 +87,7 @@ def write_without(
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         place = error.filename or folder
-        raise DataError(f"{place}: cannot be written ({error.strerror}); check rights and space") from None
+        raise DataError(f"{place}: cannot be written ({error.strerror}); check rights and space") from error
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

@@ -148,7 +148,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
 """By name, in the order in which they are reported."""
 
 
-class Example(NamedTuple):
+class FaultyLine(NamedTuple):
     """A line with a fault: its number from 1, its text on each side, and what is wrong about it."""
 
     line: int
@@ -166,7 +166,7 @@ class Finding:
     count: int
     summary: tuple[str, ...] = ()
     """Facts about the whole, such as where a shift begins and ends."""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[FaultyLine, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the finding for JSON."""
@@ -189,7 +189,7 @@ class Step(NamedTuple):
     n_found: int
     """Pairs with a fault at this threshold."""
     value: float
-    example: Example
+    example: FaultyLine
     """A pair that has a fault at this threshold and none at the next stricter one, and its value."""
 
 
@@ -400,7 +400,7 @@ class Tally:
         for name, kind in KINDS.items():
             lines = self.lines(name)
             if count := self.counts.get(name, len(lines)):
-                examples = tuple(Example(*texts[i], detail) for i, detail in shown[name])
+                examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self.summaries.get(name, ())), examples))
         survey = {kind: tuple(self._steps(kind, texts)) for kind in _GRADED} if self._with_survey else {}
         return tuple(findings), survey
@@ -413,7 +413,7 @@ class Tally:
         for grade in np.flatnonzero(counts).tolist():
             _, i, value = self._sampled[kind, grade]
             count = int((at_most if threshold.is_upper else at_least)[grade])
-            yield Step(threshold.first_with(grade), count, value, Example(*texts[i], ""))
+            yield Step(threshold.first_with(grade), count, value, FaultyLine(*texts[i], ""))
 
 
 def _spread(items: Sequence[Any], n: int) -> list[Any]:

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import Config, TranslationDataConfig
-from dragoman.data.corpora import Corpus, Pair, Several, has_text
+from dragoman.data.corpora import Corpus, JoinedCorpora, Pair, has_text
 from dragoman.data.doctor.alignment import BLOCK, NOWHERE, check_alignment
 from dragoman.data.doctor.checkup import UNALIGNED_FROM
 from dragoman.data.doctor.content import PAIR_CHECKS, same_text
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import KINDS
 from dragoman.data.doctor.language import check_languages, wrong_declarations
-from dragoman.data.doctor.words import Side, SideReader, duplicates, with_several
+from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, with_several
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.errors import DataError, MissingExtraError, printable
@@ -169,7 +169,7 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
 
     DataError: it cannot be read, or has no text.
     """
-    parts = corpus.corpora if isinstance(corpus, Several) else [corpus]
+    parts = corpus.corpora if isinstance(corpus, JoinedCorpora) else [corpus]
     filled: list[Iterator[Pair]] = [filter(has_text, part.pairs()) for part in parts]
     scan = _Scan(filled)
     pairs = scan.sample
@@ -271,7 +271,7 @@ def _equal(pairs: Sequence[tuple[str, str]]) -> list[Concern]:
     return [Concern("equal", what, is_refused=True)]
 
 
-def _misaligned(sides: tuple[Side, Side]) -> Iterator[Concern]:
+def _misaligned(sides: tuple[NumberedSide, NumberedSide]) -> Iterator[Concern]:
     """Sides that are shifted against each other, or do not belong together."""
     alignment, n_pairs = check_alignment(*sides), len(sides[0])
     shifts: Counter[int] = Counter()
@@ -293,7 +293,7 @@ def _misaligned(sides: tuple[Side, Side]) -> Iterator[Concern]:
 
 
 def _languages(
-    pairs: Sequence[tuple[str, str]], sides: tuple[Side, Side], langs: tuple[str, str]
+    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide], langs: tuple[str, str]
 ) -> Iterator[Concern]:
     """Find declared languages that are swapped or wrong."""
     src, tgt = sides
@@ -345,7 +345,9 @@ def _is_number(text: str) -> bool:
     return all(any(map(str.isdigit, word)) or not any(map(str.isalpha, word)) for word in text.split())
 
 
-def _faulty_pairs(pairs: Sequence[tuple[str, str]], sides: tuple[Side, Side]) -> Iterator[Concern]:
+def _faulty_pairs(
+    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide]
+) -> Iterator[Concern]:
     """Faults of single pairs that are too frequent."""
     counts = {kind: sum(bool(check(*pair)) for pair in pairs) for kind, check in PAIR_CHECKS.items()}
     languages = check_languages(*sides, langs=(None, None))
@@ -402,7 +404,7 @@ def _odd_labels(labels: Collection[str], *, separator: str) -> Iterator[Concern]
         break
 
 
-def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[Side, Side]:
+def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[NumberedSide, NumberedSide]:
     """Both sides as the checks read them."""
     readers = SideReader(), SideReader()
     for reader, texts in zip(readers, zip(*pairs, strict=True), strict=True):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.words import Bags, Side, Words
+from dragoman.data.doctor.words import Bags, NumberedSide, WordNumbers
 from dragoman.text.languages import language_code
 
 MIN_LINES = 200
@@ -97,7 +97,9 @@ class LanguageFaults:
     notes: list[str] = field(default_factory=list)
 
 
-def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None]) -> LanguageFaults:
+def check_languages(
+    src: NumberedSide, tgt: NumberedSide, *, langs: tuple[str | None, str | None]
+) -> LanguageFaults:
     """Every line whose side is in another script or language, judged by the rest of the corpus.
 
     `langs` are the declared languages, None where none is.
@@ -130,7 +132,9 @@ def check_languages(src: Side, tgt: Side, *, langs: tuple[str | None, str | None
     return faults
 
 
-def wrong_declarations(src: Side, tgt: Side, *, langs: tuple[str | None, str | None]) -> list[str]:
+def wrong_declarations(
+    src: NumberedSide, tgt: NumberedSide, *, langs: tuple[str | None, str | None]
+) -> list[str]:
     """Describe wrong declared languages `langs` of the sides as a whole."""
     sides = (src.bags, tgt.bags)
     return _check_declared(sides, [_main_scripts(_letters_by_script(bags)) for bags in sides], langs)
@@ -231,7 +235,7 @@ def _check_declared(
     return complaints
 
 
-def _sequences(words: Sequence[str], numbers: Words) -> tuple[np.ndarray, np.ndarray]:
+def _sequences(words: Sequence[str], numbers: WordNumbers) -> tuple[np.ndarray, np.ndarray]:
     """Return the trigrams of each word, borders counted as letters: ids, and offsets by word."""
     ids: list[int] = []
     offsets = [0]
@@ -264,7 +268,7 @@ def _evidence_for_own_side(src: Bags, tgt: Bags) -> _Evidence:
 
     Naive Bayes over three-letter sequences and whole words; as these overlap, they are counted half.
     """
-    numbers = Words()
+    numbers = WordNumbers()
     sequences = [_sequences(bags.words, numbers) for bags in (src, tgt)]
     logs = []
     for bags, (ids, offsets) in zip((src, tgt), sequences, strict=True):
@@ -344,7 +348,7 @@ def _strangeness(bags: Bags) -> np.ndarray:
 
     The mean log-probability of a three-letter sequence less its median, times the root of their number.
     """
-    numbers = Words()
+    numbers = WordNumbers()
     ids, offsets = _sequences(bags.words, numbers)
     weights = np.repeat(bags.n_lines_with, np.diff(offsets))
     counts = np.bincount(ids, weights, minlength=len(numbers)) + 0.5

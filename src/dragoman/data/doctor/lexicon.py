@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.words import Bags, Words, ranges
+from dragoman.data.doctor.words import Bags, WordNumbers, ranges
 
 _STEM = 4  # letters; found on the training parts of five corpora, where 4, 5, 6 and whole words were compared
 _ROUNDS = 4
@@ -34,7 +34,7 @@ class Stems(NamedTuple):
 
 def stems_of(bags: Bags) -> Stems:
     """Return the words of each line, cut to their first letters."""
-    numbers = Words()
+    numbers = WordNumbers()
     stem = np.array([numbers[word[:_STEM]] for word in bags.words], dtype=np.int32)
     return Stems(stem[bags.ids], bags.offsets, len(numbers))
 
@@ -74,7 +74,7 @@ class _Half(NamedTuple):
     """(source, target): the same for those among the first _COMMON stems of each side, at hand at once."""
 
 
-class Lexicon:
+class AlignmentLexicon:
     """Scores pairs of lines by how well the words of one explain those of the other."""
 
     def __init__(

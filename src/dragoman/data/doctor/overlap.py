@@ -192,7 +192,7 @@ class Overlap(NamedTuple):
     similarity: dict[int, float]
 
 
-class HeldOut:
+class HeldOutIndex:
     """Corpora that train must not overlap with, side by side: looks up the texts of train, and says where."""
 
     def __init__(self, corpora: Mapping[str, Iterable[Numbered]], sides: Sequence[str]) -> None:

@@ -73,7 +73,7 @@ def read_scores(path: Path) -> Iterator[float]:
         yield math.nan if score is None else score
 
 
-class Cut(NamedTuple):
+class ScoreCut(NamedTuple):
     """Which scores are kept: those above `threshold`, and the first `n_ties` of those equal to it."""
 
     threshold: float
@@ -109,15 +109,15 @@ class Distribution:
         """Return the number of scores from `threshold` on."""
         return len(self.known) - int(np.searchsorted(self.known, threshold))
 
-    def at_least(self, threshold: float) -> Cut:
+    def at_least(self, threshold: float) -> ScoreCut:
         """Keep the scores from `threshold` on. DataError: there are none."""
         n_kept = self.n_from(threshold)
         if not n_kept:
             best = f"the highest is {self.known[-1]:g}" if len(self.known) else "there are none"
             raise DataError(f"nothing would be left: no score is at least {threshold:g}; {best}")
-        return Cut(threshold, n_kept, n_kept)
+        return ScoreCut(threshold, n_kept, n_kept)
 
-    def best(self, share: float) -> Cut:
+    def best(self, share: float) -> ScoreCut:
         """Keep the best scores, as many as `share` of all pairs, 0 to 1; of equal ones the first.
 
         Raises:
@@ -131,7 +131,7 @@ class Distribution:
             )
         threshold = float(self.known[-n_kept])
         n_above = len(self.known) - int(np.searchsorted(self.known, threshold, side="right"))
-        return Cut(threshold, n_kept - n_above, n_kept)
+        return ScoreCut(threshold, n_kept - n_above, n_kept)
 
     def histogram(self) -> list[Bin]:
         """Return bins of equal width with round limits; outliers share the first and the last one."""
@@ -159,7 +159,7 @@ def _round_up(width: float) -> float:
 def write_best(
     corpus: Corpus,
     scores: Iterable[float],
-    cut: Cut,
+    cut: ScoreCut,
     folder: Path,
     *,
     keep_unscored: bool = False,

@@ -41,7 +41,7 @@ def hash_of(text: str) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-class Words(dict[str, int]):
+class WordNumbers(dict[str, int]):
     """Numbers words in the order in which they are met."""
 
     def __missing__(self, word: str) -> int:
@@ -79,7 +79,7 @@ class Bags:
 
 
 @dataclass(frozen=True)
-class Side:
+class NumberedSide:
     """One side of a corpus as numbers, line by line."""
 
     bags: Bags
@@ -100,7 +100,7 @@ class SideReader:
     """Collects a `Side` from texts as they come."""
 
     def __init__(self) -> None:
-        self._words = Words()
+        self._words = WordNumbers()
         self._ids, self._sizes = array("i"), array("i")
         self._lengths, self._final_marks = array("i"), array("b")
         self._hashes, self._near_hashes = array("q"), array("q")
@@ -117,11 +117,11 @@ class SideReader:
             self._hashes.append(hash_of(" ".join(text.split())))
             self._near_hashes.append(hash_of(_DIGITS.sub("0", plain(text))))
 
-    def side(self) -> Side:
+    def side(self) -> NumberedSide:
         """Everything read so far."""
         sizes = np.array(self._sizes, dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return Side(
+        return NumberedSide(
             Bags(list(self._words), np.array(self._ids, dtype=np.int32), offsets),
             lengths=np.array(self._lengths, dtype=np.int32),
             final_marks=np.array(self._final_marks, dtype=np.int8),
@@ -183,7 +183,7 @@ def combine(hashes: Sequence[np.ndarray]) -> np.ndarray:
     return combined
 
 
-def length_deviations(src: Side, tgt: Side) -> np.ndarray:
+def length_deviations(src: NumberedSide, tgt: NumberedSide) -> np.ndarray:
     """How far the ratio of lengths is from the usual one, in robust standard deviations; 0 for empty sides,
     and in a corpus of fewer than MIN_LINES pairs.
 

@@ -22,7 +22,7 @@ N_TEST, N_VALID = 1000, 1000
 N_TEST_REVIEWS, N_VALID_REVIEWS = 1000, 500
 
 
-class Phrase(NamedTuple):
+class PhrasebookEntry(NamedTuple):
     """One sentence in every language."""
 
     en: str
@@ -31,7 +31,7 @@ class Phrase(NamedTuple):
     zh: str
 
 
-def phrases(split: str) -> tuple[Phrase, ...]:
+def phrases(split: str) -> tuple[PhrasebookEntry, ...]:
     """Return the sentences of a split, in a fixed order.
 
     Raises:
@@ -54,7 +54,7 @@ def pairs(split: str, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]
     return iter([(phrase[src], phrase[tgt]) for phrase in phrases(split)])
 
 
-def unseen_phrases() -> tuple[Phrase, ...]:
+def unseen_phrases() -> tuple[PhrasebookEntry, ...]:
     """Return the half of the test whose combinations of word and construction never occur in train."""
     return phrases("test")[N_TEST // 2 :]
 
@@ -75,11 +75,11 @@ def unseen_reviews() -> list[tuple[str, str]]:
 
 
 @cache
-def _sentences() -> dict[str, tuple[Phrase, ...]]:
+def _sentences() -> dict[str, tuple[PhrasebookEntry, ...]]:
     lines = _lines("sentences.xz")
     n = len(lines) // len(LANGUAGES)
     columns = (lines[start : start + n] for start in range(0, len(lines), n))
-    rows = [Phrase(*texts) for texts in zip(*columns, strict=True)]
+    rows = [PhrasebookEntry(*texts) for texts in zip(*columns, strict=True)]
     test, valid, train = rows[:N_TEST], rows[N_TEST : N_TEST + N_VALID], rows[N_TEST + N_VALID :]
     train.sort(key=lambda phrase: hashlib.sha256(f"1 {phrase.en}".encode()).digest())  # mixed, for good
     return {"test": tuple(test), "valid": tuple(valid), "train": tuple(train)}

@@ -24,7 +24,7 @@ from dragoman.data.readers.files import (
     too_long,
     unreadable,
 )
-from dragoman.data.readers.tables import Column, Notes, Table, field_names, lookup
+from dragoman.data.readers.tables import Column, Notes, RecordTable, field_names, lookup
 from dragoman.errors import DataError, optional, require
 
 HUB = "hf:"
@@ -32,7 +32,7 @@ ROWS = 512
 """Rows in memory at once. A small file may unpack to the longest text there may be in each of them."""
 
 
-class ArrowTable(Table):
+class ArrowTable(RecordTable):
     """Rows that come in batches of columns."""
 
     unit = "row"
@@ -73,8 +73,8 @@ class ArrowTable(Table):
             return value
         try:
             return lookup({name: value}, column)
-        except KeyError:
-            raise self.unknown(column, self.where(n), field_names({name: value})) from None
+        except KeyError as error:
+            raise self.unknown(column, self.where(n), field_names({name: value})) from error
 
 
 class Parquet(ArrowTable):
@@ -126,7 +126,7 @@ class HubTable(ArrowTable):
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise DataError(
                 f"{self.name}: cannot be loaded ({reason}); check the name, the split and the connection"
-            ) from None
+            ) from error
 
     def _schema(self) -> Any:
         return self._dataset.features.arrow_schema
@@ -158,12 +158,12 @@ def _open_parquet(path: Path) -> Iterator[Any]:
             try:
                 file = stack.enter_context(path.open("rb"))
             except OSError as error:
-                raise unreadable(path, error) from None
+                raise unreadable(path, error) from error
         try:
             yield ParquetFile(file)
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             reason = str(error).partition("\n")[0]
-            raise DataError(f"{path}: damaged, or not Parquet ({reason}); write or fetch it again") from None
+            raise DataError(f"{path}: damaged, or not Parquet ({reason}); write or fetch it again") from error
 
 
 def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:

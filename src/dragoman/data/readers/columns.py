@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dragoman.data.readers.arrow import HUB, HubTable, Parquet
 from dragoman.data.readers.files import find_file, format_suffix
-from dragoman.data.readers.tables import Column, CommaSeparated, JsonLines, Table, TabSeparated
+from dragoman.data.readers.tables import Column, CommaSeparated, JsonLines, RecordTable, TabSeparated
 from dragoman.errors import DataError
 from dragoman.text.languages import language_code
 
@@ -46,7 +46,7 @@ _LABEL = (
 """Words in the names of columns, in the order in which they are looked for."""
 
 
-def open_table(name: str, *, setting: str) -> Table:
+def open_table(name: str, *, setting: str) -> RecordTable:
     """Open the table in the file or data set `name`, by suffix; the default is tab-separated columns.
 
     Raises:
@@ -104,7 +104,7 @@ def looks_like_names(cells: Sequence[str]) -> bool:
 
 
 def unnoticed_header(
-    table: Table, columns: Sequence[Column], match: Callable[[Sequence[str]], Sequence[str] | None]
+    table: RecordTable, columns: Sequence[Column], match: Callable[[Sequence[str]], Sequence[str] | None]
 ) -> list[str]:
     """Return a remark if columns are given by number and the first line, by `match`, looks like names."""
     if not isinstance(table, TabSeparated) or not all(isinstance(column, int) for column in columns):

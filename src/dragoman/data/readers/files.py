@@ -136,7 +136,7 @@ def _copy(path: Path) -> Path:
         with path.open("rb") as stream, copy.open("wb") as file:
             shutil.copyfileobj(stream, file)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(path, error) from error
     return copy
 
 
@@ -159,7 +159,7 @@ def _fetch(url: str) -> Path:
         folder = cache_folder() / "remote" / remote.identity(marks) if told else _temporary_folder()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(cache_folder(), error) from None
+        raise cannot_write(cache_folder(), error) from error
     copy = folder / remote.name
     with locked(folder / ".lock", what=url, wait=LONGEST_COPY):
         if not copy.is_file():
@@ -192,7 +192,7 @@ def require_readers(names: Iterable[str]) -> None:
             require("pyarrow", extra="parquet", purpose=f"reading {name}")
 
 
-class Position:
+class ReadOffset:
     """How far a file has been read."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ def open_lines(
     path: Path,
     *,
     encoding: str = "utf-8",
-    position: Position | None = None,
+    position: ReadOffset | None = None,
     skip: int = 0,
     at: Iterable[int] | None = None,
 ) -> Generator[str, None, None]:
@@ -252,11 +252,11 @@ def open_lines(
         raise DataError(
             f"{path} line {n}: not {encoding.upper()} (byte 0x{byte:02x} at position {place}); "
             "convert the file, for example with: iconv -f latin1 -t utf-8"
-        ) from None
+        ) from error
     except _DAMAGE as error:
-        raise _damaged(path, f" after line {n}", error) from None
+        raise _damaged(path, f" after line {n}", error) from error
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(path, error) from error
 
 
 def _lines_after(file: Any, skip: int, most: int) -> Iterator[tuple[int, bytes]]:
@@ -320,9 +320,9 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         with _open(path) as file:
             yield file
     except _DAMAGE as error:
-        raise _damaged(path, "", error) from None
+        raise _damaged(path, "", error) from error
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(path, error) from error
 
 
 def hash_strings(*parts: str) -> str:
@@ -350,7 +350,7 @@ def hash_file(path: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(path, error) from error
     if began - max(facts.st_mtime, facts.st_ctime) > CLOCK_TICK:
         _HASHES[key] = digest.hexdigest()
     return digest.hexdigest()
@@ -429,7 +429,7 @@ class _ZstdReader(io.RawIOBase):
             try:
                 self._output = memoryview(self._frame.decompress(self._input))
             except self._zstandard.ZstdError as error:
-                raise _DamagedError(str(error)) from None
+                raise _DamagedError(str(error)) from error
             self._input = self._frame.unused_data if self._frame.eof else b""
             self._frame = None if self._frame.eof else self._frame
         n = min(len(buffer), len(self._output))
@@ -442,10 +442,10 @@ class _ZstdReader(io.RawIOBase):
 
 
 @contextmanager
-def _open(path: Path, position: Position | None = None) -> Iterator[io.BufferedIOBase]:
+def _open(path: Path, position: ReadOffset | None = None) -> Iterator[io.BufferedIOBase]:
     """Open a file, decompressed by its suffix."""
     suffix = path.suffix.lower()
-    with path.open("rb") as stored, (position or Position()).following(stored):
+    with path.open("rb") as stored, (position or ReadOffset()).following(stored):
         if suffix == ".gz":
             with gzip.GzipFile(fileobj=stored) as file:
                 yield file

@@ -43,7 +43,7 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
     dropped, and the text of others, such as <hi>, is kept. DataError: the file is no TMX, is cut short,
     or declares entities.
     """
-    units = _Units(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
+    units = _UnitTexts(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
     with open_bytes(path) as file:
         yield from units.read(file)
     if notes.n_read and notes.skipped.total() == notes.n_read:
@@ -61,7 +61,7 @@ def tmx_languages(path: Path) -> tuple[str, str] | None:
 
     DataError: as `tmx`.
     """
-    units = _Units(path, src_lang="", tgt_lang="", notes=Notes("units"))
+    units = _UnitTexts(path, src_lang="", tgt_lang="", notes=Notes("units"))
     with open_bytes(path) as file:
         while units.notes.n_read < N_TELLING and (block := file.read(BLOCK)):
             units.feed(block)
@@ -126,18 +126,18 @@ class XmlStream(ABC, Generic[Record]):
             if not block:
                 raise DataError(
                     f"{self.path}: cut short at line {error.lineno} ({reason}); fetch or write it again"
-                ) from None
+                ) from error
             raise DataError(
                 f"{self.path} line {error.lineno}: not XML ({reason} at column {error.offset}); "
                 "check its encoding, or write it again with the program it is from"
-            ) from None
+            ) from error
         except (LookupError, ValueError) as error:
             if self._root:
                 raise
             raise DataError(
                 f"{self.path}: declares an encoding that is not read in XML ({error}); "
                 "write it again in UTF-8"
-            ) from None
+            ) from error
 
     @abstractmethod
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
@@ -198,7 +198,7 @@ def language_of(attributes: dict[str, str]) -> str:
     return attributes.get("xml:lang") or attributes.get("lang") or ""
 
 
-class _Units(XmlStream[tuple[str, str]]):
+class _UnitTexts(XmlStream[tuple[str, str]]):
     """The texts of finished translation units in two languages."""
 
     KIND, ROOTS, NOUN = "TMX", frozenset({"tmx"}), "translation memory"
@@ -387,8 +387,8 @@ def _unescaped(text: str, path: Path, n: int) -> str:
 
     try:
         return _ESCAPES.sub(replace, text) if "\\" in text else text
-    except UnicodeDecodeError:
-        raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from error
 
 
 def _is_reversed(path: Path, header: Entry, *, src_lang: str, tgt_lang: str) -> bool:

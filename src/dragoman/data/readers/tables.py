@@ -20,7 +20,7 @@ from typing import Any
 
 from dragoman.config import parse_json
 from dragoman.data.readers.files import (
-    Position,
+    ReadOffset,
     hash_file,
     hash_strings,
     longest_line,
@@ -48,7 +48,7 @@ class Notes:
         return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
 
 
-class Table(ABC):
+class RecordTable(ABC):
     """Records that are read again and again. `setting` names, in complaints, what chooses the columns."""
 
     unit = "line"
@@ -57,7 +57,7 @@ class Table(ABC):
 
     def __init__(self, name: str, *, setting: str) -> None:
         self.name, self.setting = name, setting
-        self.position = Position()
+        self.position = ReadOffset()
         """How far a text file has been read; it stays at 0 for other formats."""
 
     def where(self, n: int) -> str:
@@ -92,7 +92,7 @@ class Table(ABC):
                 half = cell[error.start]
                 raise self._no_text(
                     n, column, f"{half!r}, which is half a character; repair or remove the text"
-                ) from None
+                ) from error
         if "\0" in cell:
             raise self._no_text(n, column, "a NUL character; remove it")
         return one_line(cell)
@@ -118,7 +118,7 @@ class Table(ABC):
         return DataError(f"{place}: no column {column!r}; there are {', '.join(fields)} ({self.setting})")
 
 
-class TabSeparated(Table):
+class TabSeparated(RecordTable):
     """Columns with tabs between them. Asked for by name, the first line holds names; else, it does not."""
 
     is_ordered = True
@@ -174,7 +174,7 @@ class TabSeparated(Table):
         return hash_strings(_kind("columns", columns), *map(str, columns), hash_file(self.path))
 
 
-class CommaSeparated(Table):
+class CommaSeparated(RecordTable):
     """A CSV file, whose first line names its columns. Quoted fields may hold line breaks.
 
     The delimiter is a comma, or the semicolon or tab that is more frequent in the first line.
@@ -232,7 +232,7 @@ class CommaSeparated(Table):
             raise DataError(
                 f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
                 "and each quote in it twice"
-            ) from None
+            ) from error
         finally:
             csv.field_size_limit(previous)
 
@@ -240,7 +240,7 @@ class CommaSeparated(Table):
 class _Header:
     """The names of the columns of a file whose records have to be as long as their list."""
 
-    def __init__(self, table: Table, names: Sequence[str]) -> None:
+    def __init__(self, table: RecordTable, names: Sequence[str]) -> None:
         self.table, self.names = table, [name.strip() for name in names]
 
     def positions(self, columns: Sequence[Column]) -> list[int]:
@@ -268,7 +268,7 @@ class _Header:
         return [record[i] for i in positions]
 
 
-class JsonLines(Table):
+class JsonLines(RecordTable):
     """A JSON object a line."""
 
     def __init__(self, path: Path, *, setting: str) -> None:
@@ -291,8 +291,8 @@ class JsonLines(Table):
     def _cell(self, record: Mapping[str, Any], column: Column, n: int) -> object:
         try:
             return lookup(record, column)
-        except KeyError:
-            raise self.unknown(column, self.where(n), field_names(record)) from None
+        except KeyError as error:
+            raise self.unknown(column, self.where(n), field_names(record)) from error
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Yield the number and the object of each line; None for an empty one."""
@@ -305,7 +305,7 @@ class JsonLines(Table):
             except ValueError as error:
                 raise DataError(
                     f"{self.where(n)}: not JSON ({error}); write one object a line, for example with: jq -c ."
-                ) from None
+                ) from error
             if not isinstance(record, dict):
                 raise DataError(
                     f"{self.where(n)}: {_kind_of(record)} and no object with named fields; "

@@ -30,7 +30,7 @@ from dragoman.tasks.task import (
     Opener,
     ParallelFiles,
     Progress,
-    Reading,
+    ReadOptions,
     Say,
     Task,
     TrainingRequest,
@@ -38,7 +38,7 @@ from dragoman.tasks.task import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.classification import Evaluation
+    from dragoman.evaluation.classification import ClassificationScores
     from dragoman.evaluation.classifier_comparison import ClassifierComparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
@@ -81,7 +81,7 @@ N_SHOWN = 10
 """Reviews that the demo shows."""
 
 
-class Classification(Task):
+class ClassificationTask(Task):
     """Labelled text in, a classifier out, scored by accuracy and F1 beside a baseline."""
 
     noun: ClassVar[str] = "classifier"
@@ -116,7 +116,7 @@ class Classification(Task):
             raise ConfigError(f"{file} names its own files and columns; change the recipe with --set")
         return request.recipe(file)
 
-    def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
+    def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
         if any(reading.languages) or reading.columns:
             raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
         text, label, separator = reading.text_column, reading.label_column, reading.label_separator
@@ -159,7 +159,7 @@ class Classification(Task):
 
     def evaluate(
         self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest, say: Say
-    ) -> Iterator[Evaluation]:
+    ) -> Iterator[ClassificationScores]:
         from dragoman.evaluation.classification import BaselineScorer, evaluate
 
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
@@ -181,7 +181,7 @@ class Classification(Task):
             else:
                 yield replace(evaluation, no_baseline="left out (--no-baseline)")
 
-    def score_validation(self, run: Run, say: Say) -> Iterator[Evaluation]:
+    def score_validation(self, run: Run, say: Say) -> Iterator[ClassificationScores]:
         request = EvaluationRequest(split="valid")
         return self.evaluate(run, self.tests(run, request, say), request, say)
 

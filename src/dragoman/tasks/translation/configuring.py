@@ -178,7 +178,7 @@ def _check_text(run: Run) -> None:
     try:
         changed = changed_files(run.text_hashes(), hashes_of(run.config))
     except DataError as error:
-        raise ConfigError(f"--replay: the text of {run.path} is not here: {error}") from None
+        raise ConfigError(f"--replay: the text of {run.path} is not here: {error}") from error
     if changed:
         raise ConfigError(
             f"--replay: {', '.join(changed[:3])} changed since {run.path} was trained; put the old text "

@@ -24,7 +24,7 @@ from dragoman.tasks.task import (
     Languages,
     Opener,
     Progress,
-    Reading,
+    ReadOptions,
     Say,
     Task,
     TrainingRequest,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.comparison import TranslatorComparison
     from dragoman.evaluation.kept import Translations
     from dragoman.evaluation.robustness import Robustness
-    from dragoman.evaluation.translation import Evaluation
+    from dragoman.evaluation.translation import TranslationScores
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
 
@@ -53,7 +53,7 @@ class TestSet(NamedTuple):
     pairs: list[Pair]
 
 
-class Translation(Task):
+class TranslationTask(Task):
     """Parallel text in, a translator out, scored by BLEU, chrF and TER."""
 
     noun: ClassVar[str] = "translator"
@@ -64,7 +64,7 @@ class Translation(Task):
 
         return config_for(request)
 
-    def opener(self, files: Sequence[str], reading: Reading) -> tuple[Opener, Languages]:
+    def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
         if (reading.text_column, reading.label_column, reading.label_separator) != (None, None, ""):
             raise ConfigError(
                 "--text-column, --label-column and --label-separator are for --task classification"
@@ -115,7 +115,7 @@ class Translation(Task):
 
     def evaluate(
         self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest, say: Say
-    ) -> Iterator[Evaluation | Robustness]:
+    ) -> Iterator[TranslationScores | Robustness]:
         from dragoman.evaluation.kept import read_given_scores, with_given_scores
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate

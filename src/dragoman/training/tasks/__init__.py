@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dragoman.config import Config
     from dragoman.runs import Run
-    from dragoman.training.task import Task
+    from dragoman.training.task import Objective
     from dragoman.training.trainer import TrainingListener
 
 TASKS = {
@@ -22,11 +22,11 @@ TASKS = {
 
 def make_task(
     config: Config, run: Run, device: torch.device, listener: TrainingListener, *, static: bool = False
-) -> Task[Any]:
+) -> Objective[Any]:
     """Return the task that `config` describes: its data read, its model fresh, in the type for training.
 
     `static`: batches have few shapes.
     """
     module, _, cls = TASKS[config.task].partition(":")
-    task: Task[Any] = getattr(import_module(module), cls)(config, run, device, listener, static=static)
+    task: Objective[Any] = getattr(import_module(module), cls)(config, run, device, listener, static=static)
     return task

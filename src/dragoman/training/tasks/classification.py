@@ -49,14 +49,14 @@ from dragoman.runs import Run
 from dragoman.tensors import tensor_shapes
 from dragoman.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from dragoman.training.checkpoints import newest_checkpoint
-from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
+from dragoman.training.task import BatchResult, Objective, Sample, Validation, Weights, sampled
 from dragoman.training.tasks.votes import Votes, solve_votes
 from dragoman.training.trainer import TrainingListener
 
 Floats = npt.NDArray[np.float64]
 
 
-class ClassificationTask(Task[ClassificationBatch]):
+class ClassificationObjective(Objective[ClassificationBatch]):
     """Learns to classify as a configuration says."""
 
     item = "text"

@@ -42,7 +42,7 @@ Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class Lexicon(NamedTuple):
+class TokenLexicon(NamedTuple):
     """Pairs of tokens that occur together, by source token and then by target token."""
 
     src: Ids
@@ -55,7 +55,7 @@ class Lexicon(NamedTuple):
     """(V,): how often each target token occurs."""
 
 
-def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> Lexicon:
+def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> TokenLexicon:
     """Return the lexicon of `store`, whose target has `vocab_size` tokens; equal seeds give equal ones."""
     keys, rows, counts = [], [], np.zeros(vocab_size, dtype=np.int64)
     n_pairs = n_rows = 0
@@ -78,7 +78,7 @@ def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> Lexicon:
         share /= np.bincount(row, weights=share)[row]  # of a target token, due to each source token
         expected = np.bincount(of_pair, weights=share, minlength=len(pairs))
         probability = expected / np.bincount(src, weights=expected)[src]
-    return Lexicon(src, tgt, probability, counts)
+    return TokenLexicon(src, tgt, probability, counts)
 
 
 def _drawn(n_pairs: int, *, seed: int) -> list[int]:
@@ -87,7 +87,9 @@ def _drawn(n_pairs: int, *, seed: int) -> list[int]:
     return (rng.permutation(n_pairs) if whole else rng.integers(n_pairs, size=MOST_SENTENCES)).tolist()
 
 
-def shortlist_of(lexicon: Lexicon, *, n_sources: int, n_always: int, n_each: int, shared: bool) -> Shortlist:
+def shortlist_of(
+    lexicon: TokenLexicon, *, n_sources: int, n_always: int, n_each: int, shared: bool
+) -> Shortlist:
     """Return the `n_always` most frequent target tokens, and the `n_each` likeliest of each source token.
 
     With a `shared` vocabulary a source token may be copied, too.

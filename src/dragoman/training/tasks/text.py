@@ -10,7 +10,7 @@ from pathlib import Path
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import Cut, EpochPlan, plan_shards
 from dragoman.data.corpora import Corpus, Pair, has_text
-from dragoman.data.mixing import MixedStore, Mixture, Part, as_record, plan_mix, sampled_shares
+from dragoman.data.mixing import MixedStore, MixPart, Mixture, as_record, plan_mix, sampled_shares
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
 from dragoman.data.store import TokenStore
@@ -149,11 +149,11 @@ class SeveralCorpora(TrainingText):
         left_out = [name for name in data.names if name not in {part.corpus for part in parts}]
         return notes + [f"{name}: trains none of the directions and is left out" for name in left_out]
 
-    def _described(self, counts: Sequence[int]) -> list[Part]:
+    def _described(self, counts: Sequence[int]) -> list[MixPart]:
         parts = []
         for part, n_pairs in zip(self.parts, counts, strict=True):
             assert part.listed is not None
-            parts.append(Part(part.listed.name, part.direction, n_pairs, part.listed.weight))
+            parts.append(MixPart(part.listed.name, part.direction, n_pairs, part.listed.weight))
         return parts
 
     def as_it_stands(self) -> TokenStore:

@@ -31,7 +31,7 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC, language_mark
 from dragoman.training.parallel.sharding import is_spread
-from dragoman.training.task import BatchResult, Sample, Task, Validation, Weights, sampled
+from dragoman.training.task import BatchResult, Objective, Sample, Validation, Weights, sampled
 from dragoman.training.tasks.diagnosis import diagnose, source_use
 from dragoman.training.tasks.lexicon import choose_shortlist
 from dragoman.training.tasks.loss import batch_loss, static_batch_loss
@@ -43,7 +43,7 @@ N_OLD_PAIRS = 1000
 """Validation pairs of the text that a model was trained on before that are scored, at most."""
 
 
-class TranslationTask(Task[TranslationBatch | StaticBatch]):
+class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
     """Learns to translate as a configuration says."""
 
     item = "token"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dragoman.data.buckets import StaticBatch
 from dragoman.model.recording import Recording, record
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 from dragoman.training.updates.divergence import (
     IN_A_ROW,
     MEMORY,
@@ -108,7 +108,7 @@ def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
 class Ledger:
     """The counters of divergence.py, and the losses since the last log line, on a device."""
 
-    def __init__(self, position: Position, device: torch.device) -> None:
+    def __init__(self, position: TrainPosition, device: torch.device) -> None:
         def number(value: float) -> Tensor:
             return torch.tensor(float(value), dtype=torch.float64, device=device)
 
@@ -135,7 +135,7 @@ class Ledger:
         self.norm = norm.double()
         return wrong.float()
 
-    def settle(self, position: Position) -> tuple[float, int]:
+    def settle(self, position: TrainPosition) -> tuple[float, int]:
         """Synchronise with the device and update the position; return the gradient norm and skipped updates.
 
         Raises:

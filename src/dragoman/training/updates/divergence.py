@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from dragoman.errors import TrainingError
-from dragoman.training.state import Position
+from dragoman.training.state import TrainPosition
 
 Number = Any
 """A number, or a tensor that holds one."""
@@ -36,7 +36,7 @@ class DivergenceError(Exception):
     """Training diverges, and skipping updates does not help."""
 
 
-def what_is_wrong(position: Position, loss: float, gradient_norm: float) -> str:
+def what_is_wrong(position: TrainPosition, loss: float, gradient_norm: float) -> str:
     """Return why an update with this loss (nats per item) must be skipped; "" = it is fine."""
     if not math.isfinite(loss):
         return "the loss is not a number"
@@ -53,7 +53,7 @@ def exploded(loss: Number, usual: Number) -> Number:
     return loss > 2 * usual + 1
 
 
-def record_skipped(position: Position, reason: str) -> None:
+def record_skipped(position: TrainPosition, reason: str) -> None:
     """Record a skipped update. DivergenceError: IN_A_ROW updates were skipped."""
     position.n_left_out += 1
     position.n_in_a_row += 1
@@ -61,7 +61,7 @@ def record_skipped(position: Position, reason: str) -> None:
         raise DivergenceError(f"{reason}, {IN_A_ROW} times in a row")
 
 
-def record_update(position: Position, loss: float) -> None:
+def record_update(position: TrainPosition, loss: float) -> None:
     """Record an update that was made. DivergenceError: see `check_rise`."""
     position.n_in_a_row = 0
     position.n_good += 1
@@ -74,14 +74,14 @@ def record_update(position: Position, loss: float) -> None:
     check_rise(position)
 
 
-def check_rise(position: Position) -> None:
+def check_rise(position: TrainPosition) -> None:
     """Check the moving average. DivergenceError: it has risen far above its minimum."""
     usual, lowest = position.usual_loss, position.lowest_loss
     if usual is not None and lowest is not None and usual > 1.5 * lowest + 1:
         raise DivergenceError(f"the loss rose to {usual:.3g} nats, from {lowest:.3g} before")
 
 
-def lower_rate(restored: Position, diverged: Position, reason: str) -> None:
+def lower_rate(restored: TrainPosition, diverged: TrainPosition, reason: str) -> None:
     """Lower the learning rate of the restored position below that of the diverged one.
 
     Raises:

@@ -23,14 +23,14 @@ from dragoman.data.batching import Indices
 from dragoman.errors import TrainingError
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import accumulates, shard, whole
-from dragoman.training.state import Position, TrainState
-from dragoman.training.task import Task
+from dragoman.training.state import TrainPosition, TrainState
+from dragoman.training.task import Objective
 from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Gradients, Ledger
 from dragoman.training.updates.schedule import learning_rate
 
 
-class Part(NamedTuple):
+class BatchShare(NamedTuple):
     """A process's share of a batch."""
 
     batch: Any
@@ -50,7 +50,7 @@ class Settled(NamedTuple):
 class LossModule(nn.Module):
     """A task's loss as a module, which DistributedDataParallel or FSDP can wrap."""
 
-    def __init__(self, task: Task[Any]) -> None:
+    def __init__(self, task: Objective[Any]) -> None:
         super().__init__()
         self.model = task.model
         self._task = [task]  # in a list, for it is no module
@@ -61,7 +61,7 @@ class LossModule(nn.Module):
         return result.loss, result.n_tokens
 
 
-def loss_module(task: Task[Any], config: Config, processes: Processes) -> nn.Module:
+def loss_module(task: Objective[Any], config: Config, processes: Processes) -> nn.Module:
     """Return a task's loss module; with several processes, its backward pass averages their gradients.
 
     With `training.sharding` = "full", this shards the model's weights.
@@ -83,7 +83,7 @@ class Updater(ABC):
 
     def __init__(
         self,
-        task: Task[Any],
+        task: Objective[Any],
         state: TrainState,
         config: Config,
         *,
@@ -108,12 +108,12 @@ class Updater(ABC):
             try:
                 self.update([part for batch in batches for part in self._parts(batch)])
                 return
-            except torch.OutOfMemoryError:
+            except torch.OutOfMemoryError as error:
                 if self.processes.size > 1:
                     raise TrainingError(
                         f"out of memory at step {position.step}; the last checkpoint is kept. "
                         "Set a smaller training.batch_tokens, and a larger training.update_freq"
-                    ) from None
+                    ) from error
                 self.state.optimizer.zero_grad(set_to_none=not self.task.static)
             # Outside of the handler, which would keep what is to be freed.
             cut_smaller(position, max(batches, key=len))
@@ -122,13 +122,13 @@ class Updater(ABC):
                 "the updates are the same"
             )
 
-    def _parts(self, batch: Indices) -> list[Part]:
+    def _parts(self, batch: Indices) -> list[BatchShare]:
         """Return this process's share of a batch, in pieces that fit into memory."""
         mine, device = self.processes.share(batch), self.processes.device
         if not len(mine):
-            return [Part(self.task.batch(batch[:1], device), weight=0.0)]
+            return [BatchShare(self.task.batch(batch[:1], device), weight=0.0)]
         n_pieces = self.state.position.n_pieces
-        return [Part(self.task.batch(piece, device)) for piece in pieces(mine, n_pieces)]
+        return [BatchShare(self.task.batch(piece, device)) for piece in pieces(mine, n_pieces)]
 
     def set_rate(self) -> None:
         """Set the learning rate of the step that the position has reached."""
@@ -138,7 +138,7 @@ class Updater(ABC):
             group["lr"] = rate
 
     @abstractmethod
-    def update(self, parts: Sequence[Part]) -> None:
+    def update(self, parts: Sequence[BatchShare]) -> None:
         """Update the weights from the gradients of `parts`, this process's share of the batches."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class SyncUpdater(Updater):
     deferred = False
     settled = Settled(0.0)
 
-    def update(self, parts: Sequence[Part]) -> None:
+    def update(self, parts: Sequence[BatchShare]) -> None:
         state, processes, position = self.state, self.processes, self.state.position
         scale = position.loss_scale if state.model.dtype == torch.float16 else 1.0
         (n_items,) = processes.total(sum(part.weight * self.task.n_items(part.batch) for part in parts))
@@ -186,7 +186,7 @@ class SyncUpdater(Updater):
             position.window_tokens += int(n_tokens)
         self.settled = Settled(norm, f"step {position.step:,} skipped: {wrong}" if wrong else "")
 
-    def _backward(self, parts: Sequence[Part], factor: float) -> tuple[float, float]:
+    def _backward(self, parts: Sequence[BatchShare], factor: float) -> tuple[float, float]:
         """Accumulate the gradients of `factor` × the losses; return the summed loss and the tokens.
 
         Gradients are reduced among processes once, with the last part.
@@ -220,7 +220,7 @@ class AsyncUpdater(Updater):
         self.gradients = Gradients(self.module, self.processes.device)
         self.ledger = Ledger(self.state.position, self.processes.device)
 
-    def update(self, parts: Sequence[Part]) -> None:
+    def update(self, parts: Sequence[BatchShare]) -> None:
         state = self.state
         n_items = sum(part.batch.n_tgt_tokens for part in parts)
         loss = torch.zeros((), dtype=torch.float64, device=self.processes.device)
@@ -249,7 +249,7 @@ class AsyncUpdater(Updater):
         return Settled(norm, skipped if n_skipped else "")
 
 
-def lower_loss_scale(position: Position) -> None:
+def lower_loss_scale(position: TrainPosition) -> None:
     """Halve the loss scale after fp16 gradients overflowed (Micikevicius et al. 2018).
 
     Raises:
@@ -263,7 +263,7 @@ def lower_loss_scale(position: Position) -> None:
         )
 
 
-def raise_loss_scale(position: Position) -> None:
+def raise_loss_scale(position: TrainPosition) -> None:
     """Double the loss scale after every 2000 good updates."""
     position.n_unscaled += 1
     if position.n_unscaled >= 2000:
@@ -275,7 +275,7 @@ def pieces(indices: Indices, n: int) -> list[Indices]:
     return [piece for piece in (indices[i::n] for i in range(n)) if len(piece)]
 
 
-def cut_smaller(position: Position, batch: Indices) -> None:
+def cut_smaller(position: TrainPosition, batch: Indices) -> None:
     """Double the number of pieces per batch from now on.
 
     TrainingError: the pieces of `batch`, which did not fit, have one example each already.
@@ -290,7 +290,7 @@ def cut_smaller(position: Position, batch: Indices) -> None:
         torch.cuda.empty_cache()
 
 
-def fit(task: Task[Any], position: Position, batch: Indices, device: torch.device) -> None:
+def fit(task: Objective[Any], position: TrainPosition, batch: Indices, device: torch.device) -> None:
     """Run `batch` forward and backward, and split batches until it fits.
 
     Gradients and random-number states are restored.
@@ -304,7 +304,7 @@ def fit(task: Task[Any], position: Position, batch: Indices, device: torch.devic
         torch.cuda.set_rng_state(state_there, device)
 
 
-def _fits(task: Task[Any], indices: Indices, device: torch.device) -> bool:
+def _fits(task: Objective[Any], indices: Indices, device: torch.device) -> bool:
     try:
         task.loss(task.batch(indices, device)).loss.backward()  # type: ignore[no-untyped-call]
     except torch.OutOfMemoryError:

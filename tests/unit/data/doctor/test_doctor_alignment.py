@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from dragoman.data.doctor.alignment import MIN_LINES, NOWHERE, Alignment, Stretch, check_alignment
-from dragoman.data.doctor.lexicon import Lexicon, combine, stems_of
+from dragoman.data.doctor.alignment import MIN_LINES, NOWHERE, AlignedStretch, Alignment, check_alignment
+from dragoman.data.doctor.lexicon import AlignmentLexicon, combine, stems_of
 from faulty import phrases, sides_of
 
 
-def check(pairs: list[tuple[str, str]]) -> tuple[Stretch, ...]:
+def check(pairs: list[tuple[str, str]]) -> tuple[AlignedStretch, ...]:
     return check_alignment(*sides_of(pairs)).stretches
 
 
@@ -125,7 +125,7 @@ def test_the_lexicon_of_one_half_judges_the_other() -> None:
     src, tgt = sides_of(pairs)
     halves = (np.arange(len(pairs)) // 2 % 2).astype(np.int8)
     everywhere = np.arange(len(pairs))
-    lexicon = Lexicon(stems_of(src.bags), stems_of(tgt.bags), everywhere, half_of=halves)
+    lexicon = AlignmentLexicon(stems_of(src.bags), stems_of(tgt.bags), everywhere, half_of=halves)
     scores = lexicon.scores(everywhere, everywhere)
     nothing = np.log(0.05)  # no word is explained
     assert scores[:40].min() > nothing + 1

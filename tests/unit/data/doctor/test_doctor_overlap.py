@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dragoman.data.doctor.overlap import MIN_SEQUENCES, SIMILAR, HeldOut, HeldOutTexts, Match
+from dragoman.data.doctor.overlap import MIN_SEQUENCES, SIMILAR, HeldOutIndex, HeldOutTexts, Match
 from dragoman.data.doctor.reading import Numbered
 from dragoman.text.normalisation import plain
 
@@ -84,7 +84,7 @@ def test_nothing_held_out_overlaps_with_nothing() -> None:
 
 def test_the_place_of_the_held_out_text_is_told_and_equality_is_worth_more_than_likeness() -> None:
     valid = [Numbered(7, ("The cat sat on the old mat.", "Die Katze saß auf der alten Matte."))]
-    held_out = HeldOut({"valid line": valid}, ("source", "target"))
+    held_out = HeldOutIndex({"valid line": valid}, ("source", "target"))
     near = "Die Katze saß auf der alten Matte nun."
     found = held_out.look_up(
         10, [Numbered(1, ("x", near)), Numbered(2, ("the cat sat on the old mat", near))]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.data.corpora import Corpus, Pair, Several, open_corpus
+from dragoman.data.corpora import Corpus, JoinedCorpora, Pair, open_corpus
 from dragoman.data.doctor import inspection
 from dragoman.data.doctor.inspection import (
     FEW_PAIRS,
@@ -207,7 +207,7 @@ def test_no_more_is_read_than_a_limit(phrases: dict[str, Pairs], monkeypatch: py
     corpora = [Endless(phrases["de"]), Endless(phrases["de"][::-1])]
     assert inspect_pairs(corpora[0], langs=("en", "de")).concerns == ()
     monkeypatch.setattr(inspection, "SCANNED", 2 * FEW_PAIRS)
-    assert inspect_pairs(Several(corpora), langs=("en", "de")).concerns == ()
+    assert inspect_pairs(JoinedCorpora(corpora), langs=("en", "de")).concerns == ()
 
 
 @pytest.mark.parametrize(("few", "n", "are_few"), [(1000, 999, True), (1000, 1000, False), (100, 99, True)])
