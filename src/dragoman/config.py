@@ -68,7 +68,7 @@ Direction: TypeAlias = tuple[str, str]
 Beta: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 
-SettingsT = TypeVar("Settings", bound=BaseModel)
+SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
 
 def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusFiles, ...]:

@@ -65,7 +65,7 @@ def serve(
     models and keys.
     """
     require(*PACKAGES, extra="serve", purpose="serving")
-    from dragoman.serving.access import KeyCommands
+    from dragoman.serving.access import Keys
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import LoadOptions, Models
     from dragoman.serving.running import (
@@ -88,8 +88,8 @@ def serve(
         config = config.model_copy(update={"hosts": [*LOCAL_NAMES, host]})
     check_workers(workers, device=device, engine=engine)
 
-    def load_keys() -> KeyCommands | None:
-        return None if keys is None else KeyCommands.load(keys)
+    def load_keys() -> Keys | None:
+        return None if keys is None else Keys.load(keys)
 
     api_keys = load_keys()
     with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
