@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dragoman.tasks.task import Task
 
 TASKS = {
-    "translation": "dragoman.tasks.translation.task:Translation",
-    "classification": "dragoman.tasks.classification.task:Classification",
+    "translation": "dragoman.tasks.translation.task:TranslationTask",
+    "classification": "dragoman.tasks.classification.task:ClassificationTask",
 }
 """The class of each task by the name it has in config.toml; imported on first use."""
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from dragoman.training.trainer import TrainingListener
 
 TASKS = {
-    "translation": "dragoman.training.tasks.translation:TranslationTask",
-    "classification": "dragoman.training.tasks.classification:ClassificationTask",
+    "translation": "dragoman.training.tasks.translation:TranslationObjective",
+    "classification": "dragoman.training.tasks.classification:ClassificationObjective",
 }
 """The class of each task by the name it has in config.toml; imported on first use."""
 
