@@ -61,7 +61,7 @@ def main() -> None:
         export_run(options.run, page, to="browser", onnxruntime_web=options.onnxruntime_web)
         browser = driver.chromium.launch(executable_path=options.chromium, args=list(FLAGS))
         print(f"{environment()['cpu']}, Chromium {browser.version}")
-        model = sum((page / name).stat().st_size for name in ("encoder.onnx", "decoder.onnx", "weights.bin"))
+        model = sum((page / name).stat().st_size for name in ("encoder.onnx", "decoder.onnx"))
         runtime = sum(path.stat().st_size for path in (page / "onnxruntime").rglob("*") if path.is_file())
         whole = sum(path.stat().st_size for path in page.rglob("*") if path.is_file())
         print(f"model {model / 1e6:.1f} MB, with tokenizer and page {(whole - runtime) / 1e6:.1f} MB")

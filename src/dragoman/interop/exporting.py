@@ -20,7 +20,6 @@ from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.interop import argos, browser, huggingface, onnx
 from dragoman.interop.browser import check_browser, write_browser
-from dragoman.interop.onnx_int8 import quantize
 from dragoman.interop.onnxruntime_web import runtime_files
 from dragoman.interop.parity import (
     Parity,
@@ -315,7 +314,8 @@ def _to_ctranslate2(
 def _to_onnx(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> onnx.OnnxEngine:
     onnx.write_translator(translator.model, folder)
     if options.compute_type == "int8":
-        quantize(folder, [onnx.ENCODER, onnx.DECODER])
+        for name in (onnx.ENCODER, onnx.DECODER):
+            onnx.quantize(folder / name)
     source_end = translator.model.config.source_end
     return onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dragoman.config import SearchConfig
 from dragoman.data.batching import source_mask
@@ -61,14 +60,18 @@ class EncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """last (N,), the encoder's bias, past and cross keys and values -> log-probabilities (N, V), present.
 
-    The past has t tokens, and the last is at position t.
+    The past has t tokens, and the last is at position t. A tied table is in the graph once, as (D, V): both
+    what is looked up and what is multiplied read it there.
     """
 
+    table: Tensor
     bias: Tensor
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
         super().__init__()
         self.model = model
+        # Multiplied as (V, D), by Gemm, the quantiser would transpose it under the look-up.
+        self.register_buffer("table", model.output.weight.detach().t().contiguous())
         bias = (
             torch.zeros(len(model.output.weight)) if model.output.bias is None else model.output.bias.clone()
         )
@@ -78,7 +81,12 @@ class DecoderGraph(nn.Module):
     def forward(self, last: Tensor, src_bias: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
         model, n = self.model, 2 * self.model.config.n_decoder_layers
         past, cross = caches[:n], caches[n:]
-        x = model.tgt_embedding(last[:, None], dtype=model.dtype, start=past[0].shape[2])  # (N, 1, D)
+        embedding, t = model.tgt_embedding, past[0].shape[2]
+        if model.config.tie_embeddings == "none":
+            x = embedding(last[:, None], dtype=model.dtype, start=t)  # (N, 1, D)
+        else:
+            x = self.table.index_select(1, last).t() * embedding.scale + embedding.positions[t : t + 1]
+            x = x[:, None]  # (N, 1, D)
         present: list[Tensor] = []
         for i, layer in enumerate(decoder_layers(model)):
             pair = slice(2 * i, 2 * i + 2)
@@ -100,7 +108,7 @@ class DecoderGraph(nn.Module):
             x = layer.residuals[0](x, attend_to_past)
             x = layer.residuals[1](x, attend_to_source)
             x = layer.residuals[2](x, layer.feed_forward)
-        logits = F.linear(model.decoder_norm(x[:, 0]), model.output.weight, self.bias)
+        logits = model.decoder_norm(x[:, 0]) @ self.table + self.bias
         return logits.log_softmax(-1), *present
 
 
@@ -239,6 +247,21 @@ def write_graph(
             input_names=list(inputs), output_names=list(outputs), dynamic_axes={**inputs, **outputs},
         )  # fmt: skip
     write_atomically(path, buffer.getvalue())
+
+
+def quantize(path: Path) -> None:
+    """Replace the graph of a translator by one with weights in int8, by onnxruntime's quantiser.
+
+    What a matrix multiplies is cut into 256 steps at each call (`DynamicQuantizeLinear`), and products are
+    summed as integers (`MatMulInteger`): the same sums on every processor and in a browser. Bytes are
+    unsigned, since sums of signed ones overflow on processors without VNNI.
+    MissingExtraError: onnx or onnxruntime is not installed.
+    """
+    onnx, quantization = import_package("onnx"), import_package("onnxruntime.quantization")
+    model = onnx.load(path)
+    # Its tracer has folded all constants; without this entry the quantiser warns that nobody has.
+    model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
+    quantization.quantize_dynamic(model, path, per_channel=True, weight_type=quantization.QuantType.QUInt8)
 
 
 class OnnxEngine(StepEngine):

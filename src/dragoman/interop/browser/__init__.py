@@ -12,7 +12,6 @@ from dragoman.config import TranslationConfig
 from dragoman.errors import ConfigError
 from dragoman.files import write_atomically
 from dragoman.interop.onnx import DECODER, ENCODER
-from dragoman.interop.onnx_int8 import WEIGHTS
 from dragoman.predict.translator import Translator
 
 OWN = ("index.html", "page.js", "translator.js", "tokenizer.js")
@@ -52,7 +51,7 @@ def check_browser(config: TranslationConfig, translator: Translator) -> None:
 def write_browser(
     config: TranslationConfig, translator: Translator, folder: Path, runtime: Mapping[str, bytes]
 ) -> None:
-    """Write what is needed beside ENCODER, DECODER and WEIGHTS, which are in `folder`.
+    """Write what is needed beside ENCODER and DECODER, which are in `folder`.
 
     `runtime` are the files of `onnxruntime_web.runtime_files`.
     """
@@ -67,7 +66,7 @@ def write_browser(
     for name, content in contents.items():
         write_atomically(folder / name, content)
     tokenizers = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    files = [*contents, *tokenizers, ENCODER, DECODER, WEIGHTS]
+    files = [*contents, *tokenizers, ENCODER, DECODER]
     write_atomically(folder / WORKER, _worker(folder, files).encode())
 
 

@@ -17,12 +17,12 @@ export class Translator {
   static async load() {
     const settings = await json("model.json");
     const [source, target] = await Promise.all(settings.tokenizers.map(json));
-    const [wasm, weights, ...graphs] = await Promise.all(
-      ["onnxruntime/ort.wasm", "weights.bin", "encoder.onnx", "decoder.onnx"].map(bytes),
+    const [wasm, ...graphs] = await Promise.all(
+      ["onnxruntime/ort.wasm", "encoder.onnx", "decoder.onnx"].map(bytes),
     );
     ort.env.wasm.numThreads = 1; // more need headers that servers of static files do not send
     ort.env.wasm.wasmBinary = wasm;
-    const options = { executionProviders: ["wasm"], externalData: [{ path: "weights.bin", data: weights }] };
+    const options = { executionProviders: ["wasm"] };
     const [encoder, decoder] = [
       await ort.InferenceSession.create(graphs[0], options),
       await ort.InferenceSession.create(graphs[1], options),
