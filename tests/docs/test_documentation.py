@@ -298,18 +298,6 @@ def test_a_marked_block_is_left_out_and_others_are_not() -> None:
     assert list(blocks_of(document)) == [Block("sh", "a\n"), Block("python", "c\n")]
 
 
-def test_a_shell_is_asked_only_where_one_is_needed() -> None:
-    for command in ("a --b '$c | d'", 'a "x|y" # z; or & so', "dragoman train a.tsv"):
-        assert not needs_shell(command)
-    for command in ("a | b", 'a "$c"', "a > b", "a 'b' && c", 'a "`b`"'):
-        assert needs_shell(command)
-
-
-def test_output_comments_and_continued_lines_are_told_apart() -> None:
-    assert commands_of("$ dragoman show x\nsize 3\n$ make demo\n") == ["dragoman show x", "make demo"]
-    assert commands_of("# first\nmake \\\n demo\n\nmake test\n") == ["make   demo", "make test"]
-
-
 @pytest.mark.parametrize(
     "command",
     ["make dinner", "pip install '.[gpu]'", "pip install 'dragoman[serve]'", "pip install left-pad", "rm x"],

@@ -12,7 +12,6 @@ import pytest
 import record_results
 from commands import dragoman, error_of, succeed
 from dragoman.config import parse_config, to_toml
-from dragoman.errors import RunError
 from dragoman.reproduction.recipe import find_recipe
 from dragoman.runs import Run
 from tiny import TINY, write_corpus
@@ -206,85 +205,6 @@ def test_without_a_name_every_recipe_is_listed() -> None:
     lines = succeed("reproduce").stdout.splitlines()
     assert any(line.startswith("phrasebook-en-de ") and line.endswith(" --quick") for line in lines)
     assert any(line.startswith("multi30k-en-de ") for line in lines)
-
-
-def test_runs_that_cannot_be_recorded_are_named(folder: Path) -> None:
-    with pytest.raises(RunError, match="give runs of different seeds"):
-        record("mine", "seed-1", "seed-1")
-    other = r"quick-1: was trained with other settings than the recipe \(training\.max_steps is 3 there"
-    with pytest.raises(RunError, match=other):
-        record("mine", "quick-1")
-    for name in ("scores.json", "report.json"):
-        Path("seed-2", name).unlink()
-        with pytest.raises(RunError, match=f"seed-2: has no {name}; train it to its end and evaluate it"):
-            record("mine", "seed-1", "seed-2")
-
-
-def test_scores_of_another_search_are_no_scores_of_the_recipe(folder: Path) -> None:
-    Path("seed-1/scores.json").unlink()
-    succeed("evaluate", "seed-1", "--beam-size", "1")
-    with pytest.raises(RunError, match="seed-1: holds no scores of made-up with the recipe's search"):
-        record("mine", "seed-1")
-
-
-def test_scores_of_an_ensemble_are_no_scores_of_the_recipe(folder: Path) -> None:
-    """Evaluated later, with the search that the run has: they stood for the run's own."""
-    before = expected()["full"]["scores"]
-    succeed("evaluate", "seed-1", "--ensemble", "seed-2")
-    record("mine", "seed-1", "seed-2")
-    assert expected()["full"]["scores"] == before
-
-
-def test_runs_scored_in_different_ways_are_not_mixed(folder: Path) -> None:
-    path = Path("seed-2/scores.json")
-    path.write_text(path.read_text(encoding="utf-8").replace("tok:13a", "tok:intl"), encoding="utf-8")
-    with pytest.raises(RunError, match="scored in different ways; evaluate all with the same versions"):
-        record("mine", "seed-1", "seed-2")
-
-
-def test_seeds_are_added_to_those_that_are_recorded(folder: Path) -> None:
-    """As if all had been recorded at once, but for the order of the seeds."""
-    together = expected()
-    record("mine", "seed-2")
-    results = Path("mine/results/history.jsonl").read_bytes()
-    record("mine", "seed-1", add=True)
-    assert expected() == together
-    assert (
-        Path("mine/results/history.jsonl").read_bytes()
-        == results
-        == Path("seed-2/history.jsonl").read_bytes()
-    )
-    record("mine", "seed-1", add=True)
-    assert expected() == together, "a seed counts once"
-
-
-def test_a_recipe_that_leaves_its_precision_to_the_machine_records_any(folder: Path) -> None:
-    together = expected()
-
-    def set_precision(path: Path, precision: str) -> None:
-        content = path.read_text(encoding="utf-8")
-        assert 'precision = "auto"' in content
-        path.write_text(content.replace('precision = "auto"', f'precision = "{precision}"'), encoding="utf-8")
-
-    set_precision(Path("mine/results/config.toml"), "bf16")
-    record("mine", "seed-1", add=True)
-    assert expected() == together
-    set_precision(Path("mine/recipe.toml"), "fp32")
-    with pytest.raises(RunError, match=r"results: was trained with other settings .*training\.precision is"):
-        record("mine", "seed-1", add=True)
-
-
-def test_seeds_of_other_settings_or_scores_are_not_added(folder: Path) -> None:
-    content = expected()
-    content["full"]["scores"][0]["signature"] += "|other"
-    write_expected(content)
-    with pytest.raises(RunError, match="the runs were scored in different ways"):
-        record("mine", "seed-1", add=True)
-    recipe = Path("mine/recipe.toml")
-    recipe.write_text(recipe.read_text(encoding="utf-8").replace("max_steps = 6", "max_steps = 3"), "utf-8")
-    with pytest.raises(RunError, match=r"mine/results: was trained with other .*training\.max_steps is 6"):
-        record("mine", "quick-1", add=True)
-    assert expected() == content
 
 
 @pytest.mark.parametrize(

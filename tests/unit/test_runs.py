@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
-from dragoman.errors import DragomanError, RunError
+from dragoman.errors import RunError
 from dragoman.hardware import environment
 from dragoman.runs import Run, only_writer
 from dragoman.tensors import load_tensors, save_tensors
@@ -283,7 +283,3 @@ def test_the_environment_is_json_and_names_versions_and_processor() -> None:
     assert facts["torch"] == torch.__version__
     assert facts["n_threads"] == torch.get_num_threads()
     assert facts["cpu"]
-
-
-def test_run_errors_are_errors_that_a_user_can_put_right() -> None:
-    assert issubclass(RunError, DragomanError)

@@ -22,7 +22,6 @@ from dragoman.model.kernels import (
     chunked_consistent_cross_entropy,
     chunked_linear_cross_entropy,
     matmul_attention,
-    plain_attention,
     plain_consistent_cross_entropy,
     plain_linear_cross_entropy,
 )
@@ -43,20 +42,30 @@ SMOOTHING = st.sampled_from([0.0, 0.1, 0.9])
 SEED = st.integers(0, 1000)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+LOSSES = {
+    "cross entropy": (plain_linear_cross_entropy, chunked_linear_cross_entropy, 1, (0.1,)),
+    "without smoothing": (plain_linear_cross_entropy, chunked_linear_cross_entropy, 1, (0.0,)),
+    "consistency": (plain_consistent_cross_entropy, chunked_consistent_cross_entropy, 2, (0.1, 3.0)),
+}
+"""The plain loss, the chunked one, passes over a batch, and what else both take."""
+
+
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("n_rows", [1, 7, 600])  # one chunk, and a second that is not full
-def test_chunked_cross_entropy_equals_the_plain_one(n_rows: int, smoothing: float) -> None:
-    targets = torch.randint(0, 11, (n_rows,), generator=torch.Generator().manual_seed(3))
+def test_chunked_losses_equal_the_plain_ones(n_rows: int, name: str) -> None:
+    plain, chunked, n_passes, settings = LOSSES[name]
+    targets = random_targets(n_rows, 11, seed=3)
     results = []
-    for loss in (plain_linear_cross_entropy, chunked_linear_cross_entropy):
-        hidden, weight = double(n_rows, 6, seed=1).float().detach(), double(11, 6, seed=2).float().detach()
-        hidden.requires_grad_()
-        weight.requires_grad_()
-        smoothed, log_loss = loss(hidden, weight, targets, smoothing)
+    for loss in (plain, chunked):
+        hidden, weight = (
+            double(*shape, seed=i).float().detach().requires_grad_()
+            for i, shape in enumerate(((n_passes * n_rows, 6), (11, 6)))
+        )
+        smoothed, log_loss = loss(hidden, weight, targets, *settings)
         (smoothed / 7).backward()
         results.append((smoothed, log_loss, hidden.grad, weight.grad))
-    for plain, fast in zip(*results, strict=True):
-        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @given(n_rows=N_ROWS, vocab_size=st.integers(2, 6), d=st.integers(1, 3), smoothing=SMOOTHING, seed=SEED)
@@ -71,24 +80,6 @@ def test_chunked_cross_entropy_has_the_gradient_of_its_value(
         assert torch.autograd.gradcheck(
             lambda h, w: chunked_linear_cross_entropy(h, w, targets, smoothing)[0], (hidden, weight)
         )
-
-
-@pytest.mark.parametrize("n_rows", [1, 7, 300])  # one chunk, and a second that is not full
-def test_chunked_consistency_equals_the_plain_one(n_rows: int) -> None:
-    targets = torch.randint(0, 11, (n_rows,), generator=torch.Generator().manual_seed(3))
-    results = []
-    for loss in (plain_consistent_cross_entropy, chunked_consistent_cross_entropy):
-        hidden, weight = (
-            double(2 * n_rows, 6, seed=1).float().detach(),
-            double(11, 6, seed=2).float().detach(),
-        )
-        hidden.requires_grad_()
-        weight.requires_grad_()
-        smoothed, log_loss = loss(hidden, weight, targets, 0.1, 3.0)
-        (smoothed / 7).backward()
-        results.append((smoothed, log_loss, hidden.grad, weight.grad))
-    for plain, fast in zip(*results, strict=True):
-        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
 
 
 @given(
@@ -144,18 +135,6 @@ def random_bias(n_batch: int, n_src: int, seed: int) -> Tensor:
     hidden = torch.rand(n_batch, 1, 1, n_src, generator=torch.Generator().manual_seed(seed)) < 0.4
     hidden[..., 0] = False
     return torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
-
-
-def test_matmul_attention_equals_the_fused_one_and_has_its_gradient() -> None:
-    q, k, v = double(2, 2, 3, 4, seed=1), double(2, 2, 5, 4, seed=2), double(2, 2, 5, 4, seed=3)
-    bias = torch.zeros(2, 1, 1, 5, dtype=torch.float64)
-    bias[1, ..., 3:] = -torch.inf
-    grads = []
-    for attention in (plain_attention, matmul_attention):
-        out = attention(q, k, v, bias, 0.0)
-        grads.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v))))
-    for plain, fast in zip(*grads, strict=True):
-        torch.testing.assert_close(fast, plain)
 
 
 @pytest.mark.slow

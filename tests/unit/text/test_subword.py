@@ -49,11 +49,6 @@ def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
     return [token.piece for token in tokenizer.tokens(text)]
 
 
-def test_a_text_decodes_to_itself(tokenizer: Tokenizer) -> None:
-    for text in [*ENGLISH, *GERMAN, "Grüße,  我们 😀!", ""]:
-        assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vocab_size", [300, 1000])
@@ -168,20 +163,6 @@ def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
     assert set(tokenizer.decode_batch(drawn)) == {ENGLISH[0]}
     assert tokenizer.encode_batch([ENGLISH[0]] * 50) == [plain] * 50
     assert plain == train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400)).encode(ENGLISH[0])
-
-
-def test_dropout_survives_saving(tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.5))
-    tokenizer.save(tmp_path / "t.json")
-    drawn = load_tokenizer(tmp_path / "t.json").encode_batch(
-        [ENGLISH[0]] * 50, dropout=np.random.default_rng(1)
-    )
-    assert len({tuple(ids) for ids in drawn}) > 10
-
-
-def test_without_a_probability_dropout_changes_nothing(tokenizer: Tokenizer) -> None:
-    generator = np.random.default_rng(1)
-    assert tokenizer.encode_batch(ENGLISH, dropout=generator) == tokenizer.encode_batch(ENGLISH)
 
 
 def test_merges_are_left_out_as_the_paper_says(tmp_path: Path) -> None:
