@@ -52,7 +52,8 @@ BENCHMARKS = (
     Benchmark("batches.py {run} --seconds 1", r"\d\.\d"),
     Benchmark("beam_end.py {run} --sentences 5", r"\| \d+\.\d\d \| \d+\.\d\d \| \d\.\d{3} \| \d+\.\d \|"),
     Benchmark(
-        f"before_after.py {ROOT} {{run}} --rounds 1 --updates 30 --limit 4 --clients 2 --seconds 0.5",
+        f"before_after.py {ROOT} {{run}} --only decoding --only serving --rounds 1 --limit 4 --clients 2 "
+        "--seconds 0.5",
         r"serving one client, ms \| \d",
     ),
     Benchmark(
@@ -67,7 +68,7 @@ BENCHMARKS = (
     Benchmark("consensus.py {run}", r"least risk \| \d"),
     Benchmark("constraints.py {run} --limit 6 --beam-sizes 3", r"100\.0%"),
     Benchmark(f"decode_speed.py {{run}} {FEW}", r"Dragoman, fp32 +\d", ("ctranslate2",)),
-    Benchmark("diagnosis.py --steps 1 --only healthy", r"would warn\n +\d"),
+    Benchmark("diagnosis.py --run {run}", r"would warn\n +\d"),
     Benchmark("doctor.py", r"\| duplicate \| [\d,]+ \| [\d,]+ \| \d+\.\d % \|"),
     Benchmark("gpu_decode.py {run} --device cpu --batches 4 --repeat 1", r"\d\.\d\d$"),
     Benchmark("gpu_speed.py --device cpu --steps 4 --batch-tokens 64", r"\d+\.\d%"),
@@ -118,7 +119,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for corpus, (train, *others) in PARTS.items():
             langs = ("en", corpus[-2:] if corpus.startswith("tatoeba") else "de")
             pairs = phrases(1900, tgt_lang=langs[1])
-            parts = {train: pairs[:1500], **dict.fromkeys(others, pairs[1500:])}
+            parts = {train: pairs[:1500], **dict.fromkeys(others, pairs[1400:1800])}
             if corpus == "multi30k":  # with which models of real size are validated
                 parts["val"] = pairs[1500:1540]
             for part, some in parts.items():
