@@ -75,7 +75,11 @@ def check_alignment(src: NumberedSide, tgt: NumberedSide) -> Alignment:
             break
     probability = 1 / (1 + np.exp(-likelihood - prior))
     probability[(shifts != 0) | ~(features.has_text[0] & features.has_text[1])] = 1.0
-    return Alignment(_stretches(shifts), probability, notes=(note,) if note else ())
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(shifts)) + 1])
+    ends = np.append(starts[1:], n)
+    runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)
+    stretches = tuple(Stretch(*run) for run in runs if run[2] != 0)
+    return Alignment(stretches, probability, notes=(note,) if note else ())
 
 
 class _Features:
@@ -291,11 +295,3 @@ def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:
         path[t] = states[state]
         state = int(came_from[t, state])
     return path
-
-
-def _stretches(shifts: np.ndarray) -> tuple[AlignedStretch, ...]:
-    """Return the runs of lines with one shift other than 0."""
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(shifts)) + 1])
-    ends = np.append(starts[1:], len(shifts))
-    runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)
-    return tuple(AlignedStretch(*run) for run in runs if run[2] != 0)

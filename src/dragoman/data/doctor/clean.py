@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
 import math
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
 from dragoman.data.doctor.findings import Report
 from dragoman.data.doctor.reading import Numbered, numbered
 from dragoman.data.labelled import LabelledCorpus, LabelledTable
 from dragoman.data.readers.arrow import ArrowTable
-from dragoman.data.readers.files import open_lines
-from dragoman.errors import DataError, optional
+from dragoman.data.readers.files import compressed, open_lines
+from dragoman.errors import DataError
 
 DROPPED = "dropped.jsonl"
 """What was left out: a JSON object for each line, with its number, the reasons and the texts."""
+CHUNK = 65_536
+"""Lines that are compressed together."""
 
 
 def write_clean(
@@ -171,25 +171,8 @@ def _reports(corpus: Corpus | LabelledCorpus, reasons: Iterable[tuple[int, dict[
 def _write(path: Path, lines: Iterable[str]) -> None:
     """Write a text file, compressed by its suffix, to the disk."""
     with path.open("wb") as file:
-        with _compressor(path, file) as out:
-            for line in lines:
-                out.write(line.encode() + b"\n")
+        rest = iter(lines)
+        while chunk := list(islice(rest, CHUNK)):
+            file.write(compressed("".join(f"{line}\n" for line in chunk).encode(), path.name))
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextmanager
-def _compressor(path: Path, file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Where to write the bytes of a file, so that they are compressed by its suffix."""
-    if path.suffix == ".gz":
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as out:
-            yield out  # type: ignore[misc]
-    elif path.suffix == ".xz":
-        with lzma.LZMAFile(file, mode="wb") as out_xz:
-            yield out_xz
-    elif path.suffix == ".zst":
-        zstandard = optional("zstandard", extra="zst", purpose=f"writing {path.name}")
-        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as out_zst:
-            yield out_zst
-    else:
-        yield file

@@ -87,7 +87,7 @@ def other_numbers(src: str, tgt: str) -> str:
     stands there instead. Equal are 1,000 and 1.000, 1.5 and 1,5, 3 pm and 15, 1990 and 90 (as in "the
     90s"), and, beside words such as "million" or 万, numbers that differ by zeros.
     """
-    if not (_has_digit(src) and _has_digit(tgt)):
+    if not all(re.search(r"\d", text) for text in (src, tgt)):
         return ""
     numbers = [_numbers(text) for text in (src, tgt)]
     unmatched = [list((numbers[i] - numbers[1 - i]).elements()) for i in (0, 1)]
@@ -101,10 +101,6 @@ def other_numbers(src: str, tgt: str) -> str:
     if not only_src or not only_tgt or "".join(only_src) == "".join(only_tgt):
         return ""
     return f"{', '.join(only_src)} in the source, {', '.join(only_tgt)} in the target"
-
-
-def _has_digit(text: str) -> bool:
-    return re.search(r"\d", text) is not None
 
 
 def _numbers(text: str) -> Counter[str]:

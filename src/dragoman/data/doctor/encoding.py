@@ -33,7 +33,9 @@ def damage(text: str) -> str:
     if (mended := mend(text)) != text:
         return f"UTF-8 read as another encoding → {mended}"
     if match := _CONTROL.search(text):
-        return f"control character U+{ord(match[0]):04X}{_in_windows(match[0])}"
+        char = match[0]
+        meant = char.encode("latin1").decode("cp1252", "ignore") if "\x7f" < char < "\xa0" else ""
+        return f"control character U+{ord(char):04X}" + (f", in Windows-1252 {meant}" if meant else "")
     return _question_mark(text)
 
 
@@ -52,24 +54,13 @@ def mend(text: str) -> str:
     return text
 
 
-def _in_windows(char: str) -> str:
-    """Describe the character that Windows-1252 has in place of a control character."""
-    meant = char.encode("latin1").decode("cp1252", errors="ignore") if "\x7f" < char < "\xa0" else ""
-    return f", in Windows-1252 {meant}" if meant else ""
-
-
 def _question_mark(text: str) -> str:
     """Return a complaint about a "?" inside a word."""
     match = _QUESTION_MARK.search(text) if "?" in text else None
     if not match or "://" in text or "www." in text:
         return ""
-    return f"a question mark inside a word ({_word_around(text, match.start() + 1)})"
-
-
-def _word_around(text: str, position: int) -> str:
-    start = text.rfind(" ", 0, position) + 1
-    end = text.find(" ", position)
-    return text[start : end if end >= 0 else len(text)]
+    word = text[text.rfind(" ", 0, match.start() + 1) + 1 :].partition(" ")[0]
+    return f"a question mark inside a word ({word})"
 
 
 @cache

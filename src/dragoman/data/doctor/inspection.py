@@ -27,6 +27,7 @@ from dragoman.data.doctor.language import check_languages, wrong_declarations
 from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, with_several
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
+from dragoman.data.store import chunks
 from dragoman.errors import DataError, MissingExtraError, printable
 from dragoman.text.detection import detect
 from dragoman.text.languages import language_code
@@ -149,7 +150,7 @@ def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
         if name.split(".")[0] == "train":
             continue
         if isinstance(corpus, LabelledCorpus):
-            hashes = _Scan([corpus.examples()]).texts
+            hashes = _Scan([corpus.examples()]).hashes[0]
         else:
             pairs: Iterator[Pair] = filter(has_text, corpus.pairs())
             hashes = _Scan([pairs]).pairs
@@ -220,7 +221,8 @@ class _Scan:
         kept: list[list[tuple[str, str]]] = []
         hashes: tuple[list[int], list[int]] = [], []
         stride = 1
-        for n, block in enumerate(_blocks(parts, limit)):
+        blocks = (block for part in parts for block in chunks(islice(part, limit), BLOCK))
+        for n, block in enumerate(blocks):
             for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
                 column.extend(hash(" ".join(text.split())) for text in texts)
             if n % stride:
@@ -233,22 +235,9 @@ class _Scan:
         self.n_read = len(hashes[0])
 
     @property
-    def texts(self) -> Hashes:
-        """(N,): hashes of the first part of each example."""
-        return self.hashes[0]
-
-    @property
     def pairs(self) -> Hashes:
         """(N,): hashes of both parts together, the same whichever comes first."""
         return self.hashes[0] ^ self.hashes[1]
-
-
-def _blocks(parts: Sequence[Iterable[tuple[str, str]]], limit: int) -> Iterator[list[tuple[str, str]]]:
-    """Blocks of consecutive examples, of each part at most `limit`."""
-    for part in parts:
-        examples = islice(part, limit)
-        while block := list(islice(examples, BLOCK)):
-            yield block
 
 
 def _spread(examples: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

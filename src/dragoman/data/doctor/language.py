@@ -400,16 +400,8 @@ def is_simplified(char: str) -> bool | None:
     """
     if script_of(char) != "han":
         return None
-    simplified, traditional = (_is_in(codec, char) for codec in ("gb2312", "big5"))
+    simplified, traditional = (bool(char.encode(codec, "ignore")) for codec in ("gb2312", "big5"))
     return simplified if simplified != traditional else None
-
-
-def _is_in(codec: str, char: str) -> bool:
-    try:
-        char.encode(codec)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def scripts_of_language(lang: str) -> frozenset[str]:

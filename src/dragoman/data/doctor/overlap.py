@@ -211,7 +211,10 @@ class HeldOutIndex:
         overlap = Overlap({}, {}, {})
         for i, side in enumerate(self._sides):
             for match in self._index[i].matches([one.texts[i] for one in chunk]):
-                index, what = start + match.line, self._describe(side, i, match)
+                index, what = start + match.line, f"{side} is {self._places[match.text]}"
+                if match.similarity < 1.0:
+                    like = f"{100 * match.similarity:.0f} % like {self._places[match.text]}"
+                    what = f"{side} is {like}: {self._texts[match.text][i]}"
                 kind = overlap.exact if match.similarity == 1.0 else overlap.near
                 kind[index] = f"{kind[index]}; {what}" if index in kind else what
                 overlap.similarity[index] = max(match.similarity, overlap.similarity.get(index, 0.0))
@@ -219,9 +222,3 @@ class HeldOutIndex:
             overlap.near.pop(index, None)
             del overlap.similarity[index]
         return overlap
-
-    def _describe(self, side: str, i: int, match: Match) -> str:
-        place = self._places[match.text]
-        if match.similarity == 1.0:
-            return f"{side} is {place}"
-        return f"{side} is {100 * match.similarity:.0f} % like {place}: {self._texts[match.text][i]}"
