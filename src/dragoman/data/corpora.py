@@ -196,7 +196,13 @@ class Talks(AlignedFiles):
 
     def _read(self) -> Iterator[Pair]:
         if formats.has_segment_ids(self.src) and formats.has_segment_ids(self.tgt):
-            self._compare_ids()
+            pairs = zip(self._segments(self.src), self._segments(self.tgt), strict=False)
+            for n, (src, tgt) in enumerate(pairs, start=1):
+                if src.id != tgt.id:
+                    raise DataError(
+                        f"{self.src} + {self.tgt}: segment {src.id} stands beside {tgt.id} (pair {n}); "
+                        "parallel files must hold the same segments"
+                    )
         return super()._read()
 
     def size(self) -> int:
@@ -217,15 +223,6 @@ class Talks(AlignedFiles):
     def _segments(self, path: Path) -> Iterator[formats.Segment]:
         self._notes[path] = Notes("lines")
         return formats.iwslt_segments(path, self._notes[path])
-
-    def _compare_ids(self) -> None:
-        """DataError: a segment stands beside one of another number."""
-        for n, (src, tgt) in enumerate(zip(self._segments(self.src), self._segments(self.tgt), strict=False)):
-            if src.id != tgt.id:
-                raise DataError(
-                    f"{self.src} + {self.tgt}: segment {src.id} stands beside {tgt.id} (pair {n + 1}); "
-                    "parallel files must hold the same segments"
-                )
 
 
 class TableCorpus(Corpus):

@@ -17,8 +17,6 @@ from dragoman.config import (
 )
 from dragoman.data.corpora import (
     Corpus,
-    HeldOut,
-    JoinedCorpora,
     Reversed,
     Unseen,
     has_text,
@@ -191,8 +189,10 @@ def _open_several(
             seed=seed if one.split_seed < 0 else one.split_seed,
         )
         held[one.name] = held_out if direction == one.langs else Reversed(held_out)
-        for name, text in opened.items():  # another corpus may have the same sources
-            opened[name] = _without(text, held_out, as_listed=read[name] == one.langs)
+        for name, text in opened.items():  # another corpus may have the same sources, and the other way round
+            as_listed = read[name] == one.langs
+            rest = held_out.taken_from(text if as_listed else Reversed(text))
+            opened[name] = rest if as_listed else Reversed(rest)
     parts = [TrainingPart(opened[one.name], one, read[one.name]) for one in listed]
     if data.choose_by:
         texts = held | {
@@ -221,11 +221,6 @@ def _holding_out(
         yield from ((one, one.n_held_out or data.n_held_out) for one in natural if not one.valid)
     elif not data.valid:
         yield from ((one, max(1, data.n_held_out // len(natural))) for one in natural)
-
-
-def _without(text: Corpus, held_out: HeldOut, *, as_listed: bool) -> Corpus:
-    """Return `text` without the held-out sources of a corpus, whose files may be the other way round."""
-    return held_out.taken_from(text) if as_listed else Reversed(held_out.taken_from(Reversed(text)))
 
 
 class ListedText(NamedTuple):

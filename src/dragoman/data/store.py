@@ -52,6 +52,9 @@ SHARD_PAIRS = 1 << 22
 NOTED_PAIRS = 1 << 16
 """Pairs after which a build notes how far it is: what a kill costs, at most."""
 
+ABANDONED = 24 * 3600.0
+"""Seconds after which what a killed build left behind is removed, unless it is what is gone on with."""
+
 META, PROGRESS = "meta.json", "progress.json"
 
 Store = TypeVar("Store")
@@ -135,10 +138,10 @@ class Shard:
 
     def open(self) -> Sides:
         """Its sentences, mapped and not read. ValueError: a file has not the size it should have."""
-        return Sides(self._side("src"), self._side("tgt"))
-
-    def _side(self, name: str) -> Side:
-        return open_side(self.folder, name, self._meta[name], n_sentences=len(self))
+        src, tgt = (
+            open_side(self.folder, name, self._meta[name], n_sentences=len(self)) for name in ("src", "tgt")
+        )
+        return Sides(src, tgt)
 
 
 class TokenStore:
@@ -290,7 +293,9 @@ def prepare_store(
         with locked(folder.with_suffix(".lock"), what=folder, wait=math.inf):
             with suppress(ValueError):
                 return opened(folder)  # another process has made it meanwhile
-            _remove_abandoned(cache, but=partial)
+            for abandoned in cache.glob("*.partial"):
+                if abandoned != partial and time.time() - abandoned.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(abandoned, ignore_errors=True)
             partial.mkdir(exist_ok=True)
             try:
                 build(partial)
@@ -499,14 +504,14 @@ def open_side(folder: Path, name: str, meta: dict[str, Any], *, n_sentences: int
 
     ValueError: a file has not the size it should have.
     """
-    dtype, n_tokens = np.dtype(meta["dtype"]), meta["n_tokens"]
-    sizes = {"ids": n_tokens * dtype.itemsize, "offsets": (n_sentences + 1) * 8}
-    for suffix, size in sizes.items():
-        if (folder / f"{name}.{suffix}").stat().st_size != size:
-            raise ValueError(f"{name}.{suffix} should have {size} bytes")
-    return Side(
-        _mapped(folder / f"{name}.ids", dtype), _mapped(folder / f"{name}.offsets", np.dtype(np.int64))
-    )
+    mapped = {}
+    for suffix, dtype, n in (("ids", meta["dtype"], meta["n_tokens"]), ("offsets", "int64", n_sentences + 1)):
+        path, size = folder / f"{name}.{suffix}", n * np.dtype(dtype).itemsize
+        if path.stat().st_size != size:
+            raise ValueError(f"{path.name} should have {size} bytes")
+        # Nothing cannot be mapped.
+        mapped[suffix] = np.asarray(np.memmap(path, dtype, mode="r")) if size else np.empty(0, dtype)
+    return Side(mapped["ids"], mapped["offsets"])
 
 
 def check_side(folder: Path, name: str, meta: dict[str, Any], *, sizes: dict[str, int] | None = None) -> None:
@@ -521,20 +526,6 @@ def check_side(folder: Path, name: str, meta: dict[str, Any], *, sizes: dict[str
                 crc, remaining = zlib.crc32(block, crc), remaining - len(block)
         if crc != expected:
             raise ValueError(f"{name}.{suffix} has changed since it was written")
-
-
-def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Map a file into memory."""
-    if not path.stat().st_size:
-        return np.empty(0, dtype)  # nothing cannot be mapped
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
-
-
-def _remove_abandoned(cache: Path, *, but: Path) -> None:
-    """Remove what builds left behind that were killed more than a day ago, `but` what is gone on with."""
-    for partial in cache.glob("*.partial"):
-        if partial != but and time.time() - partial.stat().st_mtime > 24 * 3600:
-            shutil.rmtree(partial, ignore_errors=True)
 
 
 def flush(file: Any) -> None:

@@ -102,7 +102,10 @@ def download(
     DownloadError: no address gives the file, or its checksum is wrong (it is kept beside its place).
     DataError: it is too large, or there is no room. RunError: another process is at it.
     """
-    _make_folder(path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path.parent}: cannot be made ({error.strerror}); choose another folder") from error
     with locked(path.with_name(f".{path.name}.lock"), what=path):
         if path.is_file():
             wrong = _mismatch(path, checksum, checksum_origin)
@@ -382,10 +385,3 @@ def _user_agent() -> str:
         return f"Mozilla/5.0 (compatible; dragoman/{version('dragoman')})"
     except PackageNotFoundError:
         return "Mozilla/5.0 (compatible; dragoman)"
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from error

@@ -137,7 +137,11 @@ def imdb(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
     archive = downloads / "aclImdb_v1.tar.gz"
     for name, content in archives.members(archive, keep=lambda name: bool(_REVIEW.fullmatch(name))):
         _, split, label, file = name.split("/")
-        reviews[split][f"{label}/{file}"] = _one_line(content.read(), f"{archive}: {name}")
+        try:
+            text = content.read().decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{archive}: {name} is not UTF-8; the archive is not the official one") from error
+        reviews[split][f"{label}/{file}"] = _BREAKS.sub(" ", text)
     lines = {
         split: [f"{int(name.startswith('pos'))}\t{texts[name]}" for name in sorted(texts)]
         for split, texts in reviews.items()
@@ -167,7 +171,11 @@ def split_by_sentence(pairs: Sequence[tuple[str, str]], sizes: Sequence[int]) ->
     stay in the remainder. Parts keep the order of `pairs`.
     """
     groups = _groups(pairs)
-    order = sorted(groups, key=lambda group: min(_hash_pair(pairs[i]) for i in group))
+
+    def hash_pair(i: int) -> bytes:
+        return hashlib.blake2b("\t".join(map(_folded, pairs[i])).encode(), digest_size=8).digest()
+
+    order = sorted(groups, key=lambda group: min(map(hash_pair, group)))
     part_of = [0] * len(pairs)
     for part, size in enumerate(sizes, start=1):
         room = min(size, len(pairs) // 10)
@@ -212,10 +220,6 @@ def _folded(sentence: str) -> str:
     return " ".join(sentence.casefold().split())
 
 
-def _hash_pair(pair: tuple[str, str]) -> bytes:
-    return hashlib.blake2b("\t".join(map(_folded, pair)).encode(), digest_size=8).digest()
-
-
 def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
     """Yield the first two columns of a tab-separated file; lines without two are counted and left out."""
     n_skipped = 0
@@ -227,14 +231,6 @@ def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
             n_skipped += 1
     if n_skipped:
         report(f"left out {n_skipped:,} lines of {path.name} that have no two columns with text")
-
-
-def _one_line(content: bytes, name: str) -> str:
-    """Return a text without what would end a line or a column of a file."""
-    try:
-        return _BREAKS.sub(" ", content.decode())
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8; the archive is not the official one") from error
 
 
 def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:

@@ -17,14 +17,13 @@ from typing import Any
 
 from dragoman.data.readers.files import (
     COMPRESSED,
-    hash_file,
     hash_strings,
     longest_line,
     open_bytes,
     too_long,
     unreadable,
 )
-from dragoman.data.readers.tables import Column, Notes, RecordTable, field_names, lookup
+from dragoman.data.readers.tables import Column, FileTable, Notes, RecordTable, field_names, lookup
 from dragoman.errors import DataError, optional, require
 
 HUB = "hf:"
@@ -77,15 +76,10 @@ class ArrowTable(RecordTable):
             raise self.unknown(column, self.where(n), field_names({name: value})) from error
 
 
-class Parquet(ArrowTable):
+class Parquet(ArrowTable, FileTable):
     """A Parquet file."""
 
-    def __init__(self, path: Path, *, setting: str) -> None:
-        super().__init__(str(path), setting=setting)
-        self.path = path
-
-    def fingerprint(self, columns: Sequence[Column]) -> str:
-        return hash_strings("parquet", *map(str, columns), hash_file(self.path))
+    KIND = "parquet"
 
     def _schema(self) -> Any:
         with _open_parquet(self.path) as file:
@@ -170,7 +164,8 @@ def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str,
     """Yield the name of each field, those of its fields in dots, and the outermost column it is in."""
     for field in fields:
         name, holder = prefix + field.name, outer or field.name
-        inner = [field.type.field(i) for i in range(field.type.num_fields)] if _is_struct(field.type) else []
+        is_struct = str(field.type).startswith("struct<")
+        inner = [field.type.field(i) for i in range(field.type.num_fields)] if is_struct else []
         yield from _flat(inner, holder, f"{name}.") if inner else [(name, holder)]
 
 
@@ -188,7 +183,3 @@ def _first_longer(column: Any, most: int) -> int | None:
         return None
     row = compute.index(compute.greater(compute.binary_length(column), most), True).as_py()
     return None if row < 0 else row
-
-
-def _is_struct(kind: Any) -> bool:
-    return str(kind).startswith("struct<")

@@ -7,11 +7,18 @@ from collections.abc import Callable, Collection, Sequence
 
 from dragoman.data.readers.arrow import HUB, HubTable, Parquet
 from dragoman.data.readers.files import find_file, format_suffix
-from dragoman.data.readers.tables import Column, CommaSeparated, JsonLines, RecordTable, TabSeparated
+from dragoman.data.readers.tables import (
+    Column,
+    CommaSeparated,
+    FileTable,
+    JsonLines,
+    RecordTable,
+    TabSeparated,
+)
 from dragoman.errors import DataError
 from dragoman.text.languages import language_code
 
-_TABLES: dict[str, type[TabSeparated | CommaSeparated | JsonLines | Parquet]] = {
+_TABLES: dict[str, type[FileTable]] = {
     ".csv": CommaSeparated,
     ".json": JsonLines,
     ".jsonl": JsonLines,
@@ -80,7 +87,8 @@ def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tup
 
     By language ("en", "en_US", "text_en", "translation.en", "english"), or else by role ("source", "tgt").
     """
-    by_language = [_only(names, _names_of(lang)) for lang in (src_lang, tgt_lang)]
+    codes = map(language_code, (src_lang, tgt_lang))
+    by_language = [_only(names, [code, *_NAMES.get(code, "").split()]) for code in codes]
     by_role = [_only(names, role) for role in (_SOURCE, _TARGET)]
     for src, tgt in (by_language, by_role):
         if src is not None and tgt is not None and src != tgt:
@@ -121,12 +129,6 @@ def unnoticed_header(
 def _words(name: str) -> list[str]:
     """Return the words of a name: "srcText_en-US" has src, text, en and us."""
     return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-
-
-def _names_of(language: str) -> list[str]:
-    """Return the words that speak of a language in the name of a column."""
-    code = language_code(language)
-    return [code, *_NAMES.get(code, "").split()]
 
 
 def _only(names: Sequence[str], words: Collection[str]) -> str | None:

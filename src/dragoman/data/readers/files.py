@@ -115,8 +115,10 @@ def find_file(name: str, *, copied: bool = True) -> Path:
         raise DataError(f"{name}: no such file; check the path")
     data = os.environ.get("DRAGOMAN_DATA")
     elsewhere = f"$DRAGOMAN_DATA = {data}" if data else "$DRAGOMAN_DATA, which is not set"
+    dataset = providing(name)
+    remedy = f"get it with: dragoman data fetch {dataset.name}" if dataset else "check the path"
     raise DataError(
-        f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; {_remedy(name)}"
+        f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; {remedy}"
     )
 
 
@@ -165,12 +167,6 @@ def _fetch(url: str) -> Path:
         if not copy.is_file():
             remote.copy_to(copy, marks)
     return copy
-
-
-def _remedy(name: str) -> str:
-    """Return advice for a missing file: fetch the data set that holds it, if it is known."""
-    dataset = providing(name)
-    return f"get it with: dragoman data fetch {dataset.name}" if dataset else "check the path"
 
 
 def format_suffix(name: str) -> str:
@@ -240,8 +236,11 @@ def open_lines(
     try:
         with _open(path, position) as file:
             for n, line in _lines_after(file, skip, most) if at is None else _lines_at(file, at, most):
-                if b"\0" in line:
-                    raise _nul(path, n)
+                if b"\0" in line:  # as in UTF-16, whose English is valid UTF-8
+                    raise DataError(
+                        f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
+                        "iconv -f utf-16 -t utf-8; if not, remove them with: tr -d '\\000'"
+                    )
                 content = line.removesuffix(b"\n").removesuffix(b"\r")
                 if len(content) > most:
                     raise too_long(f"{path} line {n}", most)
@@ -394,17 +393,6 @@ _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError
 
 def _damaged(path: Path, where: str, error: Exception) -> DataError:
     return DataError(f"{path}: damaged or cut short{where} ({error}); compress or fetch it again")
-
-
-def _nul(path: Path, n: int) -> DataError:
-    """Return the complaint about a zero byte.
-
-    English in UTF-16 is valid UTF-8, with a NUL after every letter.
-    """
-    return DataError(
-        f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
-        "iconv -f utf-16 -t utf-8; if not, remove them with: tr -d '\\000'"
-    )
 
 
 class _ZstdReader(io.RawIOBase):

@@ -325,7 +325,8 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 def _entries(path: Path) -> Iterator[Entry]:
     """Yield the entries of a PO file, the header and the obsolete ones included."""
     entry, keyword = Entry(1), ""
-    for n, is_obsolete, line in _po_lines(path):
+    for n, text in enumerate(map(str.strip, open_lines(path)), start=1):
+        is_obsolete, line = text.startswith("#~"), text.removeprefix("#~").strip()
         if (not line or line.startswith(("#", "|", "msgid", "msgctxt"))) and entry.translations:
             yield _checked(path, entry)
             entry, keyword = Entry(n), ""
@@ -336,14 +337,6 @@ def _entries(path: Path) -> Iterator[Entry]:
             keyword = _add(entry, keyword, line, path, n)
     if entry.strings:
         yield _checked(path, entry)
-
-
-def _po_lines(path: Path) -> Iterator[tuple[int, bool, str]]:
-    """Yield the number of each line, whether it is of an obsolete entry, and what is on it."""
-    for n, line in enumerate(open_lines(path), start=1):
-        text = line.strip()
-        is_obsolete = text.startswith("#~")
-        yield n, is_obsolete, text.removeprefix("#~").strip() if is_obsolete else text
 
 
 def _add(entry: Entry, keyword: str, line: str, path: Path, n: int) -> str:

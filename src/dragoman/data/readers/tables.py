@@ -118,14 +118,26 @@ class RecordTable(ABC):
         return DataError(f"{place}: no column {column!r}; there are {', '.join(fields)} ({self.setting})")
 
 
-class TabSeparated(RecordTable):
-    """Columns with tabs between them. Asked for by name, the first line holds names; else, it does not."""
+class FileTable(RecordTable):
+    """A table in a file."""
 
-    is_ordered = True
+    KIND = ""
+    """The format, as fingerprints name it."""
 
     def __init__(self, path: Path, *, setting: str) -> None:
         super().__init__(str(path), setting=setting)
         self.path = path
+
+    def fingerprint(self, columns: Sequence[Column]) -> str:
+        are_numbers = all(isinstance(column, int) for column in columns)  # 1 is not the name "1"
+        kind = self.KIND if are_numbers or not self.is_ordered else f"named {self.KIND}"
+        return hash_strings(kind, *map(str, columns), hash_file(self.path))
+
+
+class TabSeparated(FileTable):
+    """Columns with tabs between them. Asked for by name, the first line holds names; else, it does not."""
+
+    KIND, is_ordered = "columns", True
 
     def fields(self) -> list[str]:
         return []
@@ -170,21 +182,14 @@ class TabSeparated(RecordTable):
                 f"{width - 1}; what stands behind these is not read"
             )
 
-    def fingerprint(self, columns: Sequence[Column]) -> str:
-        return hash_strings(_kind("columns", columns), *map(str, columns), hash_file(self.path))
 
-
-class CommaSeparated(RecordTable):
+class CommaSeparated(FileTable):
     """A CSV file, whose first line names its columns. Quoted fields may hold line breaks.
 
     The delimiter is a comma, or the semicolon or tab that is more frequent in the first line.
     """
 
-    is_ordered = True
-
-    def __init__(self, path: Path, *, setting: str) -> None:
-        super().__init__(str(path), setting=setting)
-        self.path = path
+    KIND, is_ordered = "csv", True
 
     def fields(self) -> list[str]:
         return [name.strip() for name in next(self.records(), (1, [""]))[1]]
@@ -198,9 +203,6 @@ class CommaSeparated(RecordTable):
                 notes.remarks.append(f"line 1 is taken for the names of the columns ({names})")
             for n, cells in records:
                 yield n, header.cells(cells, positions, n)
-
-    def fingerprint(self, columns: Sequence[Column]) -> str:
-        return hash_strings(_kind("csv", columns), *map(str, columns), hash_file(self.path))
 
     def records(self) -> Generator[tuple[int, list[str]], None, None]:
         """Yield the line on which each record begins, and its cells."""
@@ -245,16 +247,18 @@ class _Header:
 
     def positions(self, columns: Sequence[Column]) -> list[int]:
         """Where the columns stand. DataError: nowhere, or at two places."""
-        return [self._position(column) for column in columns]
-
-    def _position(self, column: Column) -> int:
-        if isinstance(column, str) and self.names.count(column) == 1:
-            return self.names.index(column)
-        if isinstance(column, int) and column < len(self.names):
-            return column
-        if self.names.count(str(column)) > 1:
-            raise DataError(f"{self.table.where(1)}: two columns are called {column!r}; rename one")
-        raise self.table.unknown(column, self.table.where(1), self.names)
+        positions = []
+        for column in columns:
+            n_named = self.names.count(str(column))
+            if isinstance(column, int) and column < len(self.names):
+                positions.append(column)
+            elif isinstance(column, str) and n_named == 1:
+                positions.append(self.names.index(column))
+            elif n_named > 1:
+                raise DataError(f"{self.table.where(1)}: two columns are called {column!r}; rename one")
+            else:
+                raise self.table.unknown(column, self.table.where(1), self.names)
+        return positions
 
     def cells(self, record: list[str], positions: Sequence[int], n: int) -> list[str]:
         """Return the cells of record `n` at `positions`; empty ones for an empty record."""
@@ -268,12 +272,10 @@ class _Header:
         return [record[i] for i in positions]
 
 
-class JsonLines(RecordTable):
+class JsonLines(FileTable):
     """A JSON object a line."""
 
-    def __init__(self, path: Path, *, setting: str) -> None:
-        super().__init__(str(path), setting=setting)
-        self.path = path
+    KIND = "jsonl"
 
     def fields(self) -> list[str]:
         return next((field_names(record) for _, record in self._records() if record is not None), [])
@@ -284,9 +286,6 @@ class JsonLines(RecordTable):
                 yield n, [""] * len(columns)
             else:
                 yield n, [self._cell(record, column, n) for column in columns]
-
-    def fingerprint(self, columns: Sequence[Column]) -> str:
-        return hash_strings("jsonl", *map(str, columns), hash_file(self.path))
 
     def _cell(self, record: Mapping[str, Any], column: Column, n: int) -> object:
         try:
@@ -342,11 +341,6 @@ def one_line(text: str) -> str:
     if "\n" not in text and "\r" not in text:
         return text
     return " ".join(stripped for line in re.split(r"[\r\n]+", text) if (stripped := line.strip()))
-
-
-def _kind(kind: str, columns: Sequence[Column]) -> str:
-    """Return the text for a fingerprint, which differs for the number 1 and the name "1"."""
-    return kind if all(isinstance(column, int) for column in columns) else f"named {kind}"
 
 
 def _kind_of(value: object) -> str:
