@@ -44,3 +44,7 @@ def test_a_removed_variable_is_named_and_nothing_else_changes(tmp_path: Path) ->
     instead = REMOVED["DRAGOMAN_MODELS"]
     assert done.stderr == f"DRAGOMAN_MODELS was removed in 0.3 and has no effect; {instead}\n"
     assert done.stdout.startswith("dragoman ")
+
+
+def test_a_removed_prefix_says_what_to_do_instead() -> None:
+    assert error_of("data", "fetch", "mtdata:en-de") == answer_to("mtdata:")

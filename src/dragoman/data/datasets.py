@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import DataError
+from dragoman.removed import instead_of
 from dragoman.files import cache_folder
 
 if sys.version_info >= (3, 11):
@@ -105,6 +106,8 @@ def get(name: str) -> Dataset:
     try:
         return _catalogue()[name]
     except KeyError as error:
+        if name.startswith("mtdata:"):
+            raise DataError(instead_of("mtdata:")) from error
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
         raise DataError(f"{name}: no data set has this name; {hint}") from error

@@ -17,6 +17,7 @@ from dragoman.config import (
 )
 from dragoman.data.corpora import (
     Corpus,
+    JoinedCorpora,
     Reversed,
     Unseen,
     has_text,

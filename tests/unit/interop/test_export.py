@@ -257,7 +257,7 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
     n_table = model.output.weight.numel()
     assert decoder["UINT8"].count(n_table) == (2 if tie == "none" else 1)
     assert encoder["UINT8"].count(n_table) == 1
-    sentences, targets = [Sentence([5, 6, 7, 8, EOS_ID])] * 2, [[9, 10, 11], [12]]
+    sentences, targets = [SearchInput([5, 6, 7, 8, EOS_ID])] * 2, [[9, 10, 11], [12]]
     after = onnx.OnnxEngine(tmp_path, max_positions=64)
     for found, expected in zip(
         after.score(sentences, targets), before.score(sentences, targets), strict=True

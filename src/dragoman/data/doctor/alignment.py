@@ -78,7 +78,7 @@ def check_alignment(src: NumberedSide, tgt: NumberedSide) -> Alignment:
     starts = np.concatenate([[0], np.flatnonzero(np.diff(shifts)) + 1])
     ends = np.append(starts[1:], n)
     runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)
-    stretches = tuple(Stretch(*run) for run in runs if run[2] != 0)
+    stretches = tuple(AlignedStretch(*run) for run in runs if run[2] != 0)
     return Alignment(stretches, probability, notes=(note,) if note else ())
 
 
