@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import DataError
-from dragoman.removed import instead_of
 from dragoman.files import cache_folder
+from dragoman.removed import instead_of
 
 if sys.version_info >= (3, 11):
     import tomllib
