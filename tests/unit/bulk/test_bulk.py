@@ -11,6 +11,7 @@ import random
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -85,16 +86,9 @@ def test_pieces_compressed_one_by_one_are_one_file(tmp_path: Path, suffix: str) 
     path = tmp_path / f"out.txt{suffix}"
     path.write_bytes(b"".join(compressed(piece, path.name) for piece in (b"", b"a\nb\n", b"c\n")))
     assert list(open_lines(path)) == ["a", "b", "c"]
-    readers = {"": open, ".gz": gzip.open, ".xz": lzma.open}
-    if suffix in readers:
-        with readers[suffix](path, "rb") as file:
-            assert file.read() == b"a\nb\nc\n"
-    else:
-        with path.open("rb") as file:
-            assert (
-                zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
-                == b"a\nb\nc\n"
-            )
+    readers = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".zst": zstandard.open}
+    with readers[suffix](path, "rb") as file:
+        assert file.read() == b"a\nb\nc\n"
 
 
 # --- the journal ------------------------------------------------------------------------------------------
@@ -102,6 +96,19 @@ def test_pieces_compressed_one_by_one_are_one_file(tmp_path: Path, suffix: str) 
 
 def piece(first_number: int, text: str, **counts: int) -> Done:
     return Done(first_number, text.count("\n"), 0, text.encode(), counts)
+
+
+def written(out: Path, *pieces: Done) -> None:
+    """Writes a file from its beginning to its end."""
+    with Journal(out, {}) as journal:
+        for each in pieces:
+            journal.append(each)
+        journal.finish()
+
+
+def refused(out: Path, complaint: str, about: dict[str, Any] | None = None) -> None:
+    with pytest.raises(RunError, match=complaint), Journal(out, about or {}):
+        pass
 
 
 def test_what_a_journal_does_not_count_is_cut_off(tmp_path: Path) -> None:
@@ -138,23 +145,15 @@ def test_a_kill_between_the_steps_of_finishing_is_made_good(tmp_path: Path, rena
 
 def test_one_process_at_a_time_writes_a_file(tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
-    with (
-        Journal(out, {}),
-        pytest.raises(RunError, match=rf"out.txt: process {os.getpid()} is writing it; wait until that"),
-        Journal(out, {}),
-    ):
-        pass
+    with Journal(out, {}):
+        refused(out, rf"out.txt: process {os.getpid()} is writing it; wait until that")
     assert list(tmp_path.iterdir()) == [out.with_name("out.txt.partial"), out.with_name("out.txt.journal")]
 
 
 def test_a_partial_file_of_somebody_else_stays(tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
     out.with_name("out.txt.partial").write_text("mine")
-    with (
-        pytest.raises(RunError, match=r"out.txt.partial: is no unfinished output, for it has no journal"),
-        Journal(out, {}),
-    ):
-        pass
+    refused(out, r"out.txt.partial: is no unfinished output, for it has no journal")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.txt.partial", "mine")]
 
 
@@ -165,9 +164,7 @@ def test_a_kill_before_the_partial_file_is_there_is_made_good(tmp_path: Path) ->
         journal.append(piece(1, "one\n"))
     journal.partial.unlink()
     journal.path.write_bytes(before)
-    with Journal(out, {}) as again:
-        again.append(piece(1, "one\n"))
-        again.finish()
+    written(out, piece(1, "one\n"))
     assert out.read_text() == "one\n"
 
 
@@ -182,38 +179,29 @@ def test_a_finished_output_keeps_the_link_and_the_mode_of_what_was_there(tmp_pat
     out, target = tmp_path / "out.txt", tmp_path / "folder" / "target"
     target.touch(mode=0o600)
     out.symlink_to(target)
-    with Journal(out, {}) as journal:
-        journal.append(piece(1, "one\n"))
-        journal.finish()
+    written(out, piece(1, "one\n"))
     assert out.is_symlink()
     assert target.read_text() == "one\n"
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
 
 
-def test_a_device_as_output_is_written_through(tmp_path: Path) -> None:
-    with Journal(Path("/dev/null"), {}) as journal:
-        journal.append(piece(1, "one\n"))
-        journal.finish()
-    with (
-        pytest.raises(RunError, match=r"/dev/full: cannot be written \(No space"),
-        Journal(Path("/dev/full"), {}) as j,
-    ):
-        j.append(piece(1, "one\n"))
+def test_a_device_as_output_is_written_through() -> None:
+    written(Path("/dev/null"), piece(1, "one\n"))
+    with pytest.raises(RunError, match=r"/dev/full: cannot be written \(No space"):
+        written(Path("/dev/full"), piece(1, "one\n"))
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
     with Journal(out, {"search": {"beam_size": 5}, "model": "m"}) as journal:
         journal.append(piece(1, "one\n"))
-    with pytest.raises(
-        RunError,
-        match=r"begun with other settings \(search.beam_size is 5 there, 1 here\); use the same ones to "
-        r"continue, or delete it and out.txt.partial to start over",
-    ):
-        Journal(out, {"search": {"beam_size": 1}, "model": "m"})
-    with pytest.raises(RunError, match=r"\(the run has other weights or tokens\)"):
-        Journal(out, {"search": {"beam_size": 5}, "model": "n"})
+    complaint = (
+        r"begun with other settings \(search.beam_size is 5 there, 1 here\); use the same ones to "
+        r"continue, or delete it and out.txt.partial to start over"
+    )
+    refused(out, complaint, {"search": {"beam_size": 1}, "model": "m"})
+    refused(out, r"\(the run has other weights or tokens\)", {"search": {"beam_size": 5}, "model": "n"})
     assert journal.partial.read_text() == "one\n"
 
 
@@ -232,23 +220,14 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     with Journal(out, {}) as journal:
         journal.append(piece(1, "one\n"))
     journal.partial.write_bytes(b"on")
-    with (
-        pytest.raises(RunError, match=r"has 2 bytes where out.txt.journal counts 4; delete both"),
-        Journal(out, {}),
-    ):
-        pass
+    refused(out, r"has 2 bytes where out.txt.journal counts 4; delete both")
     journal.path.write_text("[" * 100_000)
-    with pytest.raises(RunError, match=r"out.txt.journal: is damaged; delete it and out.txt.partial"):
-        Journal(out, {})
+    refused(out, r"out.txt.journal: is damaged; delete it and out.txt.partial")
 
 
 def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:
-    for out, complaint in (
-        (tmp_path, "Is a directory; give the name of a file"),
-        (tmp_path / "no" / "out", "there is no folder .*no; give"),
-    ):
-        with pytest.raises(RunError, match=complaint), Journal(out, {}):
-            pass
+    refused(tmp_path, "Is a directory; give the name of a file")
+    refused(tmp_path / "no" / "out", "there is no folder .*no; give")
     assert list(tmp_path.iterdir()) == []
 
 
