@@ -53,6 +53,13 @@ def cached(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that $DRAGOMAN_DATA names, which is not there yet."""
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
 def fetch(name: str, **options: object) -> tuple[Path, list[str]]:
     """The folder, and what was reported."""
     reported: list[str] = []
@@ -108,25 +115,18 @@ def test_every_entry_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_download_has_safe_addresses_and_a_known_kind_of_checksum(name: str) -> None:
-    downloads = catalog.get(name).downloads
-    assert len({item.file for item in downloads}) == len(downloads) > 0
-    for item in downloads:
-        assert item.urls
-        assert all(re.fullmatch(r"https://\S+", url) for url in item.urls)
-        assert Path(item.file).name == item.file
-        for checksum in item.checksum.split():
-            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", checksum)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_file_is_a_plain_name_with_known_sums(name: str) -> None:
-    parts = catalog.get(name).parts
-    assert len({part.path for part in parts}) == len(parts) > 0
+def test_every_download_and_every_file_has_a_plain_name_and_known_sums(name: str) -> None:
+    downloads, parts = catalog.get(name).downloads, catalog.get(name).parts
+    assert all(re.fullmatch(r"https://\S+", url) for item in downloads for url in item.urls)
+    assert all(item.urls for item in downloads)
     assert not all(part.optional for part in parts)
-    for part in parts:
-        assert Path(part.path).name == part.path
-        assert all(re.fullmatch(r"[0-9a-f]{64}", value) for value in part.text_sha256.split())
+    for files in ([item.file for item in downloads], [part.path for part in parts]):
+        assert len(set(files)) == len(files) > 0
+        assert all(Path(file).name == file for file in files)
+    for checksum in " ".join(item.checksum for item in downloads).split():
+        assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", checksum)
+    for checksum in " ".join(part.text_sha256 for part in parts).split():
+        assert re.fullmatch(r"[0-9a-f]{64}", checksum)
 
 
 def test_no_two_sets_share_a_folder_and_citations_of_papers_are_bibtex() -> None:
@@ -226,13 +226,10 @@ def test_force_fetches_what_is_here_already(web: Web) -> None:
     assert (folder / "mine" / "clean.en").read_text(encoding="utf-8") == "a user's own"
 
 
-def test_a_set_can_be_fetched_into_a_folder_of_choice(
-    web: Web, tmp_path: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_can_be_fetched_into_a_folder_of_choice(web: Web, data: Path) -> None:
     fetch("small-en-zh")
-    folder, _ = fetch("small-en-zh", to=tmp_path / "data")
-    assert folder == tmp_path / "data" / "small-en-zh"
-    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    folder, _ = fetch("small-en-zh", to=data)
+    assert folder == data / "small-en-zh"
     assert catalog.locate("small-en-zh") == folder
 
 
@@ -243,9 +240,7 @@ def test_progress_is_told_for_every_file(web: Web) -> None:
     assert told == {file: (len(data), len(data)) for file, data in content.items()}
 
 
-def test_a_fetch_that_breaks_off_is_continued_by_the_next(
-    web: Web, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_that_breaks_off_is_continued_by_the_next(web: Web, cached: Path) -> None:
     dataset = catalog.get("imdb")
     (cached / "downloads" / "imdb").mkdir(parents=True)
     part = cached / "downloads" / "imdb" / "aclImdb_v1.tar.gz.part"
@@ -324,18 +319,15 @@ def test_a_file_that_was_changed_is_found(web: Web) -> None:
     )
 
 
-def test_sums_beside_the_folder_of_the_set_are_checked_too(
-    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = place_by_hand(tmp_path / "data", "small-en-zh")
-    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+def test_sums_beside_the_folder_of_the_set_are_checked_too(web: Web, data: Path) -> None:
+    folder = place_by_hand(data, "small-en-zh")
     _, reported = fetch("small-en-zh")
     assert reported == [f"small-en-zh is in {folder}: 2 files, without SHA256SUMS to compare them with"]
     right = hashlib.sha256((folder / "dev.tsv.gz").read_bytes()).hexdigest()
-    (tmp_path / "data" / "SHA256SUMS").write_text(f"{right} *small-en-zh/dev.tsv.gz\nnonsense\n")
+    (data / "SHA256SUMS").write_text(f"{right} *small-en-zh/dev.tsv.gz\nnonsense\n")
     _, reported = fetch("small-en-zh")
     assert reported[0].endswith("2 files, 1 with the sums that SHA256SUMS says, 1 that it does not name")
-    (tmp_path / "data" / "SHA256SUMS").write_text(f"{'0' * 64}  small-en-zh/dev.tsv.gz\n")
+    (data / "SHA256SUMS").write_text(f"{'0' * 64}  small-en-zh/dev.tsv.gz\n")
     assert "SHA256SUMS says 000" in complaint("small-en-zh")
     assert web.requests == []
 
@@ -359,11 +351,10 @@ def test_other_text_than_measured_is_named(web: Web, monkeypatch: pytest.MonkeyP
     assert not any(line.startswith("note: train") for line in fetch("small-en-zh")[1])
 
 
-def test_a_damaged_file_is_reported(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_reported(web: Web, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [replace(part, text_sha256="0" * 64) for part in catalog.get("small-en-zh").parts]
     change(monkeypatch, "small-en-zh", parts=tuple(parts))
-    folder = place_by_hand(tmp_path / "data", "small-en-zh")
-    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    folder = place_by_hand(data, "small-en-zh")
     (folder / "dev.tsv.gz").write_bytes((folder / "dev.tsv.gz").read_bytes()[:-4])
     assert "damaged or cut short" in complaint("small-en-zh")
 
@@ -371,42 +362,33 @@ def test_a_damaged_file_is_reported(web: Web, tmp_path: Path, monkeypatch: pytes
 # Where sets are
 
 
-def test_sets_are_looked_for_where_files_are_and_in_that_order(
-    web: Web, tmp_path: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
-    for folder, description in ((cached, "cache"), (tmp_path / "data", "$DRAGOMAN_DATA"), (Path(), "here")):
+def test_sets_are_looked_for_where_files_are_and_in_that_order(web: Web, cached: Path, data: Path) -> None:
+    for folder, description in ((cached, "cache"), (data, "$DRAGOMAN_DATA"), (Path(), "here")):
         placed = place_by_hand(folder, "imdb")
         place = catalog.whereabouts(catalog.get("imdb"))
         assert (place.folder, place.description, place.missing) == (placed, description, ())
         assert find_file("imdb/train.tsv.gz") == placed / "train.tsv.gz"
 
 
-def test_a_set_that_lacks_a_file_is_not_complete(
-    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = place_by_hand(tmp_path / "data", "iwslt17-en-de")
-    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+def test_a_set_that_lacks_a_file_is_not_complete(web: Web, cached: Path, data: Path) -> None:
+    folder = place_by_hand(data, "iwslt17-en-de")
     (folder / "train_small.en.gz").unlink()
     assert catalog.locate("iwslt17-en-de") == folder, "an optional file may be missing"
     (folder / "train.de.gz").unlink()
     assert catalog.locate("iwslt17-en-de") is None
     assert catalog.whereabouts(catalog.get("iwslt17-en-de")).missing == ("train.de.gz",)
     folder, reported = fetch("iwslt17-en-de")
-    assert folder == tmp_path / "cache" / "iwslt17"
-    assert f"note: files in {tmp_path}/data/iwslt17 are taken before those in {folder}" in reported
+    assert folder == cached / "iwslt17"
+    assert f"note: files in {data}/iwslt17 are taken before those in {folder}" in reported
 
 
-def test_the_files_that_are_needed_are_enough(
-    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = place_by_hand(tmp_path / "data", "iwslt17-en-de")
-    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+def test_the_files_that_are_needed_are_enough(web: Web, cached: Path, data: Path) -> None:
+    folder = place_by_hand(data, "iwslt17-en-de")
     (folder / "train.de.gz").unlink()
     assert fetch("iwslt17-en-de", needs=["train_small.en.gz", "tst2013.de.gz"])[0] == folder
-    assert fetch("iwslt17-en-de", needs=["tst2013.de.gz"], to=tmp_path / "data")[0] == folder
+    assert fetch("iwslt17-en-de", needs=["tst2013.de.gz"], to=data)[0] == folder
     assert web.requests == []
-    assert fetch("iwslt17-en-de", needs=["train.de.gz"])[0] == tmp_path / "cache" / "iwslt17"
+    assert fetch("iwslt17-en-de", needs=["train.de.gz"])[0] == cached / "iwslt17"
 
 
 def test_a_folder_that_was_not_fetched_is_not_replaced(web: Web, cached: Path) -> None:
@@ -433,22 +415,17 @@ def test_without_a_network_one_line_says_what_to_put_where(web: Web, cached: Pat
     )
 
 
-def test_a_file_that_the_user_put_there_is_taken_and_kept(web: Web, cached: Path) -> None:
+def test_a_file_that_the_user_put_there_is_taken_and_kept_or_refused(web: Web, cached: Path) -> None:
     downloads = cached / "downloads" / "imdb"
     downloads.mkdir(parents=True)
+    (downloads / "aclImdb_v1.tar.gz").write_bytes(b"not it")
+    assert "; remove the file to download it again" in complaint("imdb")
     content = originals("imdb")["aclImdb_v1.tar.gz"]
     (downloads / "aclImdb_v1.tar.gz").write_bytes(content)
     folder, _ = fetch("imdb")
     assert web.requests == []
     assert json.loads((folder / "source.json").read_text())["downloads"][0]["url"] == ""
     assert [p.name for p in downloads.iterdir()] == ["aclImdb_v1.tar.gz"]
-
-
-def test_a_wrong_file_that_the_user_put_there_is_refused(web: Web, cached: Path) -> None:
-    downloads = cached / "downloads" / "imdb"
-    downloads.mkdir(parents=True)
-    (downloads / "aclImdb_v1.tar.gz").write_bytes(b"not it")
-    assert "; remove the file to download it again" in complaint("imdb")
 
 
 def test_a_cache_that_cannot_be_written_is_reported(web: Web, tmp_path: Path, cached: Path) -> None:
