@@ -24,6 +24,9 @@ pytest.importorskip("fastapi", reason="needs pip install 'dragoman[serve]'")
 
 pytestmark = pytest.mark.browser
 
+Direct = Callable[..., Any]
+"""Opens a page that translates from English into German: the fixture `direct`."""
+
 TEXT = "the red cat. 😀 the old dog!"
 """Two sentences; the emoji is one character here and two in JavaScript."""
 
@@ -103,7 +106,7 @@ def opened(browser: Any) -> Iterator[Opened]:
 
 
 @pytest.fixture
-def direct(opened: Opened, url: str) -> Callable[..., Any]:
+def direct(opened: Opened, url: str) -> Direct:
     """A page of the first service that translates from English into German."""
 
     def page(**settings: Any) -> Any:
@@ -161,9 +164,7 @@ def throttled(page: Any, bytes_a_second: int) -> None:
 # --- translating -------------------------------------------------------------------------------------------
 
 
-def test_what_is_typed_is_translated_as_the_service_translates_it(
-    direct: Callable[..., Any], opened: Opened
-) -> None:
+def test_what_is_typed_is_translated_as_the_service_translates_it(direct: Direct, opened: Opened) -> None:
     page = direct()
     answer = translated(page)
     sentences = answer["translations"][0]["sentences"]
@@ -174,7 +175,7 @@ def test_what_is_typed_is_translated_as_the_service_translates_it(
 
 
 @pytest.mark.nightly
-def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: Callable[..., Any]) -> None:
+def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: Direct) -> None:
     page = direct()
     throttled(page, 6000)
     page.evaluate(
@@ -199,7 +200,7 @@ def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: C
 
 
 def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
-    direct: Callable[..., Any], opened: Opened
+    direct: Direct, opened: Opened
 ) -> None:
     page = direct()
     translated(page, "the red cat\n\nthe old dog")
@@ -222,9 +223,7 @@ def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
 
 
 @pytest.mark.nightly
-def test_what_an_input_method_has_half_written_is_not_sent(
-    direct: Callable[..., Any], opened: Opened
-) -> None:
+def test_what_an_input_method_has_half_written_is_not_sent(direct: Direct, opened: Opened) -> None:
     page = direct()
     page.evaluate(
         """() => {
@@ -248,7 +247,7 @@ def test_what_an_input_method_has_half_written_is_not_sent(
 
 
 @pytest.mark.nightly
-def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None:
+def test_a_new_text_gives_up_the_old_request(direct: Direct) -> None:
     page = direct()
     given_up: list[Any] = []
     page.on(
@@ -264,7 +263,7 @@ def test_a_new_text_gives_up_the_old_request(direct: Callable[..., Any]) -> None
 
 
 @pytest.mark.nightly
-def test_clearing_empties_both_sides(direct: Callable[..., Any]) -> None:
+def test_clearing_empties_both_sides(direct: Direct) -> None:
     page = direct()
     translated(page)
     page.click("#clear")
@@ -275,7 +274,7 @@ def test_clearing_empties_both_sides(direct: Callable[..., Any]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_reload_does_not_lose_the_text(direct: Callable[..., Any]) -> None:
+def test_a_reload_does_not_lose_the_text(direct: Direct) -> None:
     page = direct()
     answer = translated(page)
     page.reload()
@@ -283,28 +282,24 @@ def test_a_reload_does_not_lose_the_text(direct: Callable[..., Any]) -> None:
     assert page.input_value("#source") == TEXT
 
 
-@pytest.mark.nightly
-def test_copying(direct: Callable[..., Any]) -> None:
-    page = direct(permissions=["clipboard-read", "clipboard-write"])
-    answer = translated(page)
-    page.click("#copy")
-    page.wait_for_selector("#copy:has-text('Copied')")
-    assert page.evaluate("navigator.clipboard.readText()") == answer["translations"][0]["text"]
+CLOSED = """() => {
+  navigator.clipboard.writeText = () => Promise.reject(new Error("closed"));
+  document.addEventListener("copy", () => (window.copied = document.activeElement.value));
+}"""
 
 
 @pytest.mark.nightly
-def test_copying_where_the_clipboard_is_closed(direct: Callable[..., Any]) -> None:
-    page = direct()
+@pytest.mark.parametrize(
+    ("before", "copied"), [("() => {}", "navigator.clipboard.readText()"), (CLOSED, "copied")]
+)
+def test_copying_where_the_clipboard_is_open_or_closed(direct: Direct, before: str, copied: str) -> None:
+    is_open = before != CLOSED
+    page = direct(permissions=["clipboard-read", "clipboard-write"] if is_open else [])
     answer = translated(page)
-    page.evaluate(
-        """() => {
-          navigator.clipboard.writeText = () => Promise.reject(new Error("closed"));
-          document.addEventListener("copy", () => (window.copied = document.activeElement.value));
-        }"""
-    )
+    page.evaluate(before)
     page.click("#copy")
     page.wait_for_selector("#copy:has-text('Copied')")
-    assert page.evaluate("copied") == answer["translations"][0]["text"]
+    assert page.evaluate(copied) == answer["translations"][0]["text"]
     assert page.evaluate("document.activeElement.id") == "copy"
 
 
@@ -318,9 +313,7 @@ def n_best(url: str, source: str, prefix: str | None) -> list[str]:
 
 
 @pytest.mark.nightly
-def test_a_click_on_a_word_offers_what_else_could_follow(
-    direct: Callable[..., Any], opened: Opened, url: str
-) -> None:
+def test_a_click_on_a_word_offers_what_else_could_follow(direct: Direct, opened: Opened, url: str) -> None:
     page = direct()
     sentence = translated(page)["translations"][0]["sentences"][0]
     word = page.locator("#output .sentence").first.locator(".word").last
@@ -335,7 +328,7 @@ def test_a_click_on_a_word_offers_what_else_could_follow(
 
 
 def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
-    direct: Callable[..., Any], opened: Opened, url: str
+    direct: Direct, opened: Opened, url: str
 ) -> None:
     page = direct()
     first, second = translated(page)["translations"][0]["sentences"]
@@ -362,7 +355,7 @@ def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
     assert texts(page, "#output .sentence")[0] == offered[1], "what was chosen stays while typing goes on"
 
 
-def test_alternatives_are_reached_and_left_with_keys(direct: Callable[..., Any]) -> None:
+def test_alternatives_are_reached_and_left_with_keys(direct: Direct) -> None:
     page = direct()
     translated(page)
     page.focus("#source")
@@ -400,7 +393,7 @@ def linked(page: Any) -> tuple[list[str], list[str]]:
     return texts(page, "#mirror .word.linked"), texts(page, "#output .word.linked")
 
 
-def test_words_that_belong_together_are_marked_from_both_sides(direct: Callable[..., Any]) -> None:
+def test_words_that_belong_together_are_marked_from_both_sides(direct: Direct) -> None:
     page = direct()
     sentence = translated(page)["translations"][0]["sentences"][1]
     assert sentence["source"].startswith("😀")
@@ -424,7 +417,7 @@ def test_words_that_belong_together_are_marked_from_both_sides(direct: Callable[
 
 
 @pytest.mark.nightly
-def test_the_mirror_lies_under_the_text_and_nothing_in_the_field_scrolls(direct: Callable[..., Any]) -> None:
+def test_the_mirror_lies_under_the_text_and_nothing_in_the_field_scrolls(direct: Direct) -> None:
     page = direct(viewport={"width": 900, "height": 500}, reduced_motion="reduce")
     translated(page, "\n".join(["the red cat and the big old dog " * 6, "", "a bird"] * 4))
     box, field = page.locator("#mirror").bounding_box(), page.locator("#source").bounding_box()
@@ -442,7 +435,7 @@ def test_the_mirror_lies_under_the_text_and_nothing_in_the_field_scrolls(direct:
 # --- confidence and attention ------------------------------------------------------------------------------
 
 
-def test_confidence_is_shown_by_shade_line_and_word(direct: Callable[..., Any]) -> None:
+def test_confidence_is_shown_by_shade_line_and_word(direct: Direct) -> None:
     page = direct()
     sentences = translated(page)["translations"][0]["sentences"]
     assert page.is_hidden("#legend")
@@ -470,7 +463,7 @@ def test_confidence_is_shown_by_shade_line_and_word(direct: Callable[..., Any]) 
 
 
 @pytest.mark.nightly
-def test_attention_is_a_picture_with_words(direct: Callable[..., Any], url: str) -> None:
+def test_attention_is_a_picture_with_words(direct: Direct, url: str) -> None:
     page = direct()
     first, second = translated(page)["translations"][0]["sentences"]
     page.click("#open-attention")
@@ -559,7 +552,7 @@ def test_a_language_that_is_not_served_is_named(opened: Opened, url: str) -> Non
 
 
 @pytest.mark.nightly
-def test_swapping_takes_the_translation_along(direct: Callable[..., Any], opened: Opened) -> None:
+def test_swapping_takes_the_translation_along(direct: Direct, opened: Opened) -> None:
     page = direct()
     answer = translated(page, "the red cat")
     page.click("#swap")
@@ -583,7 +576,7 @@ def test_no_way_back_is_explained(opened: Opened, single: str) -> None:
 # --- documents ---------------------------------------------------------------------------------------------
 
 
-def test_a_document_comes_back_translated(direct: Callable[..., Any], url: str) -> None:
+def test_a_document_comes_back_translated(direct: Direct, url: str) -> None:
     page = direct()
     page.click("[data-view=documents]")
     text = "the red cat.\n\nthe old dog.\n"
@@ -603,9 +596,7 @@ def test_a_document_comes_back_translated(direct: Callable[..., Any], url: str) 
 
 
 @pytest.mark.nightly
-def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(
-    direct: Callable[..., Any], url: str
-) -> None:
+def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(direct: Direct, url: str) -> None:
     page = direct()
     dropping = """(name) => {
       const transfer = new DataTransfer();
@@ -625,9 +616,7 @@ def test_documents_are_dropped_anywhere_and_what_is_wrong_is_said(
 
 
 @pytest.mark.nightly
-def test_a_document_that_fails_says_why_and_can_be_tried_again(
-    direct: Callable[..., Any], opened: Opened
-) -> None:
+def test_a_document_that_fails_says_why_and_can_be_tried_again(direct: Direct, opened: Opened) -> None:
     opened.expected = ["400"]
     page = direct()
     answers = iter([(400, '{"error": "letter.txt: line 3 is not UTF-8; save it as UTF-8"}'), (200, "gut")])
@@ -648,7 +637,7 @@ def test_a_document_that_fails_says_why_and_can_be_tried_again(
 # --- history -----------------------------------------------------------------------------------------------
 
 
-def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Callable[..., Any]) -> None:
+def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Direct) -> None:
     page = direct()
     for text in ("the red cat", "an old dog"):
         translated(page, text)
@@ -686,7 +675,7 @@ def upload(page: Any, name: str, content: str) -> None:
 
 
 def test_a_glossary_is_kept_on_the_device_and_its_terms_are_in_translations_until_it_is_removed(
-    direct: Callable[..., Any], opened: Opened
+    direct: Direct, opened: Opened
 ) -> None:
     page = direct()
     plain = translated(page, "the red cat")["translations"][0]["text"]
@@ -706,9 +695,7 @@ def test_a_glossary_is_kept_on_the_device_and_its_terms_are_in_translations_unti
 
 
 @pytest.mark.nightly
-def test_switches_ask_for_inflected_forms_and_for_what_stays_as_it_is(
-    direct: Callable[..., Any], opened: Opened
-) -> None:
+def test_switches_ask_for_inflected_forms_and_for_what_stays_as_it_is(direct: Direct, opened: Opened) -> None:
     page = direct()
     page.click("#open-terms")
     upload(page, "terms.tsv", "cat\tZebra\n")
@@ -746,7 +733,7 @@ GLOSSARIES = [
 
 
 @pytest.mark.nightly
-def test_a_glossary_file_is_read_or_the_page_says_why_not(direct: Callable[..., Any], opened: Opened) -> None:
+def test_a_glossary_file_is_read_or_the_page_says_why_not(direct: Direct, opened: Opened) -> None:
     opened.expected.append("inline style")  # the browser's own page about XML that is cut short has some
     page = direct()
     page.click("#open-terms")
@@ -764,7 +751,7 @@ def test_a_glossary_file_is_read_or_the_page_says_why_not(direct: Callable[..., 
 
 
 @pytest.mark.nightly
-def test_the_theme_follows_the_system_until_one_is_chosen(direct: Callable[..., Any]) -> None:
+def test_the_theme_follows_the_system_until_one_is_chosen(direct: Direct) -> None:
     page = direct(color_scheme="dark")
     paper = "getComputedStyle(document.querySelector('#translator')).backgroundColor"
     dark = page.evaluate(paper)
@@ -803,7 +790,7 @@ def test_the_page_speaks_the_reader_s_language(
 
 
 @pytest.mark.nightly
-def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
+def test_nothing_is_wider_than_a_phone(direct: Direct) -> None:
     width = 320
     page = direct(viewport={"width": width, "height": 640}, has_touch=True)
     translated(page, f"{TEXT} {'word' * 40}")
@@ -826,7 +813,7 @@ def test_nothing_is_wider_than_a_phone(direct: Callable[..., Any]) -> None:
 
 
 @pytest.mark.nightly
-def test_keys(direct: Callable[..., Any], opened: Opened) -> None:
+def test_keys(direct: Direct, opened: Opened) -> None:
     page = direct()
     page.keyboard.press("Alt+KeyE")
     assert page.evaluate("document.activeElement.id") == "source"
@@ -847,7 +834,7 @@ def test_keys(direct: Callable[..., Any], opened: Opened) -> None:
 
 
 @pytest.mark.nightly
-def test_the_first_stop_of_tab_leads_to_the_text(direct: Callable[..., Any]) -> None:
+def test_the_first_stop_of_tab_leads_to_the_text(direct: Direct) -> None:
     page = direct()
     page.wait_for_selector("#source:focus")  # users can type at once
     page.focus(".brand")
@@ -890,7 +877,7 @@ def test_a_text_that_is_too_long_is_kept_and_not_sent(opened: Opened, single: st
     assert page.text_content("#counter") == "60 / 60"
 
 
-def test_a_service_that_is_away_is_waited_for(direct: Callable[..., Any], opened: Opened) -> None:
+def test_a_service_that_is_away_is_waited_for(direct: Direct, opened: Opened) -> None:
     opened.expected = ["ERR_INTERNET_DISCONNECTED"]
     page = direct()
     page.context.set_offline(True)
@@ -934,7 +921,7 @@ def test_too_many_requests_are_counted_down(opened: Opened, browser: Any, tiny_r
     ],
 )
 def test_what_the_service_refuses_is_said_and_the_text_stays(
-    direct: Callable[..., Any], opened: Opened, status: int, said: str
+    direct: Direct, opened: Opened, status: int, said: str
 ) -> None:
     opened.expected = [str(status)]
     page = direct()
@@ -957,7 +944,7 @@ def test_what_the_service_refuses_is_said_and_the_text_stays(
 
 
 @pytest.mark.nightly
-def test_a_stream_that_breaks_or_ends_in_an_error_is_told(direct: Callable[..., Any], opened: Opened) -> None:
+def test_a_stream_that_breaks_or_ends_in_an_error_is_told(direct: Direct, opened: Opened) -> None:
     page = direct()
     bodies = iter(['event: error\ndata: {"error": "took more than the 60 s"}\n\n', ""])
     page.route("**/v1/translate", lambda route: route.fulfill(body=next(bodies)))
@@ -1031,7 +1018,7 @@ def test_classes_are_bars_and_words_show_what_moved_them(opened: Opened, url: st
     ],
     ids=["light", "dark", "phone"],
 )
-def test_axe_finds_nothing(direct: Callable[..., Any], settings: dict[str, Any]) -> None:
+def test_axe_finds_nothing(direct: Direct, settings: dict[str, Any]) -> None:
     page = direct(reduced_motion="reduce", **settings)
     translated(page, "a 😀")
     page.click("#confidence")
