@@ -52,13 +52,6 @@ def notes(path: str, **columns: Column) -> list[str]:
     return [line.removeprefix(f"{corpus.name}: ") for line in corpus.notes()]
 
 
-def guess_complaint(path: str) -> str:
-    with pytest.raises(DataError) as error:
-        guess_labelled_columns(path)
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
 def tsv_of(tmp_path: Path, examples: list[tuple[str, str]], *, name: str = "a.tsv") -> str:
     return write(tmp_path / name, "".join(f"{label}\t{text}\n" for text, label in examples))
 
@@ -90,16 +83,16 @@ def test_labels_are_text_whatever_json_they_are(tmp_path: Path) -> None:
     assert [example.label for example in read(path)] == ["1", "0", "true", "false", "4.5", "star", "1"]
 
 
-@pytest.mark.parametrize(("label", "what"), [(["a"], "a list"), ({"x": {}}, "an object")])
-def test_a_label_that_is_no_name_is_reported(tmp_path: Path, label: object, what: str) -> None:
-    path = jsonl_of(tmp_path, {"text": "x", "label": "a"}, {"text": "x", "label": label})
+@pytest.mark.parametrize(
+    ("column", "value", "what"),
+    [("label", ["a"], "a list"), ("label", {"x": {}}, "an object"), ("text", 12, "a number")],
+)
+def test_a_label_or_a_text_that_is_none_is_reported(
+    tmp_path: Path, column: str, value: object, what: str
+) -> None:
+    path = jsonl_of(tmp_path, {"text": "x", "label": "a"}, {"text": "x", "label": "a", column: value})
     message = complaint(path, text_column="text", label_column="label")
-    assert message == f"{path} line 2: column 'label' holds {what}, not text; name another one"
-
-
-def test_a_text_that_is_no_text_is_reported(tmp_path: Path) -> None:
-    path = jsonl_of(tmp_path, {"text": 12, "label": "a"})
-    assert complaint(path) == f"{path} line 1: column 'text' holds a number, not text; name another one"
+    assert message == f"{path} line 2: column '{column}' holds {what}, not text; name another one"
 
 
 def test_examples_without_text_or_label_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -255,7 +248,9 @@ def test_columns_that_do_not_tell_are_an_error_that_lists_them(
 ) -> None:
     path = write(tmp_path / "a.tsv", "".join("\t".join(row) + "\n" for row in rows))
     there = ", ".join(f"{i} ({cell!r})" for i, cell in enumerate(rows[0]))
-    assert guess_complaint(path) == (
+    with pytest.raises(DataError) as error:
+        guess_labelled_columns(path)
+    assert str(error.value) == (
         f"{path}: cannot tell which columns are text and label among {there}; "
         "name them (data.text_column, data.label_column)"
     )
@@ -275,20 +270,23 @@ def split(path: str, *, n_held_out: int = 60, seed: int = 1) -> tuple[list[Label
     return list(train.examples()), list(held_out.examples())
 
 
-def test_both_parts_are_the_corpus_and_share_no_text(tmp_path: Path) -> None:
+def test_parts_are_the_corpus_share_no_text_and_have_their_share_of_every_label(tmp_path: Path) -> None:
     path = tsv_of(tmp_path, numbered(1200))
     train, held_out = split(path)
     assert sorted(train + held_out) == sorted(read(path))
     assert not {text for text, _ in train} & {text for text, _ in held_out}
-    assert 55 <= len(held_out) <= 60
-
-
-def test_every_label_has_its_share_in_both_parts(tmp_path: Path) -> None:
-    examples = numbered(1200)
-    _, held_out = split(tsv_of(tmp_path, examples))
-    whole, part = Counter(label for _, label in examples), Counter(label for _, label in held_out)
-    for label, n in whole.items():
+    part = Counter(label for _, label in held_out)
+    for label, n in Counter(label for _, label in numbered(1200)).items():
         assert abs(part[label] - 60 * n / 1200) <= 2
+
+
+@pytest.mark.parametrize(
+    ("n", "n_held_out", "least", "most"), [(1200, 60, 55, 60), (200, 10_000, 18, 20), (12, 1, 1, 1)]
+)
+def test_as_many_are_held_out_as_are_asked_for_and_at_most_a_tenth(
+    tmp_path: Path, n: int, n_held_out: int, least: int, most: int
+) -> None:
+    assert least <= len(split(tsv_of(tmp_path, numbered(n)), n_held_out=n_held_out)[1]) <= most
 
 
 def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path) -> None:
@@ -302,10 +300,6 @@ def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path) -> None
 def test_the_split_depends_on_the_seed(tmp_path: Path) -> None:
     path = tsv_of(tmp_path, numbered(600))
     assert split(path, seed=1) == split(path, seed=1) != split(path, seed=2)
-
-
-def test_at_most_a_tenth_is_held_out(tmp_path: Path) -> None:
-    assert 18 <= len(split(tsv_of(tmp_path, numbered(200)), n_held_out=10_000)[1]) <= 20
 
 
 def test_texts_that_differ_in_white_space_only_stay_together(tmp_path: Path) -> None:
@@ -322,10 +316,6 @@ def test_each_label_keeps_a_text_to_train_on(tmp_path: Path) -> None:
     for seed in range(5):
         train, _ = split(tsv_of(tmp_path, examples), n_held_out=2, seed=seed)
         assert ("only", "rare") in train
-
-
-def test_a_small_part_may_have_one_label(tmp_path: Path) -> None:
-    assert len(split(tsv_of(tmp_path, numbered(12)), n_held_out=1)[1]) == 1
 
 
 def test_parts_have_fingerprints_and_notes_of_their_own(tmp_path: Path) -> None:
@@ -399,19 +389,15 @@ def topics(tmp_path: Path, *lines: str, separator: str = "|") -> LabelledCorpus:
     return open_labelled([str(tmp_path / "topics.tsv")], separator=separator)
 
 
-def test_a_text_without_labels_is_kept_and_counted(tmp_path: Path) -> None:
+def test_labels_are_counted_and_so_is_a_text_without_any(tmp_path: Path) -> None:
     corpus = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree")
     assert [example.label for example in corpus.examples()] == ["a|b", "", "b"]
     assert corpus.notes() == [f"{corpus.name}: 1 of 3 examples have none of the labels"]
+    cells = Counter(example.label for example in corpus.examples())
+    assert corpus.count_labels(cells) == {"a": 1, "b": 2}
     alone = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree", separator="")
     assert [example.label for example in alone.examples()] == ["a|b", "b"]
     assert alone.fingerprint() != corpus.fingerprint()
-
-
-def test_labels_are_counted_and_not_cells(tmp_path: Path) -> None:
-    corpus = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree")
-    cells = Counter(example.label for example in corpus.examples())
-    assert corpus.count_labels(cells) == {"a": 1, "b": 2}
 
 
 def test_columns_are_told_by_labels_and_not_by_their_combinations(tmp_path: Path) -> None:
