@@ -321,11 +321,6 @@ def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClien
             assert isinstance(each["partial"], str)
 
 
-def test_a_stream_that_is_refused_is_no_stream(client: TestClient) -> None:
-    response = client.post("/v1/translate", json={"text": "x" * 601, "stream": True})
-    assert "601 characters" in error_of(response, 413)
-
-
 def test_the_language_of_a_text_chooses_the_model(client: TestClient) -> None:
     german = "Das alte Haus steht am Fluss."
     english, polish = "The old house stands by the river.", "Stary dom stoi nad rzeką."
@@ -542,6 +537,7 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "a b", "glossary": [["a", "x" * 200], ["b", "y" * 200]]}, 413,
          "400 characters of required phrases for one sentence are more than the 300"),
         ("translate", {"text": "x" * 601}, 413, "601 characters are more than the 600"),
+        ("translate", {"text": "x" * 601, "stream": True}, 413, "601 characters are more than the 600"),
         ("translate", {"text": ["x"] * 21}, 413, "21 sentences are more than the 20"),
         ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "x", "n_best": 5}, 413, "5 hypotheses are more than the 4"),
