@@ -1,7 +1,5 @@
 """Commands as users type them, run in this process: what they print, and how they end."""
 
-from __future__ import annotations
-
 from typer.testing import CliRunner, Result
 
 from dragoman.cli import app

@@ -1,7 +1,5 @@
 """What several tests share: a finished run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files for the tests of readers: written under a suffix, and the complaint that reading one raises."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ tensors of both devices is refused as CUDA would refuse it, so that the whole of
 GPU, but for what asks for the name "cuda".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -30,7 +28,7 @@ class Elsewhere(torch.Tensor):
     here: torch.Tensor
 
     @staticmethod
-    def __new__(cls, here: torch.Tensor) -> Elsewhere:
+    def __new__(cls, here: torch.Tensor) -> "Elsewhere":
         found: Elsewhere = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls,
             here.shape,

@@ -1,7 +1,5 @@
 """Runs with random weights, for tests that export them: every setting there is, without a training."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Parallel text in memory, for tests that plant faults into it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from dragoman.data.corpora import Corpus, Pair

@@ -4,8 +4,6 @@ The reference Transformers know nothing of Dragoman's modules: they compute from
 other toolkit's files, as its architecture was published.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping

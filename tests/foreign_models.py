@@ -1,7 +1,5 @@
 """Small models of other toolkits, written by those toolkits themselves, for tests of importing."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A hub on this machine: the few addresses that huggingface_hub needs to make, fill and fetch a model."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Trainings that are killed, in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

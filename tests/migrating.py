@@ -1,7 +1,5 @@
 """The commands of a section of docs/migrating.md, run in a folder that holds the other side's model."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """An S3 store on this machine (moto) whose misbehaviour can be prescribed, request by request."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Small files in the formats of the named data sets' originals, and a catalogue that fetches them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

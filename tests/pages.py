@@ -1,7 +1,5 @@
 """The page of a service in a browser: the service runs in this process, the browser has no window."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Trainings that tests watch, interrupt and disturb."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Services for tests: in a thread of this process, or as `dragoman serve` runs them; and raw HTTP to them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -47,7 +45,7 @@ class Wire:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=LONGEST)
         self._read = self.socket.makefile("rb")
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> "Wire":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Folders that all processes of the tests share: the first that needs one makes it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

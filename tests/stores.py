@@ -1,7 +1,5 @@
 """A token store of many pairs, in one shard and in several."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ A table gives the log-probabilities of the next token for a sentence and its who
 wrong back-pointer anywhere changes the result.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

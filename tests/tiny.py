@@ -1,7 +1,5 @@
 """A tiny corpus and the settings of a tiny training, for tests that need a model but not a good one."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """How long a test waits for what does not come: long, for only a test that fails waits to the end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

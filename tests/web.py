@@ -1,7 +1,5 @@
 """A web server on this machine whose misbehaviour can be prescribed, request by request."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -301,7 +301,7 @@ def private_functions_used_once(sources: dict[Path, str]) -> int:
 
 STACK = """
 import contextlib, io, json, pathlib, sys, threading, traceback
-import dragoman, dragoman.cli, dragoman.decoding.greedy
+import dragoman, dragoman.cli, dragoman.decoding.search
 package = pathlib.Path(dragoman.__file__).parent
 calls = []
 

@@ -1,7 +1,5 @@
 """tools/prose.py finds words that readers stumble over, with their place, and only in what we wrote."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

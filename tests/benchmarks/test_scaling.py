@@ -1,7 +1,5 @@
 """The tables of docs/scaling.md are those that benchmarks/scaling.py prints."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import fields, replace

@@ -3,8 +3,6 @@
 The corpora of $DRAGOMAN_DATA are stand-ins: phrases of the embedded corpus under the names of real files.
 """
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """A service for what documents show of programs that ask one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -6,8 +6,6 @@ its counterpart. Numbers are therefore written in the same digits in both: 7.6 m
 12,000. The lines `<!-- … -->` are for other tests and may be left out of the translation.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/commands.md says what the command line says."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/configuration.md says what config.py says."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

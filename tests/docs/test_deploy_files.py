@@ -1,7 +1,5 @@
 """The files in deploy/ fit each other and the command line: checked without the engines they are for."""
 
-from __future__ import annotations
-
 import configparser
 import fnmatch
 import json

@@ -10,8 +10,6 @@ A block right below
 is left out; use it only where there is no other way.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

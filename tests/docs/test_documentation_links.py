@@ -1,7 +1,5 @@
 """The links of README and docs lead somewhere, and the lines they name hold what they promise."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

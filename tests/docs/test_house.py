@@ -1,7 +1,5 @@
 """The ledger of tools/house.py: what it counts, and what it does not let pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

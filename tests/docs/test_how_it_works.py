@@ -1,7 +1,5 @@
 """What docs/how-it-works.md shows in a Python prompt is what Python answers."""
 
-from __future__ import annotations
-
 import doctest
 import math
 import re

@@ -1,7 +1,5 @@
 """docs/licences.md has every dependency, with the licence that the installed package states."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from importlib.metadata import PackageNotFoundError, distribution

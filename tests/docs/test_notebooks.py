@@ -1,7 +1,5 @@
 """The notebooks run from their first cell to their last, and what is committed is what they print."""
 
-from __future__ import annotations
-
 import base64
 import re
 import runpy

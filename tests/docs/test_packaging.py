@@ -1,7 +1,5 @@
 """What a user installs: one version everywhere, lowest versions that hold, a whole source distribution."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The pictures of docs/ are those that its scripts draw, are small, and ask for nothing from elsewhere."""
 
-from __future__ import annotations
-
 import ast
 import re
 import runpy

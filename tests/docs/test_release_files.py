@@ -1,7 +1,5 @@
 """Workflows, forms and the tools of a release: commands that exist, Pythons and systems that are promised."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

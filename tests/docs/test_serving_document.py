@@ -1,7 +1,5 @@
 """What docs/serving.md shows of programs that ask a service works, with a service on another port."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The site has every page, its links lead to pages, and what it shows is what the repository holds."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

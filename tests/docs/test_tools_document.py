@@ -1,7 +1,5 @@
 """What docs/tools.md shows of curl and of Python's clients works, with a service on another port."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

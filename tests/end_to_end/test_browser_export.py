@@ -3,8 +3,6 @@
 The npm package of onnxruntime-web comes from DRAGOMAN_ONNXRUNTIME_WEB, an installed one, or from npm.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

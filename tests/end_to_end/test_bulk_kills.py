@@ -1,7 +1,5 @@
 """A translation or scoring of a file that is killed goes on without losing or repeating a line."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

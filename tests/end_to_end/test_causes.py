@@ -1,7 +1,5 @@
 """DRAGOMAN_DEBUG=1 shows a maintainer the cause of an error, below the one line that its user gets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`dragoman data check` as its users meet it: what is said, in which form, with which exit code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Classification from the command line: any file in, labels with probabilities out, honestly scored."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

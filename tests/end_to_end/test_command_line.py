@@ -1,7 +1,5 @@
 """The command line as its users meet it: what it prints where, with which exit code, whatever goes wrong."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs of earlier versions load, answer and continue as they did then (tools/make_golden_run.py)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

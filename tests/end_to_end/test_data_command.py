@@ -1,7 +1,5 @@
 """`dragoman data` as its users meet it: what is listed, what is fetched, what is said where."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

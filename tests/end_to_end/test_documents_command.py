@@ -1,7 +1,5 @@
 """`dragoman translate` with documents, protection, alignment and consensus."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """`dragoman export` from the command line."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A training on a failing machine: one clear line, a checkpoint is kept, and the same command continues."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

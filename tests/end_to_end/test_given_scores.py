@@ -1,7 +1,5 @@
 """--scores of evaluate and score: numbers of other tools are kept, shown, compared or refused in one line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

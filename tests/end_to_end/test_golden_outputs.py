@@ -1,7 +1,5 @@
 """A kept run answers as it did when its outputs were recorded, however the code between is arranged."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

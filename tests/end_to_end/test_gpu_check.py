@@ -1,7 +1,5 @@
 """tools/gpu_check.py, where there is no GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Each of these folders was made to hang, to crash, to fill the memory, to read or
 to give orders to the terminal. Each is answered with one line and exit code 1, soon and in little memory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A model trained from scratch translates sentences that it has not seen."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

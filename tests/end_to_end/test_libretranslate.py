@@ -1,7 +1,5 @@
 """LibreTranslate's clients against this service, over a real connection."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Who comes from JoeyNMT trains and translates there, imports, and goes on here, by the page's commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A command whose optional package is missing says so, with the line that installs it, before it works."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """/openapi.json describes the service, and the service keeps to it whatever it is sent (schemathesis)."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

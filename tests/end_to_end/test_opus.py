@@ -1,7 +1,5 @@
 """Corpora of OPUS: listed and fetched from a stand-in that answers as the real interface does."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

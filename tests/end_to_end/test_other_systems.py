@@ -5,8 +5,6 @@ of POSIX, no folder can be opened, only a file open for writing can be synced, a
 renamed, replaced or deleted.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several processes train one model: the same losses as one; they save and leave when asked to."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Processes that train together: one hangs, is killed or has a full disk; machines join and leave."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

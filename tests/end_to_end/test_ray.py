@@ -1,7 +1,5 @@
 """A file translated by a Ray cluster on this machine: two cores, little memory, reachable from here only."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Recipes for corpora that are too large to be at hand, run whole on a few lines in their corpus' format."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Commands whose inputs and outputs lie in a store: they do what they do with files of this machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

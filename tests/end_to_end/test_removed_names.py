@@ -1,7 +1,5 @@
 """A name of an earlier version is answered with what to do instead."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`dragoman report` and `dragoman compare`, from the command to the page."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

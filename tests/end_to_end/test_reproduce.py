@@ -1,7 +1,5 @@
 """`dragoman reproduce`: recorded, reproduced, and failed where it has to fail."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

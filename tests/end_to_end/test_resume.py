@@ -1,7 +1,5 @@
 """A run whose process is killed continues to the bit."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

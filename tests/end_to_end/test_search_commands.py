@@ -1,7 +1,5 @@
 """The options of `translate` that choose a search, and `score-model`, as users type them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """How a service ends: what was accepted is finished, nothing is left, and the exit code says how it was."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A reduced benchmarks/serve_faults.py: whatever is done to a service, it goes on and answers no 500."""
 
-from __future__ import annotations
-
 import asyncio
 import runpy
 import sys

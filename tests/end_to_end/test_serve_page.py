@@ -4,8 +4,6 @@ With DRAGOMAN_PICTURES=docs/pictures and DRAGOMAN_PICTURES_RUN=a run from Englis
 of the documentation are taken as well.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A service in several processes: what one of them knows or suffers, and what that is to the others."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Several labels a text, from the command line: any number of labels out, honestly scored."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

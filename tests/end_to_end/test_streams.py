@@ -1,7 +1,5 @@
 """No input is overwritten, pipes are files, streams may be closed, and Ctrl-C is a line."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

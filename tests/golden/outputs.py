@@ -6,8 +6,6 @@ The run is trained once (recipe.toml) and kept; tests/end_to_end/test_golden_out
 that is meant to alter an output records it again, so that its diff shows what it altered.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Control characters never come out, whatever tokens a model writes and whichever way its text leaves."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

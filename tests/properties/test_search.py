@@ -1,7 +1,5 @@
 """Greedy and beam search against brute force and against themselves, on random tables."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

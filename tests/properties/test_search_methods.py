@@ -1,7 +1,5 @@
 """Sampling, diverse and constrained search, and wrapped steps, against enumeration on random tables."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence

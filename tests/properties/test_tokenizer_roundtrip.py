@@ -4,8 +4,6 @@ Subwords: the text's normal form. Characters: that, with a replacement character
 Words: text with the same ids.
 """
 
-from __future__ import annotations
-
 import unicodedata
 
 import numpy as np

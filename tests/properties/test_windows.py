@@ -1,7 +1,5 @@
 """Windows and bags, for texts of any number and length."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import given

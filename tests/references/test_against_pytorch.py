@@ -1,7 +1,5 @@
 """Every block equals PyTorch's own on copied weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Models that other toolkits trained and wrote (tools/make_foreign_fixtures.py) translate here as there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

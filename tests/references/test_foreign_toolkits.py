@@ -7,8 +7,6 @@ themselves, where they stand in nobody's way, and the tests are skipped where th
     PYTHONPATH=peers python -m pytest tests/references/test_foreign_toolkits.py
 """  # noqa: E501
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

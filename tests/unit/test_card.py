@@ -1,7 +1,5 @@
 """Model cards hold what the run says and nothing else, and nothing in the run can inject markup."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

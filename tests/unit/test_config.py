@@ -1,7 +1,5 @@
 """Settings: strict, all mistakes at once, written and read back without loss."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -1,7 +1,5 @@
 """What is found out about the machine, and the advice that follows from it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Runs put on a hub and fetched from it: the same model comes back, and nothing goes out that should not."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Compiled code: built once, kept, and done without where it cannot be had."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What notebooks show: tables, with everything from outside escaped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path

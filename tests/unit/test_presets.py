@@ -1,7 +1,5 @@
 """Settings chosen by corpus size."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run directories: what is written is read back, and damage is told in one line."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Files of tensors that are written by rows: those that safetensors writes at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

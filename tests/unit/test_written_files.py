@@ -1,7 +1,5 @@
 """Files are written whole, through links and devices, under a lock, and never over what is read."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """Files of any size through a translator: chunks, journals, workers, and pairs for training."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

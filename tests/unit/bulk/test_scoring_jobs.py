@@ -1,7 +1,5 @@
 """Corpora scored as a stream: as in memory, resumable as a translation, with a line for each pair."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

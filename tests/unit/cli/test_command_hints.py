@@ -1,7 +1,5 @@
 """Commands that messages name work in the shell in which the program was called."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

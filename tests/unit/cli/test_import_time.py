@@ -1,7 +1,5 @@
 """What must be fast to import does not import what is slow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

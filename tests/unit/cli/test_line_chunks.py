@@ -1,7 +1,5 @@
 """Lines as they arrive through a pipe."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

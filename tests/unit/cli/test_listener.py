@@ -1,7 +1,5 @@
 """What a training prints: log lines, and on a terminal samples and a progress bar."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

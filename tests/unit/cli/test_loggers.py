@@ -1,7 +1,5 @@
 """What a training logs arrives at TensorBoard and at Weights & Biases, by their own readers."""
 
-from __future__ import annotations
-
 import html
 import inspect
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables on the terminal: what others wrote is text in them."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

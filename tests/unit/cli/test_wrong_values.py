@@ -1,7 +1,5 @@
 """What is no text is refused in one line, whichever function of the library it is given to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

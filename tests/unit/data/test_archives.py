@@ -1,7 +1,5 @@
 """Archives: good ones come out whole, and what an evil one tries is refused and leaves nothing behind."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import stat

@@ -1,7 +1,5 @@
 """Batches: every pair once an epoch, within bounds, other ones every epoch and the same ones for a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise

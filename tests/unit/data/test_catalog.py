@@ -1,7 +1,5 @@
 """The catalogue: every set is described in full, found where it lies, and right when it is fetched."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Corpora: whatever a file is like, its pairs come out, or one line says what is wrong with it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType

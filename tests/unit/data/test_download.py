@@ -1,7 +1,5 @@
 """Downloads: whatever the network and the server do, the file is right or one line says why it is not."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Files: found by name, decompressed by suffix, read by line; what is wrong with one is said in one line."""
 
-from __future__ import annotations
-
 import builtins
 import hashlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The formats of corpora: every one gives the same pairs, and hostile or damaged files give one line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -415,7 +413,7 @@ class Endless:
     def read(self, n: int) -> bytes:
         return b"".join(islice(self._parts, max(1, n // 500)))
 
-    def __enter__(self) -> Endless:
+    def __enter__(self) -> "Endless":
         return self
 
     def __exit__(self, *_: object) -> None:

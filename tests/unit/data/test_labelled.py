@@ -1,7 +1,5 @@
 """Labelled corpora: texts and the names of their classes, split so that no text is on both sides."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

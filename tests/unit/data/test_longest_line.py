@@ -1,7 +1,5 @@
 """A line has a greatest length in every format, and what is longer is not read to its end."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc

@@ -1,7 +1,5 @@
 """Several corpora as one: shares, passes, stages, and which pairs an epoch holds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from itertools import pairwise

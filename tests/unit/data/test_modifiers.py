@@ -1,7 +1,5 @@
 """Modified corpora: the same draw gives the same pairs, another one others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

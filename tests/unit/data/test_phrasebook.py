@@ -1,7 +1,5 @@
 """The embedded corpora: what their splits promise, and that tools/make_phrasebook.py makes them."""
 
-from __future__ import annotations
-
 import lzma
 from collections import Counter
 from itertools import combinations

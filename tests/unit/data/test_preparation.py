@@ -1,7 +1,5 @@
 """Preparation: what the sources give becomes the files that recipes name."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

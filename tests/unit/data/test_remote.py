@@ -1,7 +1,5 @@
 """Files of stores: read and written as those of this machine, whole or not at all, on bad networks, too."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The token store: the corpus' ids, once made, as often as they are asked for."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

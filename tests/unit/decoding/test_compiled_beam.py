@@ -1,7 +1,5 @@
 """Beam search in compiled code beside the same with NumPy."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Greedy and beam search on small tables whose answers can be read off."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Every search over a model: prefixes, phrases, samples, coverage and ensembles, from text to text."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

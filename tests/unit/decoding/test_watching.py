@@ -1,7 +1,5 @@
 """Searches that somebody looks on at: nothing changes but what is given up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Students: their shapes, their lessons, and a whole distillation of a tiny run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Lessons of other text, of other teachers, and the best of them by score."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

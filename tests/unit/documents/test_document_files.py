@@ -1,7 +1,5 @@
 """One way in and out for documents of every format."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A document that is small to send is not large to read, and stops when nobody wants it any more."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -1,7 +1,5 @@
 """A document keeps its form, whatever becomes of its sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """HTML through a translator: text changes, markup does not, however bad it is."""
 
-from __future__ import annotations
-
 import html
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Text with codes in it can be cut, marked with tags, and put together, and nothing gets lost."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Subtitles keep their numbers, times and tags, and a sentence over several cues is one sentence."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A translation memory gets the segments it lacks; not a byte of the rest changes."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

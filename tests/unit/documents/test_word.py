@@ -1,7 +1,5 @@
 """A Word document keeps its formatting, links, pictures, fields and tables."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a translator is good: buckets, words, numbers, correlation, single sentences."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

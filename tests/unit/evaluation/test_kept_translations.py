@@ -1,7 +1,5 @@
 """Translations of a run's test sets: made once, kept, and made again where anything has changed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor

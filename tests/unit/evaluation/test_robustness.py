@@ -1,7 +1,5 @@
 """The robustness card: what it alters, and what it counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Groups of runs that differ only in the seed: their titles, the test between them, and tables of figures."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

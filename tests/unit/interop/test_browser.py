@@ -1,7 +1,5 @@
 """The folder of `dragoman export --to browser`, without a browser; that is tests/end_to_end."""
 
-from __future__ import annotations
-
 import json
 import re
 import tarfile

@@ -1,7 +1,5 @@
 """Exports to CTranslate2 and ONNX, and the folder that an export is written to."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Packages of Argos Translate, installed and used by its own code."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

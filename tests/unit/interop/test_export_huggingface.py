@@ -1,7 +1,5 @@
 """Exports that transformers loads, and the way back."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

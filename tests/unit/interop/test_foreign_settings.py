@@ -1,7 +1,5 @@
 """What a model of another toolkit needs of ours: positions in a table, a bias of the output, and swish."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

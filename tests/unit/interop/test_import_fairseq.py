@@ -1,7 +1,5 @@
 """Models of fairseq, in files as it writes them, against a reimplementation of its Transformer."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

@@ -1,7 +1,5 @@
 """Models from strangers: whatever is in a folder, nothing runs, nothing outside is read, one line is said."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

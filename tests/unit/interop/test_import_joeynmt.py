@@ -1,7 +1,5 @@
 """Models of JoeyNMT: what its own code trains and saves computes, cuts and translates the same here."""
 
-from __future__ import annotations
-
 import copy
 import io
 import os

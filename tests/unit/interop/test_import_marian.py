@@ -1,7 +1,5 @@
 """Marian's models in Hugging Face's folders: the run computes, cuts and searches as transformers does."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

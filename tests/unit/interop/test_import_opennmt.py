@@ -1,7 +1,5 @@
 """Models of OpenNMT-py and eole, in files as they write them, against a reimplementation."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

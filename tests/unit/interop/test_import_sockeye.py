@@ -1,7 +1,5 @@
 """Models of Sockeye 3, in files as it writes them, against a reimplementation of its Transformer."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -4,8 +4,6 @@ The tests run over all registered formats, each with a small folder as that tool
 adds its folder to SAMPLES; what is special to a format is in its own file.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

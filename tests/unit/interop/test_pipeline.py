@@ -1,7 +1,5 @@
 """`pipeline(...)`: the calls of the removed TranslationPipeline, and what they were answered with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import GeneratorType

@@ -1,7 +1,5 @@
 """Scores of classifications against scikit-learn, SciPy-free formulas and hand computations."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the labels of a text are: laws of both kinds, against definitions and scikit-learn."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores against sacreBLEU itself, and against BLEU worked out by hand."""
 
-from __future__ import annotations
-
 import math
 import os
 

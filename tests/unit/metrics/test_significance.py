@@ -1,7 +1,5 @@
 """Tests of whether one system is better than another."""
 
-from __future__ import annotations
-
 import math
 import os
 

@@ -1,7 +1,5 @@
 """The table of the architecture names what `Seq2SeqTransformer` has."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

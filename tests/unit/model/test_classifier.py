@@ -1,7 +1,5 @@
 """The classifier's model and its batches: nothing of a text is lost, and nothing else is seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fast kernels compute what the plain ones do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products in int8: what they compute, how far they are from fp32, and that rows stay independent."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The decoder in tensors that stay (model/static.py), which a GPU records; here it is carried out instead."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -260,7 +258,7 @@ class Cuda:
             def __init__(self, device: object) -> None:
                 self.device = str(device)
 
-            def wait_stream(self, other: Stream) -> None:
+            def wait_stream(self, other: "Stream") -> None:
                 assert self.device == other.device
 
         @contextmanager

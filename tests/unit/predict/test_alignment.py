@@ -1,7 +1,5 @@
 """Links between words are found by attention, and point into the texts as they were given."""
 
-from __future__ import annotations
-
 import random
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where a translator looks, and the picture of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

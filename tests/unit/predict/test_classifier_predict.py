@@ -1,7 +1,5 @@
 """A trained classifier as a function, and its evaluation beside the baseline."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import asdict

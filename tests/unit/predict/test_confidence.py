@@ -1,7 +1,5 @@
 """The probabilities of words are those of their tokens."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All of Dragoman on a device that is not the processor: nothing mixes the two, and nothing else changes."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

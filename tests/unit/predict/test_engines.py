@@ -1,7 +1,5 @@
 """What translators share their work among: threads, and CTranslate2."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Which target phrases a glossary requires."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

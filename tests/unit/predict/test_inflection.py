@@ -1,7 +1,5 @@
 """Required phrases of which any inflection will do: which words are forms, and that searches write them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Words left out of a text, and what that does to the decision."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is protected comes out as it went in, whatever the translator does."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

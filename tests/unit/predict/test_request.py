@@ -1,7 +1,5 @@
 """The rules of a request for translations, which hold for every caller."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

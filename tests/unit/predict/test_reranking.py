@@ -1,7 +1,5 @@
 """Of several candidates, the one that agrees most with the others comes first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The log-probability of given translations."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

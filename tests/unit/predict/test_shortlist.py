@@ -1,7 +1,5 @@
 """Shortlists: which tokens a sentence may hold, and searches that compute no others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is carried over stands in a translation, however bad the model is: its weights here are random."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two settings that models of other toolkits need: the epsilon of norms, and sources without an end token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A text longer than the model's limit is translated in parts, and nothing of it is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`dragoman show schedule`, `positions` and `masks`: what they draw, and where."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

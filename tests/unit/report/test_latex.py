@@ -1,7 +1,5 @@
 """A comparison as a LaTeX table: what is bold, what is marked, what is escaped; and that it compiles."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A page: self-contained, escaped, accessible, of bounded size."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

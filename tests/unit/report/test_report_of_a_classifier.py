@@ -1,7 +1,5 @@
 """What a report says about a classifier: figures, tables, mistakes."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

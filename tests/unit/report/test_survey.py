@@ -1,7 +1,5 @@
 """The page of `data check --report`: what was found and what other thresholds would find, with samples."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

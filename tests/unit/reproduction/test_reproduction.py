@@ -1,7 +1,5 @@
 """Recipes found, expectations read and written, scores judged, data compared."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A service of a model of several directions, and of pairs that two of them make together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that wait to be fetched: bounded, unguessable, and gone in the end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time

@@ -1,7 +1,5 @@
 """API keys of a service: a file of keys holds exactly the keys that were shown, under concurrent changes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

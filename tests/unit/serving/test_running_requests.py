@@ -1,7 +1,5 @@
 """Where the work of a request runs: short ones between other events, others in threads."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator

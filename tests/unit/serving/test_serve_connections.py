@@ -1,7 +1,5 @@
 """Slow, hostile or many clients keep a service from no other, and get an answer if possible."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

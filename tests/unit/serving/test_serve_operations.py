@@ -1,7 +1,5 @@
 """What a service lets in, what it says of itself, and what it writes down."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

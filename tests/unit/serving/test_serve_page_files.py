@@ -1,7 +1,5 @@
 """The files of the page: nothing from elsewhere, nothing inline, the same messages in every language."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

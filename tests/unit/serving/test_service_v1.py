@@ -1,7 +1,5 @@
 """What the service's own interface promises, route by route."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

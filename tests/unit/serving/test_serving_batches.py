@@ -1,7 +1,5 @@
 """What requests ask for is worked on together: who is served when, and what becomes of whom has left."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Settings for a file of labelled texts, by its size."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

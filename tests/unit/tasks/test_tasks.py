@@ -1,7 +1,5 @@
 """The seam of the tasks: everything that a task owns is reached through one interface."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

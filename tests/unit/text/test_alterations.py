@@ -1,7 +1,5 @@
 """Altered texts: what changes, and what stays."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

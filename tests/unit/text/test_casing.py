@@ -1,7 +1,5 @@
 """Text in capitals or title case: read as the vocabulary has it, written in its own case again."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Characters as tokens: nothing is lost but what training never showed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

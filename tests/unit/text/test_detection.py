@@ -1,7 +1,5 @@
 """Languages: of a text, by their codes, and by their names."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokenizers of imported models cut text as their toolkits do, and keep Dragoman's ids."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Reserved tokens of languages and origins: in every kind of tokenizer, and in no text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

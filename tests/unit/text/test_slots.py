@@ -1,7 +1,5 @@
 """Slots: what they stand for, in which order, and that no text of a user becomes one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

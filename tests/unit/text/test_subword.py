@@ -1,7 +1,5 @@
 """Tokenizers: what a vocabulary holds, and that it is written and read whole."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Words as tokens: how text is split, which words are known, and how they are written."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections import Counter

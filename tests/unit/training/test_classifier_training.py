@@ -1,7 +1,5 @@
 """Classification as a task: what is minimised, what is counted, what a run then holds."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A translator of another depth: what it says before it learns, and which layers it has."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

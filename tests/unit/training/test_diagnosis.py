@@ -1,7 +1,5 @@
 """Warnings: each fault is named where it is, and nowhere else."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

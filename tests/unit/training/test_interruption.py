@@ -1,7 +1,5 @@
 """A signal falls between two updates; a second one ends a training at once, unless it is the same again."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

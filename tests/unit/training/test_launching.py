@@ -1,7 +1,5 @@
 """Restarts of a training with several processes, and the time left for each."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

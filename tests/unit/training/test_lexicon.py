@@ -1,7 +1,5 @@
 """The lexicon of a training text, and the shortlist that a run keeps of it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

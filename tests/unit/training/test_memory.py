@@ -1,7 +1,5 @@
 """What happens where a batch does not fit into memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The optimizers compute what PyTorch's do, and do not load its compiler."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

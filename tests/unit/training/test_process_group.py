@@ -1,7 +1,5 @@
 """What processes that train together do with a batch, and in which order they do things."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A run goes on to other text, and a share of its old text is read again: `train --from RUN --replay 0.2`."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterable

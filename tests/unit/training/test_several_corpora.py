@@ -1,7 +1,5 @@
 """Trainings on several corpora, in several directions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

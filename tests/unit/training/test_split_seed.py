@@ -1,7 +1,5 @@
 """The text that a run holds out does not depend on its seed, unless its settings say so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

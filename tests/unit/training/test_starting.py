@@ -1,7 +1,5 @@
 """A translator that goes on to other text keeps its tokens and weights, and an eye on the old text."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches of few shapes, and updates that are not waited for: the same training as by the plain way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

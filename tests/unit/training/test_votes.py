@@ -1,7 +1,5 @@
 """The regression of n-grams: it is solved, and rare words learn from those that are spelt alike."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checkpoints are written beside the training, and by those who have the weights."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The doctor as a whole: every kind of fault is counted, shown by its line, and nothing else is."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Alignment: shifts are found where they begin and end, and nothing is where nothing is shifted."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The clean copy: what passes, in files of the same layout, all or nothing, and the original as it was."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

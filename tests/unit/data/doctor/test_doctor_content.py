@@ -1,7 +1,5 @@
 """What can be seen in one pair: damage, markup, numbers, addresses; and that honest text is left alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from dragoman.data.doctor.content import (

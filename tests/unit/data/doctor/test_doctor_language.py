@@ -1,7 +1,5 @@
 """Scripts and languages: what is foreign is found and named, what is at home is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from dragoman.data.doctor.language import (

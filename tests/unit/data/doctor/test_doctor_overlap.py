@@ -1,7 +1,5 @@
 """Overlap: the fast search finds what comparing everything with everything finds."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A corpus too large to be judged at once: window by window, with what only the whole tells at the end."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The look at a corpus before training: right ones pass, and copies that are made wrong are found by name."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Pairs chosen by score: exactly the best ones, in files of the same layout, all or nothing."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json
