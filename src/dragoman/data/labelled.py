@@ -366,10 +366,8 @@ def _strata(counts: Mapping[str, int], separator: str) -> list[str]:
     for cell, labels in cells.items():
         n_of_label.update(dict.fromkeys(labels, counts[cell]))
 
-    def rarity(label: str) -> tuple[int, str]:
-        return n_of_label[label], label
-
-    return [min(labels, key=rarity, default="") for labels in cells.values()]
+    ranks = {label: (n, label) for label, n in n_of_label.items()}
+    return [min(labels, key=ranks.__getitem__, default="") for labels in cells.values()]
 
 
 def _choose(

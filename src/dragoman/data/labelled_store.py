@@ -49,17 +49,6 @@ class SkippedText(NamedTuple):
     n_tokens: int
     """... and the tokens it had."""
 
-    def describe(self, *, n_kept: int) -> list[str]:
-        """Return a line for each kind of skipped examples."""
-        lines = []
-        if self.n_empty:
-            lines.append(f"skipped {self.n_empty:,} texts: they are empty")
-        if self.n_texts:
-            lines.append(
-                f"cut {self.n_tokens:,} tokens off {self.n_texts:,} of {n_kept:,} texts (data.max_windows)"
-            )
-        return lines
-
 
 class LabelledStore:
     """The texts of a corpus that are not empty, as ids, and their labels, in the corpus' order."""
@@ -100,7 +89,11 @@ class LabelledStore:
 
     def notes(self) -> list[str]:
         """Return a line for each kind of skipped examples of the corpus."""
-        return self.cut.describe(n_kept=len(self))
+        n_empty, n_texts, n_tokens = self.cut
+        lines = [f"skipped {n_empty:,} texts: they are empty"] if n_empty else []
+        if n_texts:
+            lines.append(f"cut {n_tokens:,} tokens off {n_texts:,} of {len(self):,} texts (data.max_windows)")
+        return lines
 
     @classmethod
     def prepare(

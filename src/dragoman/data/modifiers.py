@@ -85,7 +85,10 @@ class ModifiedCorpus(Derived):
         """Yield the pairs of the corpus, some neighbours as one."""
         group: list[Pair] = []
         n_wanted = 1
-        for pair in self._cleaned():
+        pairs = self.corpus.pairs()
+        if self.has_slots:  # a character that is a slot would be taken for ours
+            pairs = (Pair(*map(without_controls, pair)) for pair in pairs)
+        for pair in pairs:
             if group and (len(group) == n_wanted or not self._fits(group, pair)):
                 yield on_one_line(group, self.languages)
                 group = []
@@ -95,11 +98,6 @@ class ModifiedCorpus(Derived):
             group.append(pair)
         if group:
             yield on_one_line(group, self.languages)
-
-    def _cleaned(self) -> Iterator[Pair]:
-        """Yield the pairs of the corpus, in which a character that is a slot would be taken for ours."""
-        pairs = self.corpus.pairs()
-        return (Pair(*map(without_controls, pair)) for pair in pairs) if self.has_slots else pairs
 
     def _fits(self, group: list[Pair], pair: Pair) -> bool:
         """Whether `pair` may follow `group` in one line."""

@@ -67,15 +67,6 @@ class Skipped(NamedTuple):
     empty: int
     too_long: int
 
-    def describe(self, *, max_length: int) -> str:
-        """Describe skipped pairs in one line; "" = none."""
-        reasons = []
-        if self.empty:
-            reasons.append(f"{self.empty:,} empty on one side")
-        if self.too_long:
-            reasons.append(f"{self.too_long:,} longer than {max_length} tokens (data.max_length)")
-        return f"skipped {sum(self):,} pairs: {', '.join(reasons)}" if reasons else ""
-
 
 class Side:
     """The sentences of one language. `side[i]` are the ids of sentence i, the end token last."""
@@ -220,7 +211,10 @@ class TokenStore:
 
     def skipped_message(self) -> str:
         """How many pairs of the corpus were left out, and why, in one line; "" where none was."""
-        return self.skipped.describe(max_length=self.max_length)
+        n_empty, n_long = self.skipped
+        reasons = [f"{n_empty:,} empty on one side"] if n_empty else []
+        reasons += [f"{n_long:,} longer than {self.max_length} tokens (data.max_length)"] if n_long else []
+        return f"skipped {n_empty + n_long:,} pairs: {', '.join(reasons)}" if reasons else ""
 
     @classmethod
     def prepare(
@@ -325,20 +319,18 @@ class CorpusStream:
         self._pairs, self._progress = corpus.pairs(), progress
         self._ahead: list[Pair] = []
 
-    def take(self, n: int) -> list[Pair]:
-        """Return the next `n` pairs, or those that are left. DataError: see `Corpus.pairs`."""
-        pairs = [*self._ahead[:n], *islice(self._pairs, max(0, n - len(self._ahead)))]
-        self._ahead = self._ahead[n:]
-        self.n_read += len(pairs)
-        if pairs and self._progress:
-            self._progress(self.n_read)
-        return pairs
-
     def stretch(self, start: int, n_pairs: int) -> Iterator[list[Pair]]:
-        """Yield the pairs from `start` on, `n_pairs` at most, in chunks."""
+        """Yield the pairs from `start` on, `n_pairs` at most, in chunks. DataError: see `Corpus.pairs`."""
         if start != self.n_read:
             self.n_read, self._pairs, self._ahead = start, self.corpus.pairs(skip=start), []
-        while pairs := self.take(min(CHUNK, start + n_pairs - self.n_read)):
+        while n := min(CHUNK, start + n_pairs - self.n_read):
+            pairs = [*self._ahead, *islice(self._pairs, n - len(self._ahead))]
+            self._ahead = []
+            if not pairs:
+                return
+            self.n_read += len(pairs)
+            if self._progress:
+                self._progress(self.n_read)
             yield pairs
 
     def has_more(self) -> bool:

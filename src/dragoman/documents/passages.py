@@ -203,16 +203,12 @@ class CutPassage(NamedTuple):
             following = self.sentences[i + 1].line if i + 1 < len(self.sentences) else None
             space = text_of(gap)
             if following == sentence.line and not space.strip():
-                gap = _with_text(gap, gap_between(space, languages))
+                between = gap_between(space, languages)
+                if between != space:  # before the codes
+                    codes = (piece for piece in gap if isinstance(piece, Code))
+                    gap = (*([between] if between else []), *codes)
             parts += [sentence.whole(translation), gap]
         return joined(parts)
-
-
-def _with_text(gap: Pieces, text: str) -> Pieces:
-    """`gap` with another text, before its codes if it has to be another one."""
-    if text == text_of(gap):
-        return gap
-    return (*([text] if text else []), *(piece for piece in gap if isinstance(piece, Code)))
 
 
 class Tags(NamedTuple):

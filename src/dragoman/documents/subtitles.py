@@ -209,7 +209,9 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
             number, _, below = block.partition("\n")
             wrong = below if _NUMBER.match(number) and below.strip() else block
             at = line + (wrong is below)
-            raise DataError(f"{name}, line {at}: {_shown(wrong)} is no part of a subtitle; {_REMEDY}")
+            shown = next(iter(wrong.strip().splitlines()), "")
+            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+            raise DataError(f"{name}, line {at}: {shown!r} is no part of a subtitle; {_REMEDY}")
         cues.append(cue)
     if not cues:
         raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
@@ -236,12 +238,6 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
         block = "\n".join(lines[start:end]) + ("\n" if end < len(lines) else "")
         if block.strip():
             yield start + 1, block
-
-
-def _shown(text: str) -> str:
-    """Return the first line of `text` that says something, not too long of it."""
-    line = next(iter(text.strip().splitlines()), "")
-    return repr(line if len(line) <= 40 else f"{line[:40]}…")
 
 
 def _sayings(cues: Sequence[Cue], budget: Budget) -> list[list[Line]]:

@@ -99,8 +99,16 @@ def extend(spec: str, texts: Iterable[str], n_new: int) -> str:
         existing = {piece for piece, _ in model["vocab"]}
         new = [entry for entry in learnt["vocab"] if entry[0] not in existing]
         model["vocab"] += sorted(new, key=lambda entry: -entry[1])[:n_new]
-    else:
-        _add_merges(model, learnt, n_new)
+        return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
+    vocab, merges = model["vocab"], model["merges"]
+    for piece in sorted(learnt["vocab"], key=learnt["vocab"].__getitem__):  # first the new characters
+        if len(piece) == 1 and piece not in vocab and len(vocab) < size + n_new:
+            vocab[piece] = len(vocab)
+    for first, second in learnt["merges"]:
+        has_both = first in vocab and second in vocab
+        if has_both and first + second not in vocab and len(vocab) < size + n_new:
+            vocab[first + second] = len(vocab)
+            merges.append([first, second])
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -117,19 +125,6 @@ def with_pieces(spec: str, pieces: Sequence[str]) -> str:
         else:
             vocab.append([piece, min(score for _, score in vocab)])
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
-
-
-def _add_merges(model: dict[str, Any], learnt: dict[str, Any], n_new: int) -> None:
-    """Add to a BPE model the pieces and merges of another, in its order: first its new characters."""
-    vocab, merges = model["vocab"], model["merges"]
-    most = len(vocab) + n_new
-    for piece in sorted(learnt["vocab"], key=learnt["vocab"].__getitem__):
-        if len(piece) == 1 and piece not in vocab and len(vocab) < most:
-            vocab[piece] = len(vocab)
-    for first, second in learnt["merges"]:
-        if first + second not in vocab and first in vocab and second in vocab and len(vocab) < most:
-            vocab[first + second] = len(vocab)
-            merges.append([first, second])
 
 
 def _hide_rare(texts: list[str], *, n_kept: int) -> list[str]:

@@ -149,11 +149,8 @@ def format_words(words: Sequence[str]) -> str:
         gaps.append("" if glued or closes_quote or word in CLOSING else " ")
         n_quotes += word == '"'
         glued = word in OPENING or (word == '"' and not closes_quote)
-    return _capitalise("".join(chain.from_iterable(zip(gaps, words, strict=True))))
-
-
-def _capitalise(text: str) -> str:
-    """`text` with a capital as its first letter, which quotes, brackets and dashes may precede."""
+    text = "".join(chain.from_iterable(zip(gaps, words, strict=True)))
+    # Quotes, brackets and dashes may precede the first letter.
     start = LEADING.match(text).end()  # type: ignore[union-attr]  # it matches the empty string
     first = text[start : start + 1]
     capital = first.title()

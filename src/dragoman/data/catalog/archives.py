@@ -207,13 +207,10 @@ def _write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file = path.open("xb")
-        except FileExistsError as error:
-            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from error
-    with file:
-        while block := content.read(BLOCK):
-            with _writing(path):
-                file.write(block)
-        with _writing(path):
+        except FileExistsError:
+            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from None
+        with file:
+            shutil.copyfileobj(content, file, BLOCK)
             file.flush()
             os.fsync(file.fileno())
 

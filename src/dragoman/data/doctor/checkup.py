@@ -52,10 +52,6 @@ _WRONG_TEXT = ("empty", "identical", "swapped", "script", "language", "encoding"
 _MAX_SHOWN = 20  # labels that are listed
 
 
-def silent(doing: str, n_read: int) -> None:
-    """Say nothing."""
-
-
 def check_corpus(
     corpus: Corpus,
     *,
@@ -67,7 +63,7 @@ def check_corpus(
     thresholds: Mapping[str, float] | None = None,
     with_survey: bool = False,
     n_workers: int = 1,
-    progress: Progress = silent,
+    progress: Progress = lambda doing, n_read: None,
 ) -> Report:
     """Check a parallel corpus, without changing it.
 
@@ -407,7 +403,7 @@ def check_labelled(
     *,
     held_out: Mapping[str, LabelledCorpus] | None = None,
     n_examples: int = N_EXAMPLES,
-    progress: Progress = silent,
+    progress: Progress = lambda doing, n_read: None,
 ) -> Report:
     """Check labelled text: as `check_corpus`, and equal texts with different labels."""
     faults, tally = Faults(), Tally(n_examples)

@@ -340,20 +340,17 @@ class Tally:
         mask = np.zeros(len(numbers), dtype=np.uint32)
         for kind, details in faults.by_kind.items():
             mask[np.fromiter(details, dtype=np.int64, count=len(details))] |= _BITS[kind]
-            self._remember(kind, [(self.n + i, details[i]) for i in sorted(details)])
+            # Every finding of the first window is kept, and at equal distances those of a long corpus.
+            kept = self._details[kind]
+            while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
+                kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
+            kept += [(self.n + i, details[i]) for i in sorted(details)[:: self._strides[kind]]]
         if self._with_survey:
             for kind, values in faults.values.items():
                 self._grade(kind, values)
         self._masks.append(mask)
         self._numbers.append(np.array(numbers, dtype=np.uint32))
         self.n += len(numbers)
-
-    def _remember(self, kind: str, details: list[tuple[int, str]]) -> None:
-        """Keep every finding of the first window, and at equal distances those of a long corpus."""
-        kept = self._details[kind]
-        while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
-            kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
-        kept.extend(details[:: self._strides[kind]])
 
     def _grade(self, kind: str, values: np.ndarray) -> None:
         """Count the pairs of each grade, and draw one of each."""

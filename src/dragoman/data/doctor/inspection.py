@@ -177,7 +177,10 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
     shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
     concerns = _equal(pairs) or _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
     if not concerns:
-        sides = _sides(pairs)
+        readers = SideReader(), SideReader()
+        for reader, texts in zip(readers, zip(*pairs, strict=True), strict=True):
+            reader.add(texts)
+        sides = readers[0].side(), readers[1].side()
         concerns = [
             *_misaligned(sides),
             *_languages(pairs, sides, langs),
@@ -391,14 +394,6 @@ def _odd_labels(labels: Collection[str], *, separator: str) -> Iterator[Concern]
         what = f"the labels {_short(one)!r} and {_short(other)!r} differ in capitals alone; write them alike"
         yield Concern("capitals", what)
         break
-
-
-def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[NumberedSide, NumberedSide]:
-    """Both sides as the checks read them."""
-    readers = SideReader(), SideReader()
-    for reader, texts in zip(readers, zip(*pairs, strict=True), strict=True):
-        reader.add(texts)
-    return readers[0].side(), readers[1].side()
 
 
 def _percent(share: float) -> str:

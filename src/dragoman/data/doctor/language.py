@@ -124,9 +124,8 @@ def check_languages(
         faults.notes.append(f"languages were judged by script only: fewer than {MIN_LINES} pairs")
         return faults
     named = [lang or _guess(bags) for lang, bags in zip(langs, sides, strict=True)]
-    evidence = _evidence_for_own_side(*sides) if main[0] & main[1] else None
-    if evidence is not None:
-        _find_exchanged(faults, evidence, wrong, named)
+    if main[0] & main[1]:
+        _find_exchanged(faults, *_evidence_for_own_side(*sides), wrong, named)
     for i in (0, 1):
         _find_foreign(faults, sides[i], side=i, main=main[i], named=named, skip=wrong[i])
     return faults
@@ -256,16 +255,10 @@ def _sum_by_line(bags: Bags, of_word: np.ndarray) -> np.ndarray:
     return np.bincount(bags.rows, of_word[bags.ids], minlength=len(bags.offsets) - 1)
 
 
-class _Evidence(NamedTuple):
-    """For each line of source and target: nats for its own side's language, and the part of it against it."""
+def _evidence_for_own_side(src: Bags, tgt: Bags) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """How much more likely the words of each line are by its own side than by the other one, in nats.
 
-    total: tuple[np.ndarray, np.ndarray]
-    against: tuple[np.ndarray, np.ndarray]
-
-
-def _evidence_for_own_side(src: Bags, tgt: Bags) -> _Evidence:
-    """How much more likely the words of each line are by its own side than by the other one.
-
+    Return the sums for the lines of both sides, and the part of these sums that is below 0.
     Naive Bayes over three-letter sequences and whole words; as these overlap, they are counted half.
     """
     numbers = WordNumbers()
@@ -282,7 +275,7 @@ def _evidence_for_own_side(src: Bags, tgt: Bags) -> _Evidence:
         of_word = (_sum_by_word(sign * ratio[ids], offsets) + _word_evidence(side, other)) / 2
         totals.append(_sum_by_line(side, of_word))
         againsts.append(_sum_by_line(side, np.minimum(of_word, 0)))
-    return _Evidence((totals[0], totals[1]), (againsts[0], againsts[1]))
+    return totals, againsts
 
 
 def _word_evidence(side: Bags, other: Bags) -> np.ndarray:
@@ -295,17 +288,21 @@ def _word_evidence(side: Bags, other: Bags) -> np.ndarray:
 
 
 def _find_exchanged(
-    faults: LanguageFaults, evidence: _Evidence, wrong: Sequence[np.ndarray], named: Sequence[str | None]
+    faults: LanguageFaults,
+    totals: Sequence[np.ndarray],
+    againsts: Sequence[np.ndarray],
+    wrong: Sequence[np.ndarray],
+    named: Sequence[str | None],
 ) -> None:
     """Add the pairs that are swapped, and the lines that are in the other side's language."""
     # A name from abroad says little against a line whose other words are at home on its side.
-    clear = [evidence.total[i] < 0.85 * evidence.against[i] for i in (0, 1)]
-    swapped = (evidence.total[0] + evidence.total[1] < _SWAPPED) & clear[0] & clear[1]
+    clear = [totals[i] < 0.85 * againsts[i] for i in (0, 1)]
+    swapped = (totals[0] + totals[1] < _SWAPPED) & clear[0] & clear[1]
     swapped &= ~wrong[0] & ~wrong[1]
     faults.lines["swapped"].update(dict.fromkeys(np.flatnonzero(swapped).tolist(), "by their letters"))
     for i in (0, 1):
         looks_like = named[1 - i] or f"the {_SIDES[1 - i]}'s language"
-        lines = (evidence.total[i] < _OTHER_SIDE) & clear[i] & ~swapped & ~wrong[i]
+        lines = (totals[i] < _OTHER_SIDE) & clear[i] & ~swapped & ~wrong[i]
         for line in np.flatnonzero(lines).tolist():
             _add(faults.lines["language"], line, f"{_SIDES[i]} looks like {looks_like}")
 

@@ -20,23 +20,11 @@ _COMMON = 2048  # stems of a side that are met first, nine tenths of its words
 _PART = 500_000  # combinations scored at a time
 
 
-class Stems(NamedTuple):
-    """The stems of each line, as in `Bags`."""
-
-    ids: np.ndarray
-    offsets: np.ndarray
-    n_stems: int
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-
-def stems_of(bags: Bags) -> Stems:
-    """Return the words of each line, cut to their first letters."""
+def stems_of(bags: Bags) -> Bags:
+    """Return the words of each line, cut to their first letters: a stem may be in a line more than once."""
     numbers = WordNumbers()
     stem = np.array([numbers[word[:_STEM]] for word in bags.words], dtype=np.int32)
-    return Stems(stem[bags.ids], bags.offsets, len(numbers))
+    return Bags(list(numbers), stem[bags.ids], bags.offsets)
 
 
 class Combinations(NamedTuple):
@@ -78,7 +66,7 @@ class AlignmentLexicon:
     """Scores pairs of lines by how well the words of one explain those of the other."""
 
     def __init__(
-        self, src: Stems, tgt: Stems, partner: np.ndarray, *, half_of: np.ndarray, seed: int = 1
+        self, src: Bags, tgt: Bags, partner: np.ndarray, *, half_of: np.ndarray, seed: int = 1
     ) -> None:
         """Learn from each source line i and target line `partner[i]`; negative where there is none.
 
@@ -102,17 +90,17 @@ class AlignmentLexicon:
         keys, key_of = np.unique(combined, return_inverse=True)
         slot = self._slots(combinations, j)
         del combinations, combined
-        n_src = np.bincount(self._src.ids[_positions(self._src, i)], minlength=self._src.n_stems)
-        total = n_src[keys // self._tgt.n_stems] + 1.0  # discounted: a word seen once says little
+        n_src = np.bincount(self._src.ids[_positions(self._src, i)], minlength=len(self._src.words))
+        total = n_src[keys // len(self._tgt.words)] + 1.0  # discounted: a word seen once says little
         probabilities: np.ndarray = np.bincount(key_of, minlength=len(keys)) / total
         for _ in range(_ROUNDS):
             posterior = probabilities[key_of]
             posterior /= (np.bincount(slot, posterior) + _NOTHING)[slot]
             probabilities = np.bincount(key_of, posterior, minlength=len(keys)) / total
-        n_tgt = np.bincount(self._tgt.ids[_positions(self._tgt, j)], minlength=self._tgt.n_stems)
-        rows, columns = np.divmod(keys, self._tgt.n_stems)
+        n_tgt = np.bincount(self._tgt.ids[_positions(self._tgt, j)], minlength=len(self._tgt.words))
+        rows, columns = np.divmod(keys, len(self._tgt.words))
         first = (rows < _COMMON) & (columns < _COMMON)
-        common = np.zeros((min(_COMMON, self._src.n_stems), _COMMON))
+        common = np.zeros((min(_COMMON, len(self._src.words)), _COMMON))
         common[rows[first], columns[first]] = probabilities[first]
         return _Half(keys, probabilities, (n_tgt + 0.5) / max(1, len(i)), common)
 
@@ -147,7 +135,7 @@ class AlignmentLexicon:
 
     def _keys(self, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
         """One number for each source stem with the target stem beside it."""
-        return src.astype(np.int64) * self._tgt.n_stems + tgt
+        return src.astype(np.int64) * len(self._tgt.words) + tgt
 
     def _slots(self, combinations: Combinations, j: np.ndarray) -> np.ndarray:
         """Return which word of the target lines `j` each combination is about, numbered through."""
@@ -168,6 +156,6 @@ class AlignmentLexicon:
         return probabilities
 
 
-def _positions(stems: Stems, lines: np.ndarray) -> np.ndarray:
+def _positions(stems: Bags, lines: np.ndarray) -> np.ndarray:
     """Where in `stems.ids` the words of these lines stand."""
     return ranges(stems.offsets[lines], stems.sizes[lines])
