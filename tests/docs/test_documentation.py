@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 from dragoman.cli import app
 from dragoman.config import load_recipe, to_toml
+from dragoman.removed import REMOVED
 from foreign_models import write_marian
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_topics
 
@@ -274,13 +275,15 @@ def test_commands_named_in_the_text_exist_with_their_options() -> None:
     for document in DOCUMENTS:
         text = FENCE.sub("", (ROOT / document).read_text(encoding="utf-8"))
         for command, rest in re.findall(r"`dragoman ([a-z][a-z-]*)([^`]*)`", text):
+            if f"dragoman {command}" in REMOVED:  # CHANGELOG names it
+                continue
             inner = re.match(r" (add|list|revoke)\b", rest) if command == "key" else None
             words = (command, *([inner[1]] if inner else []))
             if words not in shown:
                 result = CliRunner().invoke(app, [*words, "--help"])
                 assert result.exit_code == 0, f"{document}: dragoman {command}"
                 shown[words] = result.stdout
-            for option in re.findall(r"--[a-z-]+", rest):
+            for option in set(re.findall(r"--[a-z-]+", rest)) - REMOVED.keys():
                 assert f"{option} " in shown[words], f"{document}: dragoman {command} has no {option}"
 
 

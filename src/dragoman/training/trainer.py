@@ -259,10 +259,8 @@ class Trainer:
             position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
         record = {"kind": "valid", "step": position.step, "epoch": position.epoch, **result.record}
         self._note_scores({**record, "best": best}, result)
-        for name, warning in result.warnings.items() if should_be_learning(position, training) else ():
-            if name not in position.warned:  # each one is said once per training
-                position.warned.append(name)
-                self.listener.message(f"warning: {warning}")
+        if should_be_learning(position, training):
+            warn(position, result, self.listener)
 
     def _note_scores(self, record: dict[str, Any], result: Validation) -> None:
         position = self.state.position
@@ -351,6 +349,14 @@ def should_be_learning(position: TrainPosition, training: TrainingConfig) -> boo
     """
     passed = position.epoch >= 1 or 5 * position.step >= training.max_steps
     return passed and position.step > max(MIN_STEPS, 3 * training.warmup_steps)
+
+
+def warn(position: TrainPosition, result: Validation, listener: TrainingListener) -> None:
+    """Print warnings about the model, each one once per training."""
+    for name, warning in result.warnings.items():
+        if name not in position.warned:
+            position.warned.append(name)
+            listener.message(f"warning: {warning}")
 
 
 class TrainingListener:
