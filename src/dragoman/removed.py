@@ -14,7 +14,6 @@ REMOVED = {
     "--metric-python": "score with the metric's own program and give its numbers: --scores NAME=FILE",
     "--csv": "use --json",
     "--record": "run `python tools/record_results.py RECIPE RUN` in a checkout",
-    "--add": "run `python tools/record_results.py RECIPE RUN --add` in a checkout",
     "batching.joining": "remove it; requests are decoded in batches",
     "mtdata:": "download with `mtdata get`, and give its files to --src and --tgt",
     "DRAGOMAN_MODELS": "name runs as hf:user/model",

@@ -339,7 +339,8 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
             return Direction(Detected(AUTO, 0.0), into, None)
         text = "\n".join(texts)
         language = resolve_auto(models, lambda _: text, target=into, also=[into])
-        detected = Detected(language, _confidence(text, language))
+        confidence = next((each.confidence for each in detect(text) if each.language == language), 0.0)
+        detected = Detected(language, confidence)
     if (detected.language, into) in models.directions:
         return Direction(detected, into, models.translator(None, detected.language, into))
     if detected.language == into and texts is not None:
@@ -348,11 +349,6 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
         f"{name_of(into)} ({into}) is not available as a target language from "
         f"{name_of(detected.language)} ({detected.language})"
     )
-
-
-def _confidence(text: str, language: str) -> float:
-    """Return the confidence that `text` is in `language`, one of all languages."""
-    return next((each.confidence for each in detect(text) if each.language == language), 0.0)
 
 
 def _languages(models: Models) -> list[str]:

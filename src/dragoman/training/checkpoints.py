@@ -106,7 +106,8 @@ def make_room(run: Run, config: Config, position: TrainPosition) -> None:
         return str(step) in steps, position.scores.get(str(step), float("-inf")), step
 
     older = sorted((folder for folder in _checkpoints(run) if folder != newest), key=worth)
-    sizes = {folder: _size(folder) for folder in [newest, *older]}
+    files = {folder: [f for f in folder.rglob("*") if f.is_file()] for folder in [newest, *older]}
+    sizes = {folder: sum(file.stat().st_size for file in files[folder]) for folder in files}
     for folder in older:
         if sum(sizes.values()) + sizes[newest] <= budget:
             return
@@ -145,7 +146,3 @@ def _name(step: int | str) -> str:
 
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

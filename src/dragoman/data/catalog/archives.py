@@ -207,8 +207,8 @@ def _write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file = path.open("xb")
-        except FileExistsError:
-            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from None
+        except FileExistsError as error:
+            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from error
         with file:
             shutil.copyfileobj(content, file, BLOCK)
             file.flush()
