@@ -145,6 +145,12 @@ def beside(path: Path, name: str) -> Path:
     return folder / name
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a folder."""
+    files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
 def has_folder(path: Path) -> bool:
     """Whether the folder of the output `path` is there; a store needs none."""
     return remote_url(path) is not None or path.parent.is_dir()

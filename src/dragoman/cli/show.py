@@ -13,7 +13,7 @@ import typer
 from dragoman.cli.app import as_called, command_line, say
 from dragoman.cli.options import AsJson, Overrides
 from dragoman.errors import ConfigError, RunError, printable
-from dragoman.files import refuse_overwriting
+from dragoman.files import refuse_overwriting, size_of
 
 if TYPE_CHECKING:
     from dragoman.hardware import Machine
@@ -130,7 +130,7 @@ def describe_run(run: Run) -> Iterator[str]:
         yield f"score     {describe_record(record)}"
     yield "files"
     for path in sorted(p for p in run.path.iterdir() if not p.name.startswith(".")):
-        yield f"  {path.name + '/' * path.is_dir():<24} {_kilobytes(path):>12,.1f} kB"
+        yield f"  {path.name + '/' * path.is_dir():<24} {size_of(path) / 1000:>12,.1f} kB"
     curves = run.path / "curves.svg"
     yield f"curves    {curves if curves.exists() else as_called(command_line('show', '--plot', run.path))}"
     yield "settings"
@@ -186,11 +186,6 @@ def _labels(run: Run) -> str | None:
     if classification_config(run).data.label_separator:
         shown += f" · threshold {calibration.threshold:.2f}"
     return f"{len(labels)}: {shown}"
-
-
-def _kilobytes(path: Path) -> float:
-    files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
-    return sum(p.stat().st_size for p in files) / 1000
 
 
 def doctor(

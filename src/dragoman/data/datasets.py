@@ -106,8 +106,8 @@ def get(name: str) -> Dataset:
     try:
         return _catalogue()[name]
     except KeyError as error:
-        if name.startswith("mtdata:"):
-            raise DataError(instead_of("mtdata:")) from error
+        if sentence := instead_of(f"{name.partition(':')[0]}:"):
+            raise DataError(sentence) from error
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
         raise DataError(f"{name}: no data set has this name; {hint}") from error

@@ -36,8 +36,7 @@ class ClassifierComparison(Comparison):
         for winner, loser in ((other, first), (first, other)):
             sure, only = winner.confidence, np.flatnonzero(winner.right & ~loser.right)
             lists.append(sorted(only.tolist(), key=lambda i: (-sure[i], i))[:n])
-        better, worse = lists
-        return better, worse
+        return lists[0], lists[1]
 
 
 def compare_classifiers(

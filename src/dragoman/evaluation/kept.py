@@ -75,7 +75,7 @@ class TranslatedSet:
 
 
 class _KeptSet(KeptRecord):
-    """The translations of a set; see `TranslatedSet` and `Evaluation`."""
+    """The translations of a set; see `TranslatedSet` and `TranslationScores`."""
 
     hypotheses: tuple[str, ...]
     confidences: tuple[float | None, ...]
@@ -89,6 +89,15 @@ class _KeptSet(KeptRecord):
 
 class _KeptAlterations(KeptRecord):
     rows: tuple[Altered, ...]
+
+
+@contextmanager
+def _keeping(listen: Callable[[str], None]) -> Iterator[None]:
+    """Report what cannot be written into a run; without it, the work is done again the next time."""
+    try:
+        yield
+    except RunError as error:
+        listen(f"not kept: {error}")
 
 
 class Translations:
@@ -135,7 +144,7 @@ class Translations:
                 sets.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and self._translated_now:
                     evaluation = replace(sets[-1].evaluation, name=self.config.labelled(name))
-                    with self._keeping():
+                    with _keeping(self._listen):
                         keep_scores(self.run, [evaluation.record()])
         return sets
 
@@ -152,7 +161,7 @@ class Translations:
         if kept is None:
             self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
             kept = self._translate(name, pairs, fingerprint)
-            with self._keeping():
+            with _keeping(self._listen):
                 kept.write(self.run, place)
         sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
         evaluation = TranslationScores(
@@ -178,17 +187,9 @@ class Translations:
             self._listen(f"{self.run.path}: translating {kept.name}, altered")
             rows = robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows
             record = _KeptAlterations(fingerprint=fingerprint, rows=rows)
-            with self._keeping():
+            with _keeping(self._listen):
                 record.write(self.run, place)
         return list(record.rows)
-
-    @contextmanager
-    def _keeping(self) -> Iterator[None]:
-        """Report what cannot be written into the run; it is translated again the next time."""
-        try:
-            yield
-        except RunError as error:
-            self._listen(f"not kept: {error}")
 
     def _translate(self, name: str, pairs: Sequence[Pair], fingerprint: str) -> _KeptSet:
         evaluation = evaluate(
@@ -313,8 +314,6 @@ def with_given_scores(
         scores = {}  # damaged
     scores |= {one.name: one for one in new_scores}
     if new_scores:
-        try:
+        with _keeping(listen):
             _KeptScores(fingerprint=fingerprint, scores=tuple(scores.values())).write(run, place)
-        except RunError as error:
-            listen(f"not kept: {error}")
     return evaluation.with_given([scores[name] for name in sorted(scores)])

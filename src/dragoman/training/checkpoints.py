@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from dragoman.config import Config
+from dragoman.files import size_of
 from dragoman.runs import Run
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.state import Snapshot, TrainPosition, TrainState, read_position
@@ -106,8 +107,7 @@ def make_room(run: Run, config: Config, position: TrainPosition) -> None:
         return str(step) in steps, position.scores.get(str(step), float("-inf")), step
 
     older = sorted((folder for folder in _checkpoints(run) if folder != newest), key=worth)
-    files = {folder: [f for f in folder.rglob("*") if f.is_file()] for folder in [newest, *older]}
-    sizes = {folder: sum(file.stat().st_size for file in files[folder]) for folder in files}
+    sizes = {folder: size_of(folder) for folder in [newest, *older]}
     for folder in older:
         if sum(sizes.values()) + sizes[newest] <= budget:
             return

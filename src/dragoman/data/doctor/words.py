@@ -97,7 +97,7 @@ class NumberedSide:
 
 
 class SideReader:
-    """Collects a `Side` from texts as they come."""
+    """Collects a `NumberedSide` from texts as they come."""
 
     def __init__(self) -> None:
         self._words = WordNumbers()
