@@ -125,7 +125,7 @@ def print_ledger() -> int:
     problems = [
         *(f"{name}: {excess:,} over its ceiling; make room" for name, excess in over.items()),
         *(f"src/dragoman/{name}: no row of tools/ceilings.toml counts it" for name in uncounted(ledger)),
-        *raised(ledger),
+        *raised(ledger, earlier_ledgers()),
     ]
     print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
     return int(bool(problems))
@@ -157,26 +157,25 @@ def uncounted(ledger: dict[str, Any]) -> list[str]:
     return [p.relative_to(PACKAGE).as_posix() for p in python_files(PACKAGE) if row_of(ledger, p) is None]
 
 
-def raised(ledger: dict[str, Any]) -> list[str]:
-    """Name each ceiling that is higher than in the last two commits, unless the sum of lines has fallen."""
-    messages = []
+def earlier_ledgers() -> dict[str, dict[str, Any]]:
+    """Return the ledgers of the last two commits that git knows, by commit."""
+    ledgers = {}
     for commit in ("HEAD", "HEAD~1"):
-        shown = subprocess.run(
-            ["git", "show", f"{commit}:tools/ceilings.toml"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if shown.returncode:  # a shallow clone, or no repository
-            continue
-        before = tomllib.loads(shown.stdout)
+        command = ["git", "show", f"{commit}:tools/ceilings.toml"]
+        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if shown.returncode == 0:
+            ledgers[commit] = tomllib.loads(shown.stdout)
+    return ledgers
+
+
+def raised(ledger: dict[str, Any], earlier: dict[str, dict[str, Any]]) -> list[str]:
+    """Name each ceiling that is higher than in an earlier ledger, unless the sum of lines has fallen."""
+    messages = []
+    for commit, before in earlier.items():
         has_fallen = sum_of_lines(ledger) < sum_of_lines(before)
+        ceilings = {row["name"]: row["allowed"] for row in (*before["lines"], *before["figures"])}
         for row in ledger["figures"] if has_fallen else [*ledger["lines"], *ledger["figures"]]:
-            was = next(
-                (r["allowed"] for r in (*before["lines"], *before["figures"]) if r["name"] == row["name"]),
-                None,
-            )
+            was = ceilings.get(row["name"])
             if was is not None and row["allowed"] > max(was, row["end"]):
                 messages.append(f"{row['name']}: its ceiling was {was:,} in {commit}; it may only fall")
     return messages

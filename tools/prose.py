@@ -1,6 +1,6 @@
 """Find words that readers stumble over in code, messages, help, pages and notebooks.
 
-    python tools/prose.py            # print each line with such a word; exit code 1 if there is one
+    python tools/prose.py            # print each line with such a word or variable; exit code 1 if any
     python tools/prose.py FOLDER     # of another git repository
 
 The style is that of CONTRIBUTING.md. A line that must hold such a word, as in a quotation, carries
@@ -60,7 +60,7 @@ class Pronoun(NamedTuple):
 def main() -> None:
     """Print each line that holds such a word, and what to write in its place."""
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
-    lines = list(stumbles(root))
+    lines = [*stumbles(root), *long_lived_pronouns(root)]
     for line in lines:
         print(line)
     sys.exit(1 if lines else 0)

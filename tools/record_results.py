@@ -54,9 +54,9 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path, help="Runs of different seeds.")
     parser.add_argument("--version", default="full", help="full, quick, or NAME for NAME.toml.")
     parser.add_argument("--add", action="store_true", help="Keep the seeds that are recorded already.")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        expectation = record(find_recipe(given.recipe), given.version, given.runs, add=given.add)
+        expectation = record(find_recipe(options.recipe), options.version, options.runs, add=options.add)
     except DragomanError as error:
         sys.exit(f"error: {error}")
     print("\n".join(describe_expectation(expectation)))
@@ -132,8 +132,8 @@ def check_settings(folder: Path, config: Config) -> None:
     free = {"device", "n_threads", "start_from"}
     free |= {"precision"} if config.training.precision == "auto" else set()
     hidden: dict[str, Any] = {"name": True, "seed": True, "training": free}
-    there, here = (one.model_dump(exclude=hidden) for one in (load_recipe(folder / "config.toml"), config))
-    if changed := "; ".join(differences(there, here)):
+    old, new = (one.model_dump(exclude=hidden) for one in (load_recipe(folder / "config.toml"), config))
+    if changed := "; ".join(differences(old, new)):
         raise RunError(f"{folder}: was trained with other settings than the recipe ({changed})")
 
 

@@ -61,12 +61,13 @@ def test_a_ceiling_that_is_passed_or_raised_fails_and_lowering_only_lowers(
 
 
 def test_a_ceiling_that_rises_is_named_unless_the_sum_falls(ledger: dict[str, Any]) -> None:
+    earlier = {"HEAD": house.tomllib.loads(house.CEILINGS.read_text(encoding="utf-8"))}
     row = next(row for row in ledger["lines"] if row["name"] == "serving")
+    message = f"serving: its ceiling was {row['allowed']:,} in HEAD; it may only fall"
     row["allowed"] += 1000
-    if messages := house.raised(ledger):  # none without a history: a shallow clone, or a copy of the tree
-        assert all(message.startswith("serving: its ceiling was ") for message in messages)
-        next(row for row in ledger["lines"] if row["name"] == "cli")["allowed"] -= 2000
-        assert house.raised(ledger) == []
+    assert house.raised(ledger, earlier) == [message]
+    next(row for row in ledger["lines"] if row["name"] == "cli")["allowed"] -= 2000
+    assert house.raised(ledger, earlier) == []
 
 
 def test_a_pronoun_that_lives_long_is_found(tmp_path: Path) -> None:

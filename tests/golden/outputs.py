@@ -161,8 +161,7 @@ def pivoted() -> list[Any]:
 def in_bulk() -> dict[str, Any]:
     Path("many.en").write_text("".join(f"{line}\n" for line in SENTENCES * 3), encoding="utf-8")
     succeed("translate", RUN, "many.en", "--to", "de", "--out", "many.de", *PLAIN)
-    pairs = [f"{line}\t{line}" for line in SENTENCES[:2]]
-    Path("pairs.tsv").write_text("".join(f"{pair}\n" for pair in pairs), encoding="utf-8")
+    Path("pairs.tsv").write_text("".join(f"{line}\t{line}\n" for line in SENTENCES[:2]), encoding="utf-8")
     scored = succeed("score-model", RUN, "pairs.tsv", "--to", "de", *PLAIN).stdout
     return {"lines": Path("many.de").read_text(encoding="utf-8").splitlines(), "scored": scored.splitlines()}
 
