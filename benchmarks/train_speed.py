@@ -27,7 +27,7 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, make_batch
-from dragoman.hardware import environment, matrix_ceiling
+from dragoman.hardware import environment, has_bf16, matrix_ceiling
 from dragoman.runs import Run
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
 from dragoman.training.tasks.translation import TranslationObjective
@@ -36,6 +36,9 @@ from peer_process import PeerProcess
 
 PEERS = Path(__file__).parent / "peers"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+PRECISIONS = {"fp32": torch.float32}
+if has_bf16(torch.device("cpu")):  # without it an update takes minutes
+    PRECISIONS["bf16"] = torch.bfloat16
 
 
 @dataclass
@@ -61,9 +64,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     facts = environment()
     print(f"{facts['cpu']}, {options.threads} threads, PyTorch {torch.__version__}")
-    ceilings = {
-        name: matrix_ceiling(dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
-    }
+    ceilings = {name: matrix_ceiling(dtype) for name, dtype in PRECISIONS.items()}
     for name, ceiling in ceilings.items():
         print(f"matrix-product ceiling {name}: {ceiling / 1e12:.2f} TFLOP/s")
     with tempfile.TemporaryDirectory() as folder:
@@ -102,9 +103,9 @@ def rows(batches: str, vocab_size: int, options: argparse.Namespace) -> list[Row
     found = [
         Row(f"Dragoman, {precision}, {kernels} kernels", [sys.executable, ours, *given, precision, kernels],
             n, precision=precision)
-        for precision in ("fp32", "bf16") for kernels in ("plain", "fast")
+        for precision in PRECISIONS for kernels in ("plain", "fast")
     ]  # fmt: skip
-    if n > 1:
+    if n > 1 and "bf16" in PRECISIONS:
         command = [sys.executable, *TORCHRUN, str(n), ours, *given, "bf16", "fast"]
         found.append(Row(f"Dragoman, bf16, fast, {n} processes", command, 1, precision="bf16"))
     found.append(Row("torch.nn.Transformer", [sys.executable, str(PEERS / "with_torch.py"), *given], n))
