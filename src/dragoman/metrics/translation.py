@@ -47,7 +47,7 @@ def bleu(
     are not always there, and a score must not depend on what is installed), "13a" for all others.
     DataError: no sentences, or different numbers of them.
     """
-    return _score(_bleu_metric(tgt_lang), hypotheses, references, n_bootstrap, seed)
+    return _score(BLEU(tokenize=_tokenisation(tgt_lang)), hypotheses, references, n_bootstrap, seed)
 
 
 def chrf(
@@ -100,17 +100,18 @@ def score_all(
     """BLEU, chrF2 and TER of detokenised text, in this order. DataError: as in `bleu`.
 
     TER is the translation edit rate: edits and shifts per 100 reference words, case-insensitive; lower is
-    better. Chinese and Japanese are split into characters, as Tercom's Asian support does. It is the slowest
-    of the three: about 2 ms a sentence.
+    better. Chinese and Japanese are split into characters, as Tercom's Asian support does, and other
+    languages written without spaces as BLEU does. It is the slowest of the three: about 2 ms a sentence.
     """
     return [_score(metric, hypotheses, references, n_bootstrap) for metric in metrics_for(tgt_lang)]
 
 
 def metrics_for(tgt_lang: str) -> list[Metric]:
     """sacreBLEU's metrics as `score_all` computes them: BLEU, chrF2 and TER."""
-    by_character = _primary(tgt_lang) in _CHINESE | _JAPANESE
-    ter = _FloatTER(normalized=by_character, asian_support=by_character)
-    return [_bleu_metric(tgt_lang), _FloatCHRF(), ter]
+    language = _primary(tgt_lang)
+    is_asian = language in _CHINESE | _JAPANESE
+    ter = _CharacterTER() if language in _UNSPACED else _FloatTER(normalized=is_asian, asian_support=is_asian)
+    return [BLEU(tokenize=_tokenisation(tgt_lang)), _FloatCHRF(), ter]
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,15 @@ class _FloatTER(TER):
         return super()._compute_score_from_stats([float(count) for count in stats])
 
 
-def _bleu_metric(tgt_lang: str) -> BLEU:
-    return BLEU(tokenize=_tokenisation(tgt_lang))
+class _CharacterTER(_FloatTER):
+    """The same of characters, each of which is a word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokenizer_signature = "char"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return str(_tokenizer("char")(super()._preprocess_segment(sent)))
 
 
 def _primary(language: str) -> str:

@@ -56,8 +56,7 @@ def plot_confusion(evaluation: ClassificationScores, path: Path) -> None:
         image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
         axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(len(labels)), labels)
-        axes.set_xlabel("label given")
-        axes.set_ylabel("label")
+        axes.set(xlabel="label given", ylabel="label")
         axes.tick_params(length=0)
         for (row, column), n in np.ndenumerate(counts):
             if n:
@@ -110,8 +109,7 @@ def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
         _draw_bins(above, before, "s--", ORANGE, f"before the temperature, ECE {errors[0]:.1f}")
         temperature = f"temperature {evaluation.temperature:.2f}, ECE {errors[1]:.1f}"
         _draw_bins(above, after, "o-", BLUE, temperature, intervals=True)
-        above.set_ylabel("accuracy, with 95 % intervals")
-        above.set_ylim(0, 1.02)
+        above.set(ylabel="accuracy, with 95 % intervals", ylim=(0, 1.02))
         above.legend(loc="lower right")
         highest = max(each.n for each in after)
         for each in after:
@@ -119,9 +117,7 @@ def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
             below.bar(middle, each.n, width=0.9 * (each.high - each.low), color=BLUE, hatch="//", alpha=0.55)
             if each.n:
                 below.text(middle, each.n + 0.03 * highest, f"{each.n:,}", ha="center", size=7)
-        below.set_ylabel("texts")
-        below.set_ylim(0, 1.2 * highest)
-        below.set_xlim(_lowest(evaluation), 1.0)
+        below.set(ylabel="texts", ylim=(0, 1.2 * highest), xlim=(_lowest(evaluation), 1.0))
         below.set_xlabel("confidence: probability of the label given")
         for axes in (above, below):
             pale_grid(axes)

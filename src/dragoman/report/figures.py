@@ -97,9 +97,7 @@ def plot_positions(path: Path, *, d_model: int) -> None:
     with picture(path, size=(11.0, 3.6), purpose="drawing positions") as figure:
         table, waves, products = figure.subplots(1, 3)
         values = encodings(N_DRAWN, d_model)
-        sorted_values = np.concatenate(
-            [values[:, 0::2], values[:, 1::2]], axis=1
-        )  # side by side they flicker
+        sorted_values = np.concatenate([values[:, 0::2], values[:, 1::2]], axis=1)  # in turn they flicker
         image = table.imshow(
             sorted_values, cmap="cividis", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
         )
@@ -111,15 +109,12 @@ def plot_positions(path: Path, *, d_model: int) -> None:
         chosen = sorted({2 * round(share * (d_model // 2 - 1)) for share in (0.1, 0.25, 0.4)})
         for i, dash, colour in zip(chosen, ("-", "--", ":"), (BLUE, ORANGE, GREEN), strict=False):
             waves.plot(values[:, i], dash, color=colour, linewidth=1.5, label=f"dim. {i}")
-        waves.set_title("Single dimensions")
-        waves.set_xlabel("position")
-        waves.set_ylim(-1.1, 1.4)
+        waves.set(title="Single dimensions", xlabel="position", ylim=(-1.1, 1.4))
         waves.legend(ncols=3, loc="upper left", fontsize=8)
         alike = likeness(N_DRAWN, d_model)
         for start, dash, colour in ((0, "-", BLUE), (N_DRAWN // 2, "--", ORANGE)):
             products.plot(alike[start], dash, color=colour, linewidth=1.5, label=f"with position {start}")
-        products.set_title("How alike: scalar product over D/2")
-        products.set_xlabel("position")
+        products.set(title="How alike: scalar product over D/2", xlabel="position")
         products.set_ylim(min(0.0, float(alike.min()) - 0.05), 1.25)
         products.legend(loc="upper center", ncols=2, fontsize=8)
         for axes in (waves, products):
@@ -181,8 +176,7 @@ def _draw_mask(axes: Any, mask: Mask) -> None:
     axes.imshow(mask.allowed, cmap="Blues", vmin=0.0, vmax=2.2, interpolation="nearest")
     rows, columns = np.nonzero(mask.allowed)
     axes.plot(columns, rows, "o", color=BLUE, markersize=4, gid=mask.name)
-    axes.set_title(mask.name)
-    axes.set_anchor("NW")
+    axes.set(title=mask.name, anchor="NW")
     axes.set_xticks(range(len(mask.columns)), mask.columns, rotation=90)
     axes.set_yticks(range(len(mask.rows)), mask.rows)
     axes.set_xticks(np.arange(0.5, len(mask.columns) - 1), minor=True)

@@ -94,6 +94,14 @@ def test_the_target_language_picks_the_tokenisation(tgt_lang: str, tokenisation:
     assert f"tok:{tokenisation}|" in score.signature
 
 
+@pytest.mark.parametrize("tgt_lang", ["th", "km-KH", "lao", "my"])
+def test_ter_counts_characters_where_no_spaces_separate_words(tgt_lang: str) -> None:
+    """One of 13 characters is another; spaces and case do not count."""
+    ter = score_all(["ผมชอบสุนัข abcd"], ["ผมชอบสุนขข ABCD"], tgt_lang=tgt_lang, n_bootstrap=0)[2]
+    assert ter.value == pytest.approx(100 / 14)
+    assert "|tok:char|" in ter.signature
+
+
 def test_chinese_is_scored_by_characters() -> None:
     hypotheses, references = ["我很喜欢这只猫。"], ["我很喜欢那只猫。"]
     assert bleu(hypotheses, references, tgt_lang="en", n_bootstrap=0).value == 0
