@@ -111,21 +111,13 @@ class CompiledDecoder:
         return x.data_ptr()
 
     def _layer(self, layer: PackedLayer | QuantizedLayer) -> _Layer:
-        products = {
-            "own_in": layer.own_in,
-            "own_out": layer.own_out,
-            "wide": layer.wide,
-            "narrow": layer.narrow,
-        }
+        products = ["own_in", "own_out", "wide", "narrow"]
         norms = {"own_norm": layer.norms[0], "feed_forward_norm": layer.norms[-1]}
         if isinstance(layer, (PackedDecoderLayer, QuantizedDecoderLayer)):
-            products |= {
-                "cross_query": layer.cross_query, "cross_memory": layer.cross_memory,
-                "cross_out": layer.cross_out,
-            }  # fmt: skip
+            products += ["cross_query", "cross_memory", "cross_out"]
             norms["cross_norm"] = layer.norms[1]
         return _Layer(
-            **{name: self._linear(linear) for name, linear in products.items()},
+            **{name: self._linear(getattr(layer, name)) for name in products},
             **{name: self._norm(norm) for name, norm in norms.items()},
         )
 

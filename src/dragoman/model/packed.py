@@ -121,14 +121,16 @@ class PackedDecoder:
         *,
         forbidden: tuple[int, ...] = (),
         allowed: Tensor | None = None,
+        exact: bool = False,
     ) -> PackedSteps | CompiledSteps:
         """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
 
         `allowed` (B, V) says which tokens a sentence may hold, the reserved ones among them: others have no
-        probability, and those that no sentence may hold have no columns (`PackedSteps.ids`).
+        probability, and those that no sentence may hold have no columns (`PackedSteps.ids`). `exact`: the
+        number of columns is not rounded up, as it never is in compiled steps.
         """
         if self.compiled is None:
-            return PackedSteps(self, src, src_mask, forbidden=forbidden, allowed=allowed)
+            return PackedSteps(self, src, src_mask, forbidden=forbidden, allowed=allowed, exact=exact)
         return CompiledSteps(self.compiled, src, src_mask, forbidden=forbidden, allowed=allowed)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
@@ -198,6 +200,7 @@ class PackedSteps:
         *,
         forbidden: tuple[int, ...] = (),
         allowed: Tensor | None = None,
+        exact: bool = False,
     ) -> None:
         """Arguments are those of `PackedDecoder.start`."""
         B = len(src)
@@ -209,7 +212,13 @@ class PackedSteps:
         self.bias = torch.empty(0)
         """(B, number of columns), with `allowed`: 0 where a sentence may hold a token, else -inf."""
         if allowed is not None:
-            self._choose_columns(allowed)
+            columns = allowed.any(0)
+            missing = 0 if exact else -int(columns.sum()) % COLUMNS_ROUNDED_TO
+            columns[(~columns).nonzero()[:missing, 0]] = True
+            self.ids = columns.nonzero()[:, 0]
+            self.output = decoder.output.only(self.ids)
+            self.bias = torch.zeros(B, len(self.ids)).masked_fill_(~allowed[:, self.ids], -math.inf)
+            self.bias[:, self.forbidden] = -math.inf
         self.places = torch.arange(B)
         """(N,): where among the B K rows a row of the last call stands."""
         self.n_rows = 1
@@ -313,16 +322,6 @@ class PackedSteps:
             self._forget(alive, n_kept)
         diagonal = torch.full((K, K), -math.inf).fill_diagonal_(0.0)
         self.ancestors = torch.cat([self.ancestors, diagonal.expand(len(self.ancestors), K, K)], dim=2)
-
-    def _choose_columns(self, allowed: Tensor) -> None:
-        """Have a column for every token that a sentence may hold."""
-        columns = allowed.any(0)
-        missing = -int(columns.sum()) % COLUMNS_ROUNDED_TO
-        columns[(~columns).nonzero()[:missing, 0]] = True
-        self.ids = columns.nonzero()[:, 0]
-        self.output = self.decoder.output.only(self.ids)
-        self.bias = torch.zeros(len(allowed), len(self.ids)).masked_fill_(~allowed[:, self.ids], -math.inf)
-        self.bias[:, self.forbidden] = -math.inf
 
     def _forget(self, alive: Tensor, n_kept: int) -> None:
         """Leave out sentences that are not `alive`, (B,) bool, but for some that make them `n_kept`."""

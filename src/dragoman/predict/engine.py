@@ -241,9 +241,11 @@ class NativeEngine(StepEngine):
             return Started(coverage, coverage.penalty)
         if not self._packs:
             return Started(ensemble_of([self._start(i, src) for i in range(len(self.models))]))
+        packs = [self._pack(i, model) for i, model in enumerate(self.models)]
+        mixed = len({pack.compiled is None for pack in packs}) > 1  # all must have the same columns
         steps = [
-            self._pack(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
-            for i, model in enumerate(self.models)
+            pack.start(src, _mask(pack.model, src), forbidden=FORBIDDEN, allowed=allowed, exact=mixed)
+            for pack in packs
         ]
         return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 

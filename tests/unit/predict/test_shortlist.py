@@ -9,7 +9,9 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.errors import RunError
 from dragoman.model import packed
+from dragoman.model.kernels import FAST
 from dragoman.model.packed import PackedDecoder, can_quantize
+from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.predict.engine import NativeEngine, SearchInput, Started, StepEngine
 from dragoman.predict.loading import inference_copy
@@ -118,6 +120,29 @@ def test_a_search_finds_what_one_finds_that_forbids_all_others(
         for a, b in zip(engine.search(sentences(translator), search),
                         NativeEngine(translator.model).search(sentences(translator), search), strict=True)
     ), "this shortlist does not change anything"  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
+def test_an_ensemble_of_two_engines_finds_what_one_engine_finds(
+    translator: Translator,
+    shortlist: Shortlist,
+    settings: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No compiled code computes post-norm models, and where it computes one, columns are not rounded up."""
+    torch.manual_seed(1)
+    other = Seq2SeqTransformer(
+        translator.model.config.model_copy(update={"norm": "post"}),
+        src_vocab_size=translator.tokenizers.src.vocab_size,
+        tgt_vocab_size=translator.tokenizers.tgt.vocab_size,
+        kernels=FAST,
+    )
+    models = translator.model, other.eval().requires_grad_(False)
+    search = SearchConfig().changed(settings, where="test")
+    found = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
+    monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)
+    expected = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
+    assert [[h.ids for h in own] for own in found] == [[h.ids for h in own] for own in expected]
 
 
 @pytest.mark.usefixtures("both_steps")
