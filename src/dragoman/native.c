@@ -191,7 +191,7 @@ typedef struct {
 /* ---- Arithmetic ---- */
 
 static inline Floats exponential(Floats x) {
-    x = largest(x, spread(-87.0f));
+    x = largest(spread(-87.0f), x); /* of a NaN, `largest` gives the second */
     const Floats n = rounded(x * spread(1.44269504f));
     Floats r = multiply_add(n, spread(-0.693359375f), x);
     r = multiply_add(n, spread(2.12194440e-4f), r);
@@ -216,6 +216,13 @@ static inline void write_inputs(int kind, void *row, int column, Mask mask, Floa
     } else {
         store((float *)row + column, mask, x);
     }
+}
+
+/* 0, or NaN where x (D) has one: it is added to what comes of a product in int8, whose inputs are levels, never NaN. */
+static float nan_of(const float *x, int D) {
+    Floats sum = spread(0.0f);
+    for (int i = 0; i < D; i += LANES) sum += load(tail(D - i), x + i);
+    return 0.0f * sum_of(sum);
 }
 
 static inline void norm_row(int kind, const Norm *norm, const float *x, int D, void *y) {
@@ -348,22 +355,17 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
                 }                                                                                                        \
             }                                                                                                            \
     }
-PRODUCT(store_fp32, FP32, STORE)
-PRODUCT(add_fp32, FP32, ADD)
-PRODUCT(relu_fp32, FP32, RELU)
+#define PRODUCTS_OF(name, kind) PRODUCT(store_##name, kind, STORE) PRODUCT(add_##name, kind, ADD) PRODUCT(relu_##name, kind, RELU)
+PRODUCTS_OF(fp32, FP32)
 #define PRODUCTS_FP32 {store_fp32, add_fp32, relu_fp32}
 #if HAS_BF16
-PRODUCT(store_bf16, BF16, STORE)
-PRODUCT(add_bf16, BF16, ADD)
-PRODUCT(relu_bf16, BF16, RELU)
+PRODUCTS_OF(bf16, BF16)
 #define PRODUCTS_BF16 {store_bf16, add_bf16, relu_bf16}
 #else
 #define PRODUCTS_BF16 {NULL, NULL, NULL}
 #endif
 #if HAS_INT8
-PRODUCT(store_int8, INT8, STORE)
-PRODUCT(add_int8, INT8, ADD)
-PRODUCT(relu_int8, INT8, RELU)
+PRODUCTS_OF(int8, INT8)
 #define PRODUCTS_INT8 {store_int8, add_int8, relu_int8}
 #else
 #define PRODUCTS_INT8 {NULL, NULL, NULL}
@@ -486,10 +488,7 @@ static void *room_of(Steps *steps, Room *room, size_t n_bytes) {
         free(room->memory);
         room->n_bytes = n_bytes + n_bytes / 2;
         room->memory = reserve(room->n_bytes);
-        if (room->memory == NULL) {
-            room->n_bytes = 0;
-            steps->failed = 1;
-        }
+        if (room->memory == NULL) room->n_bytes = 0, steps->failed = 1;
     }
     return room->memory;
 }
@@ -540,10 +539,7 @@ static void drop_row(Steps *steps, Row *row) {
 void dragoman_end(Steps *steps) {
     if (steps == NULL) return;
     for (int i = 0; i < steps->n_rows; i++) drop_row(steps, &steps->rows[i]);
-    for (Node *node = steps->free, *next; node != NULL; node = next) {
-        next = node->parent;
-        free(node);
-    }
+    while (steps->free != NULL) free(new_node(steps)); /* which takes one from there */
     Room *rooms[] = {&steps->packed, &steps->scales, &steps->bias, &steps->sums, &steps->x, &steps->inputs, &steps->projected,
                      &steps->context, &steps->wide, &steps->scores, &steps->pointers, &steps->logits};
     for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) free(rooms[i]->memory);
@@ -570,8 +566,10 @@ static void normed_product(const Model *model, const Norm *norm, const Linear *l
 static void add_context(const Model *model, const Linear *linear, const float *context, int n, char *inputs, float *x) {
     const int D = model->d_model;
     const size_t stride = D * size_of(model->kind);
-    for (int r = 0; r < n; r++)
+    for (int r = 0; r < n; r++) {
         for (int i = 0; i < D; i += LANES) write_inputs(model->kind, inputs + r * stride, i, tail(D - i), load(tail(D - i), context + (size_t)r * D + i));
+        x[(size_t)r * D] += nan_of(context + (size_t)r * D, D);
+    }
     PRODUCTS[model->kind][ADD](linear, inputs, stride, n, (char *)x, D * sizeof(float));
 }
 
@@ -621,6 +619,7 @@ static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int 
     for (int i = 0; i < n_tokens; i++) norm_row(model->kind, &model->encoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
     for (int l = 0; l < model->n_decoder_layers; l++) {
         PRODUCTS[model->kind][STORE](&model->decoder[l].cross_memory, at.inputs, stride, n_tokens, (char *)at.projected, 2 * D * sizeof(float));
+        for (int i = 0; i < n_tokens; i++) at.projected[(size_t)i * 2 * D] += nan_of(at.x + (size_t)i * D, D);
         for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++)
             memcpy(rows[s].sentence->memory + (size_t)l * rows[s].sentence->n_tokens * 2 * D, at.projected + (size_t)first * 2 * D,
                    sizeof(float) * rows[s].sentence->n_tokens * 2 * D);
@@ -728,12 +727,12 @@ static int follow(Steps *steps, const int64_t *parents, int n) {
     return 1;
 }
 
-/* Log-probabilities of the rows first to end, from their hidden inputs -> y (rows, columns). */
-static void project(Steps *steps, int first, int end, const char *inputs, float *y) {
+/* Log-probabilities of the rows first to end, from their hidden inputs, made of x (rows, D) -> y (rows, columns). */
+static void project(Steps *steps, int first, int end, const float *x, const char *inputs, float *y) {
     const Model *model = steps->model;
     const int C = steps->n_columns;
     PRODUCTS[model->kind][STORE](&steps->output, inputs, model->d_model * size_of(model->kind), end - first, (char *)y, sizeof(float) * C);
-    for (int row = first; row < end; row++, y += C) {
+    for (int row = first; row < end; row++, y += C, x += model->d_model) {
         const Mask *mask = steps->rows[row].sentence->mask;
         const Floats none = spread(-INFINITY);
         if (mask == NULL)
@@ -745,7 +744,7 @@ static void project(Steps *steps, int first, int end, const char *inputs, float 
             const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c);
             sum += exponential(v - most);
         }
-        const Floats less = most + spread(logf(sum_of(sum)));
+        const Floats less = most + spread(logf(sum_of(sum)) + nan_of(x, model->d_model));
         for (int c = 0; c < C; c += LANES) {
             const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c);
             store(y + c, tail(C - c), v - less);
@@ -802,7 +801,7 @@ int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents,
         for (int i = 0; i < n; i++) norm_row(model->kind, &model->decoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
         for (int row = 0; row < n; row += 48) {
             const int end = row + 48 < n ? row + 48 : n;
-            project(steps, first + row, first + end, at.inputs + row * stride, log_probs + (size_t)(first + row) * steps->n_columns);
+            project(steps, first + row, first + end, at.x + (size_t)row * D, at.inputs + row * stride, log_probs + (size_t)(first + row) * steps->n_columns);
         }
     }
     return 1;

@@ -29,6 +29,7 @@ from dragoman.model.packed_weights import (
     PackedNorm,
 )
 from dragoman.model.quantized import (
+    LEVELS,
     QuantizedDecoderLayer,
     QuantizedLayer,
     QuantizedLinear,
@@ -143,7 +144,8 @@ class PackedDecoder:
         for ids, mask in zip(torch.split(src, at_once), torch.split(src_mask, at_once), strict=True):
             n_columns = int(mask.any(0).nonzero()[-1]) + 1
             memory = self._encode(ids[:, :n_columns], mask[:, :n_columns])
-            parts.append(F.pad(memory, (0, 0, 0, S - n_columns)))
+            blank = 0 if memory.is_floating_point() else LEVELS + 1
+            parts.append(F.pad(memory, (0, 0, 0, S - n_columns), value=blank))
         return torch.cat(parts)
 
     def _encode(self, src: Tensor, src_mask: Tensor) -> Tensor:

@@ -44,9 +44,10 @@ class QuantizedNorm:
 def levels(x: Tensor) -> Tensor:
     """x in fp32, which is changed -> round(x) + 128, from 1 to 255, in uint8: what oneDNN's int8 reads.
 
+    NaN becomes 0, which no number does.
     PyTorch converts to uint8 one by one, to int8 sixteen at a time; the first bit is what they differ in.
     """
-    signed = x.clamp_(-LEVELS, LEVELS).round_().to(torch.int8)
+    signed = x.clamp_(-LEVELS, LEVELS).round_().nan_to_num_(nan=-LEVELS - 1).to(torch.int8)
     return signed.view(torch.uint8).bitwise_xor_(128)
 
 
@@ -68,23 +69,17 @@ class QuantizedLinear:
         return torch.ops.onednn.qlinear_prepack(self.rows, None)
 
     def __call__(self, x: Tensor, *, activation: str = "none") -> Tensor:
-        """(N, out) in fp32; with "relu", levels of which 0 is 0."""
+        """(N, out) in fp32, NaN where a row of x has NaN; with "relu", levels of which 0 is 0."""
         dtype = torch.uint8 if activation == "relu" else torch.float32
-        return torch.ops.onednn.qlinear_pointwise(
-            x,
-            1.0,
-            self.zero,
-            self.weight,
-            self.scales,
-            self.zeros,
-            self.bias,
-            1.0,
-            0,
-            dtype,
-            activation,
-            [],
-            "",
-        )
+        y = torch.ops.onednn.qlinear_pointwise(
+            x, 1.0, self.zero, self.weight, self.scales, self.zeros, self.bias,
+            1.0, 0, dtype, activation, [], "",
+        )  # fmt: skip
+        return self._with_nan(y, x) if activation == "none" else y
+
+    def _with_nan(self, y: Tensor, x: Tensor) -> Tensor:
+        """y (N, out), which is changed: NaN in the rows where x (N, in) has the level of NaN."""
+        return y.masked_fill_((x == 0).any(1, keepdim=True), torch.nan) if self.zero else y
 
     def only(self, ids: Tensor) -> QuantizedLinear:
         """Return the product of the rows `ids` (K,) alone."""
@@ -96,7 +91,7 @@ class QuantizedLinear:
         """residual + x W^T + b, in the memory of `residual`; x may be in fp32, and is changed then."""
         x = levels(x) if x.dtype == torch.float32 else x
         return torch.ops.onednn.qlinear_pointwise.binary(
-            x, 1.0, self.zero, self.weight, self.scales, self.zeros, residual, self.bias,
+            x, 1.0, self.zero, self.weight, self.scales, self.zeros, self._with_nan(residual, x), self.bias,
             1.0, 0, torch.float32, 1.0, 0, "sum", 1.0, "none", [], "",
         )  # fmt: skip
 

@@ -45,8 +45,8 @@ def integers(low: int, high: int, *shape: int) -> Tensor:
 
 
 def test_a_level_is_the_nearest_integer_with_128_for_0() -> None:
-    x = torch.tensor([-500.0, -127.4, -1.6, -0.4, 0.0, 0.6, 126.7, 500.0] * 5)
-    assert levels(x.clone()).tolist() == [1, 1, 126, 128, 128, 129, 255, 255] * 5
+    x = torch.tensor([-500.0, -127.4, -1.6, -0.4, 0.0, 0.6, 126.7, 500.0, torch.nan] * 5)
+    assert levels(x.clone()).tolist() == [1, 1, 126, 128, 128, 129, 255, 255, 0] * 5
 
 
 @needs_vnni
@@ -116,6 +116,19 @@ def test_other_sentences_in_the_batch_change_nothing_in_int8() -> None:
     for t in range(3):
         expected = alone(tokens[:1, t], rows[:1])
         torch.testing.assert_close(together(tokens[:, t], rows)[:1], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("int8_steps")
+@pytest.mark.parametrize("place", ["src_embedding", "tgt_embedding", "encoder", "decoder"])
+def test_nan_in_activations_is_nan_in_the_probabilities_of_their_sentence(place: str) -> None:
+    model, src, last = model_of(tie_embeddings="none"), random_ids(3, 5), torch.tensor([4, 5, 7])
+    src[src == 7], src[2, 2] = 8, 7
+    if place.endswith("embedding"):
+        model.get_submodule(place).tokens.weight.data[7] = torch.nan
+    else:  # what attention makes of finite activations
+        model.get_submodule(place)[0].self_attention.in_proj.bias.data[:] = torch.inf
+    log_probs = PackedDecoder(model, int8=True).start(src, src != PAD)(last, torch.arange(3))
+    assert log_probs.isnan().any(1).tolist() == [not place.endswith("embedding")] * 2 + [True]
 
 
 def exactly(linear: QuantizedLinear, x: Tensor, *, activation: str = "none") -> Tensor:
