@@ -28,7 +28,7 @@ from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
 from dragoman.predict.loading import model_hash
-from dragoman.predict.scoring import confidences
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
 
@@ -195,7 +195,8 @@ class Translations:
         evaluation = evaluate(
             self.translator, name, pairs, progress=lambda done: self._progress(done, len(pairs))
         )
-        sure = confidences(self.translator, [pair.src for pair in pairs], evaluation.hypotheses)
+        scores = score_pairs(self.translator, [pair.src for pair in pairs], evaluation.hypotheses)
+        sure = (score.mean for score in scores)
         return _KeptSet(
             fingerprint=fingerprint,
             hypotheses=evaluation.hypotheses,

@@ -43,7 +43,7 @@ class TokenScores(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """Mean log-probability of a token, in nats; None = no score."""
+        """Mean log-probability of a token, in nats, without length penalty; None = no score."""
         n_tokens = len(self.log_probs)
         return max(TINY_PROBABILITY, self.log_prob / n_tokens) if n_tokens else None
 
@@ -69,7 +69,8 @@ class ScoredTranslation(NamedTuple):
 
     @property
     def log_prob(self) -> float:
-        """Of the whole translation, in nats: what a search calls `Hypothesis.log_prob`."""
+        """Of the whole translation, in nats: what a search calls `Hypothesis.log_prob`, unless it read other
+        tokens than those of both texts as they are: slots, or text in capitals in its usual case."""
         return math.fsum(token.log_prob for token in self.tokens)
 
     @property
@@ -161,17 +162,6 @@ def _score(
         if progress is not None:
             progress(len(scores) + len(pairs) - len(filled))
     return [TokenScores(scores.get(i, ()), fault) for i, fault in enumerate(faults)]
-
-
-def confidences(
-    translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]
-) -> list[float | None]:
-    """Return the mean log-probability, in nats, of a token of each translation, its end token included.
-
-    No length penalty is in it, as there is in the score of a search. None where a text is empty or has more
-    tokens than the model accepts.
-    """
-    return [score.mean for score in score_pairs(translator, sources, hypotheses)]
 
 
 @torch.inference_mode()

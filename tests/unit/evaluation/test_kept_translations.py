@@ -14,7 +14,7 @@ from dragoman.evaluation.kept import TranslatedSet, Translations, kept_name
 from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.evaluation.translation import scores_of
 from dragoman.hub import HubName
-from dragoman.predict.scoring import confidences, score_translations
+from dragoman.predict.scoring import score_pairs, score_translations
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
@@ -149,8 +149,8 @@ def test_confidence_is_the_mean_log_probability_of_a_token(tiny_run: Path) -> No
     translator = Translator.load(tiny_run, device="cpu", precision="fp32")
     (scored,) = score_translations(translator, ["red cat"], ["rot Katze"])
     mean = sum(token.log_prob for token in scored.tokens) / len(scored.tokens)
-    found = confidences(translator, ["red cat", "", "red", "cat"], ["rot Katze", "rot", " ", "Katze " * 600])
-    assert found == [pytest.approx(mean), None, None, None]
+    scores = score_pairs(translator, ["red cat", "", "red", "cat"], ["rot Katze", "rot", " ", "Katze " * 600])
+    assert [score.mean for score in scores] == [pytest.approx(mean), None, None, None]
 
 
 def test_scores_of_whole_sets_are_kept_with_those_of_evaluate(run: Run) -> None:

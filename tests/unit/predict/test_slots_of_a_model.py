@@ -9,10 +9,11 @@ from dragoman.config import ModifiersConfig
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
+from dragoman.predict.scoring import score_ids, score_translations
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import BatchedEngine, Batcher, Client
 from dragoman.text.slots import SLOTS
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 
 TEXTS = [
     "red cat at 14:30 and 25",
@@ -67,6 +68,14 @@ def test_a_run_that_was_not_trained_with_slots_does_not_use_those_of_its_vocabul
     assert sentence.spans == []
     assert other.tokenizers.has_slots
     assert not set(other.translate(TEXTS[:1])[0].text) & set(SLOTS)
+
+
+def test_scoring_reads_texts_as_they_are(translator: Translator) -> None:
+    """With slots, what a search reads is another sequence, of another probability."""
+    target = "rot Katze 14:30 25"
+    src, tgt = translator.tokenizers.src.encode(TEXTS[0]), translator.tokenizers.tgt.encode(target)
+    (scored,) = score_translations(translator, TEXTS[:1], [target])
+    assert scored.log_prob == pytest.approx(sum(score_ids(translator.models, [[*src, EOS_ID]], [tgt])[0]))
 
 
 def test_all_texts_are_translated_as_alone(translator: Translator) -> None:
