@@ -18,9 +18,15 @@ SLOTS = tuple(map(chr, range(0xFDE0, 0xFDE8)))
 LETTER = "[^\\W_\u2e80-\u9fff\uac00-\ud7ff\u0e00-\u0eff]"
 """A letter or digit of a script that separates words: a number may stand beside a Chinese character."""
 
+_ATTRIBUTE = (
+    r"""[^\s<>"'={]+\s*=|\{|(?:data|aria|v|ng)-|(?i:async|autofocus|autoplay|checked|compact|controls|default|defer"""
+    r"|disabled|download|hidden|loop|multiple|muted|noshade|novalidate|nowrap|open|readonly|required|selected)\b"
+)
+"""How the first attribute of a tag begins: name=value, or one without value. "a<b and c>d" has none."""
+
 PATTERNS = {
     "tags": (
-        r"""</?[A-Za-z][\w:.-]*(?:\s(?:[^<>"']|"[^"<]*"|'[^'<]*')*)?/?>"""
+        rf"""</?[A-Za-z][\w:.-]*(?:\s+(?:(?={_ATTRIBUTE})(?:[^<>"']|"[^"<]*"|'[^'<]*')*)?)?/?>"""
         r"|<!--(?:(?!<!--).)*?-->|&(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#x[0-9A-Fa-f]+);"
     ),
     "urls": r"(?:(?:https?|ftp)://|(?<![\w.])www\.)[\w\-.~:/?\#\[\]@!$&'()*+,;=%]*[\w/~=&\#%+\-]",

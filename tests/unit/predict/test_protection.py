@@ -208,6 +208,7 @@ def test_a_span_that_is_written_again_and_again_leaves_the_text_as_it_is(transla
         ("emails", "<jane.doe@mail.example.org>, no@where, a@b.c.", ["jane.doe@mail.example.org", "a@b.c"]),
         ("tags", "1 < 2 <b>x</b> <a href=\"a>b\" id='c'>y</a> <br/> a< b >d &nbsp; & co; <!-- <i> -->",
          ["<b>", "</b>", "<a href=\"a>b\" id='c'>", "</a>", "<br/>", "&nbsp;", "<!-- <i> -->"]),
+        ("tags", "a<b and c>d, i<n && j>m <td NoWrap x> <p id = 'a' b>", ["<td NoWrap x>", "<p id = 'a' b>"]),
         ("placeholders", "{name} {0} {{x y}} ${HOME} {} %s %d%% %1$s %(n)s %.2f 100% sure { no }",
          ["{name}", "{0}", "{{x y}}", "${HOME}", "{}", "%s", "%d", "%1$s", "%(n)s", "%.2f"]),
     ],
