@@ -118,9 +118,9 @@ class ModifiedCorpus(Derived):
             pair = Pair(*without_final_point(pair))
         if rng.random() < rates.typos:
             pair = pair._replace(src=with_typos(pair.src, rng))
-        case: Callable[[str], str] | None = rng.choices(
+        case: Callable[[str, str], str] | None = rng.choices(
             (in_capitals, in_title_case, None), (rates.upper, rates.title, 1 - rates.upper - rates.title)
         )[0]
         if case is not None:
-            pair = Pair(*map(case, pair))
+            pair = Pair(*map(case, pair, self.languages))
         return pair

@@ -145,8 +145,8 @@ def alterations(pairs: Sequence[Pair], *, languages: tuple[str, str]) -> dict[st
     renumbered = [Pair(*with_other_numbers(pair, rng)) for pair in pairs]
     variants = {
         PLAIN: list(pairs),
-        "capitals": [Pair(*map(in_capitals, pair)) for pair in pairs],
-        "title case": [Pair(*map(in_title_case, pair)) for pair in pairs],
+        "capitals": [Pair(*map(in_capitals, pair, languages)) for pair in pairs],
+        "title case": [Pair(*map(in_title_case, pair, languages)) for pair in pairs],
         "typing mistakes": [pair._replace(src=with_typos(pair.src, rng)) for pair in pairs],
         "no final point": [Pair(*without_final_point(pair)) for pair in pairs],
         "other numbers": [other for pair, other in zip(pairs, renumbered, strict=True) if pair != other],

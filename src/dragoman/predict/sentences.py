@@ -29,12 +29,15 @@ _BEFORE = ","
 class InputEncoder:
     """The tokenizers of a model, and how many tokens it can write."""
 
-    def __init__(self, tokenizers: TokenizerPair, max_positions: int, *, slots: bool = False) -> None:
+    def __init__(
+        self, tokenizers: TokenizerPair, max_positions: int, language: str = "", *, slots: bool = False
+    ) -> None:
         """`max_positions` is the longest translation in tokens, the end token included.
 
-        With `slots`, those of the vocabularies stand for what is carried over: the model has learnt them.
+        `language` is that of the source. With `slots`, those of the vocabularies stand for what is carried
+        over: the model has learnt them.
         """
-        self.tokenizers = tokenizers
+        self.tokenizers, self.language = tokenizers, language
         self._has_slots = slots and tokenizers.has_slots
         self.max_positions = max_positions
         self._inflected = lru_cache(maxsize=1024)(self._inflect)
@@ -83,7 +86,7 @@ class InputEncoder:
         phrases = [self._phrases(group, first_number + i) for i, group in enumerate(forced)]
         beginnings = prefixes or [""] * len(texts)
         read: list[tuple[str, Casing]] = [
-            usual_case(text, self.tokenizers.src) if recase and not beginning else (text, "")
+            usual_case(text, self.tokenizers.src, self.language) if recase and not beginning else (text, "")
             for text, beginning in zip(texts, beginnings, strict=True)
         ]
         texts = [text for text, _ in read]

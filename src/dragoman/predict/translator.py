@@ -128,7 +128,7 @@ class Translator:
     def _new_encoder(self) -> InputEncoder:
         # A run that goes on from one with slots, such as a student, has them in its vocabulary, too.
         slots = self.config.modifiers.slots > 0
-        return InputEncoder(self.tokenizers, self.max_positions, slots=slots)
+        return InputEncoder(self.tokenizers, self.max_positions, self.config.languages[0], slots=slots)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -262,8 +262,9 @@ class Translator:
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
         translations = Shown(Translation(text, (Alternative("", 0.0),), (), ((),)) for text in texts)
         done = len(texts) - len(filled) - len(split)
-        n_threads = self._n_threads()
-        batches = _batches(by_length, search.batch_sentences, n_threads)
+        n_threads = torch.get_num_threads() if self.model.device.type == "cpu" else 1
+        size = min(search.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
+        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
         searches = map_in_threads(
             lambda batch: self._search([sentences[i] for i in batch], search), batches, n_threads=n_threads
         )
@@ -286,11 +287,6 @@ class Translator:
             if progress is not None:
                 progress(len(texts))
         return translations
-
-    def _n_threads(self) -> int:
-        """Batches searched at once."""
-        n_threads = torch.get_num_threads()
-        return n_threads if n_threads > 1 and self.model.device.type == "cpu" else 1
 
     @property
     def max_positions(self) -> int:
@@ -361,19 +357,14 @@ class Translator:
     def written(self, sentence: SearchInput, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
         texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
-        return [without_slots(in_casing(sentence.casing, text), sentence.spans) for text in texts]
+        language = self.config.languages[1]
+        return [without_slots(in_casing(sentence.casing, text, language), sentence.spans) for text in texts]
 
     def _read(self, source: str, hypotheses: list[Hypothesis], sentence: SearchInput) -> Translation:
         texts = self.written(sentence, [h.ids for h in hypotheses])
         alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
         ids = tuple(tuple(h.ids) for h in hypotheses)
         return Translation(source, alternatives, (), ids)
-
-
-def _batches(by_length: list[int], batch_sentences: int, n_threads: int) -> list[list[int]]:
-    """Batches of `batch_sentences` at most, and, where that leaves threads idle, of fewer."""
-    size = min(batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
-    return [by_length[start : start + size] for start in range(0, len(by_length), size)]
 
 
 def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:

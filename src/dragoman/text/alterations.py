@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
+from dragoman.text.languages import language_code
 from dragoman.text.slots import change_outside
 
 TYPING_MISTAKES = 7
@@ -14,6 +15,9 @@ TYPING_MISTAKES = 7
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 """Letters, with apostrophes between them."""
+
+_DOTLESS = frozenset({"tr", "tur", "az", "aze", "azj"})
+"""Turkish and Azerbaijani: the capitals of i and ı are İ and I."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _FINAL = re.compile(r"[.!?…。！？।؟۔]+(?=[\"'“”‘’«»)\]」』]*\s*$)")
@@ -51,18 +55,32 @@ def _neighbours() -> dict[str, str]:
 NEIGHBOURS = _neighbours()
 
 
-def in_capitals(text: str) -> str:
+def upper(text: str, language: str) -> str:
+    """Return `text` in the capitals of `language`."""
+    return (text.replace("i", "İ") if language_code(language) in _DOTLESS else text).upper()
+
+
+def lower(text: str, language: str) -> str:
+    """Return composed `text` in the small letters of `language`."""
+    if language_code(language) in _DOTLESS:
+        text = text.replace("İ", "i").replace("I", "ı")
+    return text.lower()
+
+
+def with_capital(word: str, language: str) -> str:
+    """Return `word` with a capital at its beginning, where its letter has one there: Georgian has none."""
+    first = word[:1]
+    return (upper(first, language) if first == "i" else first.title()) + word[1:]
+
+
+def in_capitals(text: str, language: str) -> str:
     """Return `text` in capitals; what is carried over stays as it is."""
-    return change_outside(str.upper, text)
+    return change_outside(lambda part: upper(part, language), text)
 
 
-def in_title_case(text: str) -> str:
+def in_title_case(text: str, language: str) -> str:
     """Return `text` with a capital at the beginning of every word; what is carried over stays as it is."""
-
-    def titled(part: str) -> str:
-        return WORD.sub(lambda word: word[0][:1].upper() + word[0][1:], part)
-
-    return change_outside(titled, text)
+    return change_outside(lambda part: WORD.sub(lambda word: with_capital(word[0], language), part), text)
 
 
 def without_final_point(texts: Sequence[str]) -> list[str]:

@@ -233,16 +233,8 @@ KINDS: dict[str, type[ForeignTokenizer]] = {
 
 def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bool = False) -> str:
     """Return the file of a tokenizer with the sentencepiece `model` and the pieces `vocabulary`."""
-    return json.dumps(
-        {
-            "kind": "sentencepiece",
-            "lowercase": lowercase,
-            "sentencepiece": base64.b64encode(model).decode(),
-            "vocabulary": list(vocabulary),
-        },
-        ensure_ascii=False,
-        indent=0,
-    )
+    encoded = base64.b64encode(model).decode()
+    return _spec("sentencepiece", vocabulary, lowercase=lowercase, sentencepiece=encoded)
 
 
 def pieces_spec(
@@ -252,14 +244,12 @@ def pieces_spec(
 
     With `known_only` merges into what is not in the vocabulary are undone.
     """
-    settings = {
-        "kind": "pieces",
-        "lowercase": lowercase,
-        "known_only": known_only,
-        "codes": codes,
-        "vocabulary": list(vocabulary),
-    }
-    return json.dumps(settings, ensure_ascii=False, indent=0)
+    return _spec("pieces", vocabulary, lowercase=lowercase, known_only=known_only, codes=codes)
+
+
+def _spec(kind: str, vocabulary: Sequence[str], **settings: str | bool | None) -> str:
+    settings_of_kind = {"kind": kind, **settings, "vocabulary": list(vocabulary)}
+    return json.dumps(settings_of_kind, ensure_ascii=False, indent=0)
 
 
 def sentencepiece_processor(model: bytes) -> Any:

@@ -227,12 +227,9 @@ def _segmenter(settings: dict[str, Any]) -> Words | Characters:
 
 def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
     """Return a tokenizer of words or characters as JSON: the `config.vocab_size` most frequent ones."""
-    segmenter: Words | Characters
+    segmenter: Words | Characters = Characters()
     if config.kind == "words":
         segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
-    else:
-        assert config.kind == "characters", config.kind
-        segmenter = Characters()
     counts: Counter[str] = Counter()
     for text in sample_of_text(texts, normalise_lowercase if config.lowercase else normalise):
         counts.update(segmenter.split(text))
@@ -243,11 +240,7 @@ def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> st
             f"no vocabulary: nothing occurs tokenizer.min_frequency = {config.min_frequency} times; lower "
             "it, or check the corpus"
         )
-    spec = {
-        **segmenter.settings(),
-        "lowercase": config.lowercase,
-        "vocabulary": [*SPECIAL_TOKENS, *pieces],
-    }
+    spec = {**segmenter.settings(), "lowercase": config.lowercase, "vocabulary": [*SPECIAL_TOKENS, *pieces]}
     return json.dumps(spec, ensure_ascii=False, indent=0)
 
 
@@ -343,11 +336,8 @@ class TokenizerPair:
 
     def save(self, folder: Path) -> None:
         """Write shared.json, or src.json and tgt.json, into `folder`."""
-        if self.shared:
-            self.src.save(folder / "shared.json")
-        else:
-            self.src.save(folder / "src.json")
-            self.tgt.save(folder / "tgt.json")
+        for name, tokenizer in dict(zip(self.file_names, (self.src, self.tgt), strict=True)).items():
+            tokenizer.save(folder / name)
 
     @classmethod
     def load(cls, folder: Path) -> TokenizerPair:

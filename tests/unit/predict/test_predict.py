@@ -127,13 +127,13 @@ def test_keeping_freed_memory_changes_no_result() -> None:
 
 def test_text_in_capitals_is_translated_as_usual_text_and_written_in_capitals(translator: Translator) -> None:
     texts = ["Red cat", "Big old house", "Small bird", "Big old house tree river"]
-    read = [usual_case(text.upper(), translator.tokenizers.src)[0] for text in texts]
+    read = [usual_case(text.upper(), translator.tokenizers.src, "en")[0] for text in texts]
     usual = [t.text for t in translator.translate(read)]
     assert [t.text for t in translator.translate([text.upper() for text in texts])] == [
-        in_capitals(text) for text in usual
+        in_capitals(text, "de") for text in usual
     ]
     (title,) = translator.translate([texts[3].title()], n_best=2)
-    assert title.text == in_title_case(usual[3])
+    assert title.text == in_title_case(usual[3], "de")
     assert title.source == texts[3].title()
     as_it_is = translator.translate([texts[1].upper()], recase=False)[0]
     assert as_it_is.score != translator.translate([texts[1].upper()])[0].score
