@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from dragoman.documents.budget import Budget
 from dragoman.documents.passages import Code, Passage, Pieces, codes_of
 from dragoman.documents.plain import Encoding, decoded
-from dragoman.documents.text import is_wordy
 from dragoman.predict.protection import INLINE_TAGS
+from dragoman.text.normalisation import is_wordy
 
 UNTRANSLATED = frozenset((
     "address", "applet", "audio", "canvas", "code", "iframe", "kbd", "math", "noembed", "noframes", "object",

@@ -14,9 +14,10 @@ from itertools import chain, count, groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from dragoman.documents.budget import Budget
-from dragoman.documents.text import Document, is_wordy
+from dragoman.documents.text import Document
 from dragoman.predict.protection import INLINE_TAGS, pairs
 from dragoman.predict.splitting import gap_between
+from dragoman.text.normalisation import is_wordy
 
 MOST_CODES = 200
 """Maximum codes that are put back into a sentence; the work grows with their square."""

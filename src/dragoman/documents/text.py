@@ -10,6 +10,7 @@ from dragoman.documents.budget import Budget
 from dragoman.errors import check_texts, optional
 from dragoman.predict.splitting import gap_between
 from dragoman.predict.translator import Translate, Translator
+from dragoman.text.normalisation import is_wordy
 
 WINDOW = 10_000
 """Characters of a line in which sentences are told apart at once: what that takes grows with their square."""
@@ -107,8 +108,3 @@ def translate_document(translator: Translator, text: str, *, translate: Translat
     return document.written(
         [next(translations).text if is_wordy(s) else s for s in document.sentences], languages
     )
-
-
-def is_wordy(text: str) -> bool:
-    """There is a letter in it. Of "12.5" or "* * *" a model makes something else; they stay as they are."""
-    return any(map(str.isalpha, text))

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, without_controls
 from dragoman.documents.passages import Code, Passage, Pieces
-from dragoman.documents.text import is_wordy
 from dragoman.errors import DataError
+from dragoman.text.normalisation import is_wordy
 
 if TYPE_CHECKING:
     from docx.document import Document

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from dragoman.errors import ConfigError, check_texts
 from dragoman.predict.alignment import Align, Link, align_translations
 from dragoman.predict.translator import Alternative, Translate, Translation, Translator
+from dragoman.text.normalisation import is_wordy
 from dragoman.text.slots import PATTERNS
 
 Outcome: TypeAlias = Literal["copied", "put back", "untranslated"]
@@ -184,7 +185,7 @@ def _restored(
     Where the words have an order of their own, so have elements; only if this makes an untruth of the order
     of the spans that are no tags does everything stay in the order of the source.
     """
-    if not any(character.isalnum() for character in skeleton.text):
+    if not is_wordy(skeleton.text):
         return _unchanged(source)
     names = {span.text for span in spans}
     verbatim = [span.text for span in spans if not span.is_tag]

@@ -12,7 +12,7 @@ from dragoman.errors import DataError, check_texts
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
 from dragoman.text.casing import Casing, usual_case
-from dragoman.text.normalisation import without_controls
+from dragoman.text.normalisation import is_wordy, without_controls
 from dragoman.text.slots import SLOTS, carried, with_slots
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -68,6 +68,7 @@ class InputEncoder:
     ) -> list[SearchInput]:
         """Return the search's input for each text, including texts that are too long for the model.
 
+        Nothing is read of a text without a letter, unless its translation has a prefix or required phrases.
         Slots stand for what is carried over, unless a required phrase holds it. With `recase`, text in
         capitals or in title case is read in the case that the vocabulary has, unless its translation has a
         prefix.
@@ -85,10 +86,14 @@ class InputEncoder:
         forced = required or [()] * len(texts)
         phrases = [self._phrases(group, first_number + i) for i, group in enumerate(forced)]
         beginnings = prefixes or [""] * len(texts)
-        read: list[tuple[str, Casing]] = [
-            usual_case(text, self.tokenizers.src, self.language) if recase and not beginning else (text, "")
-            for text, beginning in zip(texts, beginnings, strict=True)
-        ]
+        read: list[tuple[str, Casing]] = []
+        for text, beginning, group in zip(texts, beginnings, forced, strict=True):
+            if not (beginning or group or is_wordy(text)):
+                read.append(("", ""))
+            elif recase and not beginning:
+                read.append(usual_case(text, self.tokenizers.src, self.language))
+            else:
+                read.append((text, ""))
         texts = [text for text, _ in read]
         spans = [self._spans(text, group) for text, group in zip(texts, forced, strict=True)]
         begun = self._encoded(self.tokenizers.tgt, beginnings, spans)

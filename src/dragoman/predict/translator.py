@@ -30,6 +30,7 @@ from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
 from dragoman.text.casing import in_casing
+from dragoman.text.normalisation import without_controls
 from dragoman.text.slots import without_slots
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -230,12 +231,13 @@ class Translator:
 
         `to` is the target language, or the direction: see `towards`. A model of several needs it.
 
-        A text is one sentence; an empty one stays empty, and one with more tokens than the model accepts is
-        translated in parts (`Translation.parts`). `prefixes[i]` is what the translation of text i begins
-        with ("" is nothing), and each phrase of `required[i]` stands in it somewhere, as whole words; an
-        `Inflectable` one in any of its forms, and all of them in capitals where the text is in capitals. With
-        method="sampling", what is drawn for a text follows from `seed` and its number, counted from
-        `first_number`. `progress` is called with the number of texts finished.
+        A text is one sentence. One without a letter is copied, unless it has a prefix or required phrases;
+        one with more tokens than the model accepts is translated in parts (`Translation.parts`).
+        `prefixes[i]` is what the translation of text i begins with ("" is nothing), and each phrase of
+        `required[i]` stands in it somewhere, as whole words; an `Inflectable` one in any of its forms, and
+        all of them in capitals where the text is in capitals. With method="sampling", what is drawn for a
+        text follows from `seed` and its number, counted from `first_number`. `progress` is called with the
+        number of texts finished.
 
         ConfigError: a setting is unknown or out of range, or some contradict each other or `required`.
         DataError: a text is no string; `first_number` is negative; what a translation must hold has more
@@ -260,7 +262,10 @@ class Translator:
         split = self._split(texts, sentences, recase=search.recase)
         filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
         by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = Shown(Translation(text, (Alternative("", 0.0),), (), ((),)) for text in texts)
+        translations = Shown(
+            Translation(text, (Alternative(without_controls(text) if text.strip() else "", 0.0),), (), ((),))
+            for text in texts
+        )
         done = len(texts) - len(filled) - len(split)
         n_threads = torch.get_num_threads() if self.model.device.type == "cpu" else 1
         size = min(search.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))

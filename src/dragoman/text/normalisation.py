@@ -67,6 +67,11 @@ def normalise_lowercase(text: str, *, slots: bool = False) -> str:
     return normalise(normalise(text, slots=slots).lower(), slots=slots)
 
 
+def is_wordy(text: str) -> bool:
+    """Whether there is a letter in `text`. Of "12.5" or "* * *" a model makes something else."""
+    return any(map(str.isalpha, text))
+
+
 def plain(text: str) -> str:
     """`text` as it is compared: letters and digits, case folded, single spaces; as it is if it has none."""
     return _NOT_LETTERS.sub(" ", text.casefold()).strip() or " ".join(text.split())

@@ -63,9 +63,9 @@ def test_a_character_too_long_for_the_model_is_named(
 ) -> None:
     monkeypatch.setattr(Translator, "max_positions", 4)
     with pytest.raises(
-        DataError, match=r"sentence 12: the character '🦊' alone has more tokens than the 4 of a part"
+        DataError, match=r"sentence 12: the character '𐍈' alone has more tokens than the 4 of a part"
     ):
-        translator.translate(["a", "🦊 fox"], first_number=11)
+        translator.translate(["a", "𐍈 fox"], first_number=11)
 
 
 def test_bf16_translates_like_fp32_nearly_always(tiny_run: Path, translator: Translator) -> None:
@@ -123,6 +123,22 @@ def test_keeping_freed_memory_changes_no_result() -> None:
     before = torch.arange(1000.0).sum()
     keep_freed_memory()
     assert torch.arange(1000.0).sum() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["12345", ".", "—", "😀 ", "€ 12.50", "\u200b", "1\t2", "*  *  *", "7" * 9000]
+)
+def test_text_without_a_letter_is_copied_unless_something_is_required(
+    translator: Translator, text: str
+) -> None:
+    copy = text.replace("\t", " ")  # no control character is written
+    for settings in ({}, {"n_best": 3, "beam_size": 3}, {"method": "sampling"}):
+        red, found = translator.translate(["red", text], **settings)
+        assert (found.source, [each.text for each in found.alternatives]) == (text, [copy])
+        assert red == translator.translate(["red"], **settings)[0]
+    text, copy = text[:9], copy[:9]
+    assert translator.translate([text], prefixes=["rot"])[0].text.startswith("rot")
+    assert "rot" in translator.translate([text], required=[["rot"]])[0].text
 
 
 def test_text_in_capitals_is_translated_as_usual_text_and_written_in_capitals(translator: Translator) -> None:
