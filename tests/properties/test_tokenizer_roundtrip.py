@@ -50,18 +50,9 @@ SPACES_AND_SPECIALS = (
     "\ud800", "\udfff", "</s>", "<pad>", "<unk>", "<0x41>", "<0xE6>",
 )  # fmt: skip
 SCRIPTS = (
-    "de",
-    "Two",
-    "我们",
-    "▁▁",
-    "ﬁ",
-    "Å",
-    "가",
-    "ᄀ",
-    "ᅡ",
-    "\U0001f1e9\U0001f1ea",
-    "\U0001f469\u200d\U0001f4bb",
-)
+    "de", "Two", "我们", "▁▁", "ﬁ", "Å", "가", "ᄀ", "ᅡ",
+    "\U0001f1e9\U0001f1ea", "\U0001f469\u200d\U0001f4bb",
+)  # fmt: skip
 ODD = st.sampled_from(SPACES_AND_SPECIALS + SCRIPTS)
 TEXTS = st.one_of(
     st.text(),

@@ -2,11 +2,9 @@
 
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dragoman
@@ -302,9 +300,3 @@ def test_without_the_training_texts_the_reason_or_the_known_score_stands_in_its_
     assert beside.baseline is None
     assert "gone.tsv: no such file" in beside.no_baseline
     assert scorer(run, [first.record()]).beside(evaluation, EXAMPLES, print).baseline == first.baseline
-
-
-def test_a_score_survives_its_record(evaluation: ClassificationScores) -> None:
-    for score in evaluation.scores:
-        assert read_score(asdict(score)) == score
-    assert np.isfinite(evaluation.loss())

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.hardware import choose_device, choose_dtype, has_bf16, keep_freed_memory
+from dragoman.hardware import choose_device, choose_dtype, has_bf16
 from dragoman.predict.loading import inference_copy, load_weights
 from dragoman.predict.translator import Translator
 from dragoman.text.alterations import in_capitals, in_title_case
@@ -117,12 +117,6 @@ def test_auto_precision_is_bf16_exactly_where_the_processor_has_it() -> None:
     assert choose_dtype("bf16", cpu) == torch.bfloat16
     with pytest.raises(ConfigError, match=r"^precision int4: is not one of"):
         choose_dtype("int4", cpu)
-
-
-def test_keeping_freed_memory_changes_no_result() -> None:
-    before = torch.arange(1000.0).sum()
-    keep_freed_memory()
-    assert torch.arange(1000.0).sum() == before
 
 
 @pytest.mark.parametrize(

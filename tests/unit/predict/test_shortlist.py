@@ -124,10 +124,7 @@ def test_a_search_finds_what_one_finds_that_forbids_all_others(
 
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 def test_an_ensemble_of_two_engines_finds_what_one_engine_finds(
-    translator: Translator,
-    shortlist: Shortlist,
-    settings: dict[str, object],
-    monkeypatch: pytest.MonkeyPatch,
+    translator: Translator, shortlist: Shortlist, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No compiled code computes post-norm models, and where it computes one, columns are not rounded up."""
     torch.manual_seed(1)

@@ -106,12 +106,6 @@ def test_special_and_byte_tokens_are_never_learnt_as_pieces(kind: Kind) -> None:
     assert tokenizer.decode(ids) == "<0x41> </s>"
 
 
-def test_white_space_has_no_tokens(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode_batch(["", " \t\n\u00a0"]) == [[], []]
-    assert tokenizer.decode([]) == ""
-    assert tokenizer.tokens(" ") == []
-
-
 def test_punctuation_and_digits_are_tokens_of_their_own(tokenizer: Tokenizer) -> None:
     assert pieces(tokenizer, "the bush.")[-1] == "."
     assert "".join(pieces(tokenizer, "12 bushes"))[:3] == "▁12"
@@ -129,13 +123,6 @@ def test_any_ids_decode_and_broken_bytes_become_replacement_characters(tokenizer
     assert tokenizer.decode([first_byte + b for b in "我".encode()]) == "我"
     assert set(tokenizer.decode([first_byte + b for b in b"\xe6\x88\xff"])) == {"\ufffd"}
     assert isinstance(tokenizer.decode(range(tokenizer.vocab_size + 10)), str)
-
-
-def test_a_batch_is_encoded_and_decoded_as_its_texts_are(tokenizer: Tokenizer) -> None:
-    batch = tokenizer.encode_batch(ENGLISH)
-    assert batch == [tokenizer.encode(text) for text in ENGLISH]
-    assert tokenizer.decode_batch(batch) == [tokenizer.decode(ids) for ids in batch]
-    assert tokenizer.encode_batch([]) == []
 
 
 def test_tokens_tile_the_normalised_text(tokenizer: Tokenizer) -> None:

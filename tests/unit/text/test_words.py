@@ -3,7 +3,6 @@
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.text.normalisation import normalise
 from dragoman.text.tokenizer import (
     BOS_ID,
     EOS_ID,
@@ -119,13 +117,6 @@ def test_lower_casing_makes_one_word_of_two_and_the_text_has_spaces_between_its_
     assert tokenizer.normalise(" The\tCat.") == "the cat."
 
 
-def test_white_space_has_no_words() -> None:
-    tokenizer = train_tokenizer(ENGLISH, words())
-    assert tokenizer.encode_batch(["", " \t\n\u00a0"]) == [[], []]
-    assert tokenizer.decode([]) == ""
-    assert tokenizer.tokens("") == []
-
-
 @pytest.mark.parametrize(
     ("text", "formatted"),
     [
@@ -155,28 +146,8 @@ def test_a_formatting_tokenizer_writes_sentences() -> None:
     assert tokenizer.encode(tokenizer.decode(ids)) == ids
 
 
-def test_spans_tile_the_normalised_text() -> None:
-    tokenizer = train_tokenizer(ENGLISH, words(lowercase=True))
-    text = "  The  zebra, İ 10:30."
-    tokens = tokenizer.tokens(text)
-    assert [token.id for token in tokens] == tokenizer.encode(text)
-    normal = tokenizer.normalise(text)
-    assert [normal[token.start : token.end] for token in tokens] == [
-        "the",
-        " zebra",
-        ",",
-        " i\u0307",
-        " 10:30",
-        ".",
-    ]
-
-
 def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path: Path) -> None:
-    settings: Sequence[Mapping[str, Any]] = (
-        {},
-        {"lowercase": True, "format_output": True},
-        {"min_frequency": 2},
-    )
+    settings: list[dict[str, Any]] = [{}, {"lowercase": True, "format_output": True}, {"min_frequency": 2}]
     for i, each in enumerate(settings):
         tokenizer = train_tokenizer(ENGLISH, words(**each))
         tokenizer.save(tmp_path / f"{i}.json")
@@ -297,11 +268,3 @@ def test_a_file_split_by_spacy_decodes_without_it(tmp_path: Path) -> None:
     spec = {"kind": "words", "splitter": "spacy", "language": "en", "format_output": True, "lowercase": False}
     (tmp_path / "t.json").write_text(json.dumps(spec | {"vocabulary": [*SPECIAL_TOKENS, "do", "n't", "!"]}))
     assert load_tokenizer(tmp_path / "t.json").decode([4, 5, 6]) == "Don't!"
-
-
-def test_encoding_what_was_decoded_gives_the_same_ids() -> None:
-    for settings in ({}, {"lowercase": True, "format_output": True}):
-        tokenizer = train_tokenizer(ENGLISH, words(**settings))
-        ids = list(range(UNK_ID, tokenizer.vocab_size))
-        assert tokenizer.encode(tokenizer.decode(ids)) == ids
-        assert normalise(tokenizer.decode(ids)) == tokenizer.decode(ids)
