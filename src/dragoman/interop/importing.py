@@ -191,7 +191,7 @@ def _check_run(run: Run, origin: Path) -> None:
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     translator = translator.towards("-".join(translator.directions[0]))
     ids = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
-    text = translator.tokenizers.src.decode(list(ids)) or "1"
+    text = f"{translator.tokenizers.src.decode(list(ids))} a"  # one without a letter would be copied
     try:
         (translation,) = translator.translate(
             [text], method="beam", beam_size=1, n_best=1, max_length_extra=5

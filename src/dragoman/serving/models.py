@@ -140,7 +140,7 @@ class LoadOptions:
         precision = self.precision if self.precision == "int8" or self.engine != "native" else None
         info = _info(name, translator.model, self.engine, precision)
         served = [ServedTranslator(info, translator.towards("-".join(d))) for d in translator.directions]
-        served[0].translator.translate(["."])  # what is made at the first call is made now
+        served[0].translator.translate(["a"])  # what is made at the first call is made now
         return served
 
 

@@ -160,6 +160,10 @@ def test_translations_are_the_translators_whatever_else_is_translated(
         assert sentence["score"] == scores[0] == max(scores)
 
 
+def test_text_without_a_letter_is_copied(client: TestClient) -> None:
+    assert [sentences_of(client, text, split=False)[0]["text"] for text in ("12345", "—")] == ["12345", "—"]
+
+
 def test_search_settings_are_those_of_the_translator(client: TestClient, translator: Translator) -> None:
     asked: dict[str, Any]
     for asked in (
