@@ -40,7 +40,9 @@ def hostile_text(rng: random.Random, lines: Sequence[str]) -> bytes:
         "x" * 3000,
         "a " * 800, "👩‍👩‍👧 🏳️‍🌈", "Z\u0341\u0323" * 30, "\r", "a\rb", "\x85\x0b\x0c", "<b>x</b> {0} %s 12,5",
         "http://x.org/?a=b#c", "<" * 300, "0" * 400, "\udcff", "…\u200b\u00ad", "١٢٣ 中文 ไทย", "a\tb\tc",
-        "<b>" * 40 + "x" + "</b>" * 40, "..." * 100,
+        "<b>" * 40 + "x" + "</b>" * 40, "..." * 100, "12345", "— .", "€ 12.50",
+        "İSTANBUL VE ANKARA ÇOK GÜZEL", "Die STRAßE",
+        "".join(chr(rng.randrange(0x41, 0xD7FF)) for _ in range(30)).upper(),
     ]  # fmt: skip
     for _ in range(rng.choice([0, 0, 0, 1, 1, 2, 5])):
         lines.insert(rng.randint(0, len(lines)), rng.choice(odd))
@@ -77,8 +79,8 @@ def words(text: str) -> list[str]:
 RUNS = words("run run run run classifier broken missing folder loop . text.en run/model.safetensors hf:a/b -")
 TEXTS = words(
     "text.en text.en text.en text.de text.tsv text.gz bad.gz labelled.tsv memory.tmx table.csv lines.jsonl "
-    "letter.txt - missing folder pipe null full zero stdin link.txt loop empty run/config.toml caf\udce9 "
-    "phrasebook:test"
+    "letter.txt app.po notes.md data.json - missing folder pipe null full zero stdin link.txt loop empty "
+    "run/config.toml caf\udce9 phrasebook:test"
 )
 OUTS = [
     *words(
@@ -140,6 +142,8 @@ CALLS = """
 6 translate run text.en
 8 translate run text.en --out out.txt
 3 translate run text.en --json
+2 translate run app.po --out out.txt
+1 translate run data.json
 3 translate run letter.txt --document --out out.txt
 3 translate run text.en --method sampling --temperature 2
 2 translate run text.en --protect all
@@ -397,12 +401,16 @@ def make_texts(rng: random.Random, pairs: Sequence[tuple[str, str]]) -> dict[str
         "letter.txt": odd["en"].replace(b"\n", b"\n\n"), "there.txt": b"it was here before\n", "empty": b"",
         "memory.tmx": f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'.encode(),
         "table.csv": "".join(f'"{en}","{de}"\n' for en, de in pairs).encode(),
+        "app.po": "".join(f'msgid "{en}"\nmsgstr ""\n\n' for en in src).encode(),
+        "notes.md": "".join(f"# {en}\n" for en in src).encode(), "data.json": json.dumps(src).encode(),
         "lines.jsonl": "".join(f"{json.dumps({'en': en, 'de': de})}\n" for en, de in pairs).encode(),
     }  # fmt: skip
 
 
+STRUCTURED = ("app.po", "notes.md", "data.json")
+"""Files that are more than lines, and are refused where `--lines` does not say so."""
 INPUT_TEXTS = ("text.en", "text.de", "text.tsv", "text.gz", "bad.gz", "letter.txt", "memory.tmx", "table.csv",
-               "lines.jsonl", "labelled.tsv", "recipe.toml")  # fmt: skip
+               "lines.jsonl", "labelled.tsv", "recipe.toml", *STRUCTURED)  # fmt: skip
 
 
 class Commands:
@@ -553,7 +561,10 @@ class Commands:
     def lines(
         self, case: CommandCase, ended: Ended, folder: Path, out: str | None, name: str
     ) -> Iterator[Fault]:
-        """Line in, line out, and nothing else; `name` is that of the input."""
+        """Line in, line out, nothing else, nothing invented; `name` is that of the input."""
+        words = case.parsed()[1]
+        if name in STRUCTURED and case.command == "translate" and "--lines" not in words:
+            yield "wrong", f"{name} was taken for lines"
         if name in ("-", "stdin"):
             given = case.stdin or b""
         elif name in case.texts or name == "caf\udce9":
@@ -582,6 +593,15 @@ class Commands:
             yield "wrong", f"{expected} lines became {got}"
         if found := re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", written):
             yield "wrong", f"control character {found[0]!r} in the output"
+        if case.command == "translate" and words.keys() <= {"--out"} and got == expected:
+            sides = (given.decode(errors="replace").split("\n"), written.decode().split("\n"))
+            for line, translation in zip(*sides, strict=False):
+                if has_letter(translation) and not has_letter(line):
+                    yield "wrong", f"{line!r} has no letter and became {translation!r}"
+
+
+def has_letter(text: str) -> bool:
+    return any(character.isalpha() or character == "\ufffd" for character in text)
 
 
 def _refuse(name: str) -> float:

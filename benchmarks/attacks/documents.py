@@ -19,7 +19,7 @@ ODD = (
     "", " ", "A.", "x" * 3000, "A man. " * 60, "\u202eabc\u202c", "👩‍👩‍👧 🏳️‍🌈", "Z\u0341\u0323" * 40,
     "\u00ad\u200b\u2060", "١٢٣",
     "{0} %s ${x} {{y}}", "<b>", "&amp;&lt;&#10;&#0;&nosuch;", "]]>", "http://x.org/a?b=c&d", "1,000.50 €",
-    "…!?", "\ufffd\ue000",
+    "…!?", "\ufffd\ue000", "İSTANBUL'DA HER ŞEY ÇOK GÜZEL.", "DIE STRAßE IST GESPERRT",
 )  # fmt: skip
 
 

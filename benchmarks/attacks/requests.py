@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from attacks import documents
 from attacks.calls import Fault, Show, Stage, readable
+from attacks.commands import has_letter
 from service_process import running
 
 ROUTES = (
@@ -211,6 +212,26 @@ def _bad_text(rng: random.Random) -> bytes:
     return post(path, b'{"%b": "%b"}' % (field, text))
 
 
+def _trailers(rng: random.Random) -> bytes:
+    """Trailers of any number after a chunked body, and an upgrade that a body comes with."""
+    if rng.random() < 0.5:
+        return post("/v1/translate", json.dumps(GOOD["/v1/translate"]).encode(), "application/json", *UPGRADE)
+    head = b"POST /v1/detect HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return (
+        head + b"2\r\n{}\r\n0\r\n" + b"X: yyyyyyyyyyyyyy\r\n" * rng.choice([1, 99, 9999, 500_000]) + b"\r\n"
+    )
+
+
+def _costly(rng: random.Random) -> bytes:
+    """Phrases that take many tokens, and texts without a letter."""
+    phrase = rng.choice(["xyzzy ", "H" + "\u0301" * 40, "a", "Ein Mann "]) * rng.choice([1, 30, 300])
+    text = rng.choice(["12345", ".", "—", "😀", "€ 12.50", "\u200b", "A man sleeps."])
+    required = [phrase] * rng.choice([0, 0, 1, 40])
+    return post("/v1/translate", json.dumps({"text": text, "split": False, "required": required}).encode())
+
+
+UPGRADE = ("Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "Connection: Upgrade, HTTP2-Settings")
+
 KINDS: dict[str, Make] = {
     "broken HTTP": _broken_http,
     "odd targets and methods": _odd_target,
@@ -221,6 +242,8 @@ KINDS: dict[str, Make] = {
     "deep nesting": _deep,
     "huge numbers": _numbers,
     "broken text": _bad_text,
+    "trailers and upgrades": _trailers,
+    "costly phrases": _costly,
 }
 
 
@@ -380,6 +403,12 @@ class Requests:
                     yield "wrong", f"status {answer.status} with the error {error!r:.300}"
             except (ValueError, KeyError, TypeError):
                 yield "wrong", f"status {answer.status} with {answer.body[:200]!r}, which is no error"
+        if b"Upgrade: h2c" in content and answer.status != 200:
+            yield "wrong", f"status {answer.status} because of an upgrade"
+        if answer.status == 200 and b'"split": false, "required": []' in content:
+            asked, said = content.partition(b"\r\n\r\n")[2], json.loads(answer.body)["translations"]
+            if has_letter(said[0]["translation"]) and not has_letter(json.loads(asked)["text"]):
+                yield "wrong", f"a text without a letter became {said}"
         if answer.status == 200 and answer.kind.startswith("application/json"):
             try:
                 json.loads(answer.body, parse_constant=lambda name: 1 / 0)

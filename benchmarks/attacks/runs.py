@@ -148,6 +148,13 @@ def _zeros(rng: random.Random, path: Path, content: bytes, files: list[Path]) ->
     return False
 
 
+def _zero_tensors(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
+    """Zero the numbers of a file of tensors and leave its head; of another file, all but its first bytes."""
+    start = 8 + struct.unpack("<Q", content[:8])[0] if path.suffix == ".safetensors" else 8
+    path.write_bytes(content[:start] + bytes(max(0, len(content) - start)))
+    return True
+
+
 def _append(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
     path.write_bytes(content + rng.choice([b"\0", b"\0" * 4096, rng.randbytes(100), content, b"}"]))
     return False
@@ -197,9 +204,8 @@ def _binary(rng: random.Random, path: Path, content: bytes, files: list[Path]) -
 
 
 ACTS = [
-    _truncate, _truncate, _empty, _delete, _delete_folder, _flip, _flip, _flip, _zeros, _append, _swap,
-    _folder,
-    _link, _pipe, _holes, _nested, _binary,
+    _truncate, _truncate, _empty, _delete, _delete_folder, _flip, _flip, _flip, _zeros, _zero_tensors,
+    _append, _swap, _folder, _link, _pipe, _holes, _nested, _binary,
 ]  # fmt: skip
 
 

@@ -48,7 +48,6 @@ BENCHMARKS = (
     Benchmark("alignment.py {run}", r"mean, contrasted \| \d+\.\d %"),
     Benchmark(f"batch_fill.py {ROOT}/recipes/multi30k-en-de/recipe.toml", r"a dozen shapes \| \d"),
     Benchmark("batches.py {run} --seconds 1", r"\d\.\d"),
-    Benchmark("beam_end.py {run} --sentences 5", r"\| \d+\.\d\d \| \d+\.\d\d \| \d\.\d{3} \| \d+\.\d \|"),
     Benchmark(
         f"before_after.py {ROOT} {{run}} --only decoding --only serving --rounds 1 --limit 4 --clients 2 "
         "--seconds 0.5",
