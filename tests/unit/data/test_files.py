@@ -2,6 +2,7 @@
 
 import builtins
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -102,10 +103,12 @@ def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix:
 
 
 def test_invalid_utf8_is_reported_with_line_and_remedy(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.de", b"eins\n" + "zwölf\n".encode("latin1"))
+    path = write(tmp_path / "a.de", b"eins\n" + (text := "zwölf – „ “ €\n").encode("cp1252"))
     message = complaint(path)
     assert message.startswith(f"{path} line 2: not UTF-8 (byte 0xf6 at position 3)")
-    assert "iconv -f latin1 -t utf-8" in message
+    named = re.search(r"iconv -f (\S+) -t utf-8$", message)
+    assert named
+    assert Path(path).read_bytes().decode(named[1]).endswith(text)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

@@ -250,7 +250,7 @@ def open_lines(
         byte, place = error.object[error.start], error.start + 1
         raise DataError(
             f"{path} line {n}: not {encoding.upper()} (byte 0x{byte:02x} at position {place}); "
-            "convert the file, for example with: iconv -f latin1 -t utf-8"
+            "convert the file; text of Windows in a Western language with: iconv -f windows-1252 -t utf-8"
         ) from error
     except _DAMAGE as error:
         raise _damaged(path, f" after line {n}", error) from error
