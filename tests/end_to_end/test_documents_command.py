@@ -200,6 +200,29 @@ def test_a_document_of_a_format_that_is_not_read_names_one_that_is(
     assert error_of("translate", tiny_run, name).startswith(f"error: {said}")
 
 
+@pytest.mark.parametrize(
+    "name", ["app.po", "a.json", "page.md", "conf.yaml.gz", "strings.xml", "t.csv", "a.tex"]
+)
+def test_a_structured_file_is_refused_unless_its_lines_are_meant(tiny_run: Path, name: str) -> None:
+    path, content = Path(name), b"red cat\n"
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    for options in ((), ("--document",)):
+        said = error_of("translate", tiny_run, name, "--out", "out", *options)
+        assert said.startswith(f"error: {name}: ")
+        assert said.endswith(" or translate each line as it is with --lines")
+        assert not Path("out").exists()
+    expected = succeed("translate", tiny_run, stdin=content).stdout
+    assert succeed("translate", tiny_run, name, "--lines").stdout == expected
+
+
+def test_lines_of_a_document_can_be_meant(tiny_run: Path) -> None:
+    Path("film.vtt").write_text("red cat\n", encoding="utf-8")
+    Path("page.html").write_text("red cat\n", encoding="utf-8")
+    succeed("translate", tiny_run, "film.vtt", "page.html", "--lines", "--out-dir", "out")
+    expected = succeed("translate", tiny_run, stdin="red cat\n").stdout
+    assert [path.read_text(encoding="utf-8") for path in Path("out").iterdir()] == [expected] * 2
+
+
 def test_lines_are_not_written_under_the_name_of_a_document(tiny_run: Path) -> None:
     Path("in.en").write_text("red cat\n", encoding="utf-8")
     said = error_of("translate", tiny_run, "in.en", "--out", "out.docx")

@@ -108,10 +108,6 @@ class AlignedLines:
             )
 
 
-DOCUMENT_ENDINGS = (".srt", ".tmx", ".docx", ".html")
-"""File endings of document formats; other files are plain text."""
-
-
 class Work(NamedTuple):
     """An input file, its output and its document format."""
 
@@ -136,7 +132,7 @@ def plan(
     out: Path | None,
     out_dir: Path | None,
     links: Path | None,
-    as_document: bool,
+    as_document: bool | None,
     more_inputs: Iterable[str | None] = (),
     runs: Iterable[Path] = (),
 ) -> list[Work]:
@@ -178,26 +174,33 @@ def plan(
     return works
 
 
-def document_ending(file: str, out: Path | None, *, as_document: bool) -> str | None:
+def document_ending(file: str, out: Path | None, *, as_document: bool | None) -> str | None:
     """Return the ending of the document format of `file` and `out`; None = plain lines.
 
-    A file is a document if its suffix says so, or with `as_document`.
+    `as_document` says which it is; None = a document if its suffix says so.
 
     Raises:
         ConfigError: the two formats differ, or a binary format would go to a terminal.
-        DataError: the document format is not supported.
+        DataError: the document format is not supported, or the suffix is of a file of more than text.
         MissingExtraError: a package for the format is not installed.
     """
     from dragoman.data.readers.files import format_suffix
-    from dragoman.documents.files import SAVED_AS, DocumentFile
+    from dragoman.documents.files import FORMATS, SAVED_AS, STRUCTURED, DocumentFile
 
     ending = format_suffix(file)
-    is_named = ending in DOCUMENT_ENDINGS or ending in SAVED_AS
+    if ending in STRUCTURED:
+        raise DataError(
+            f"{file}: the lines of {ending} files are not plain text, and a translation would damage them; "
+            "extract the text, or translate each line as it is with --lines"
+        )
+    is_named = ending in SAVED_AS or (ending in FORMATS and ending != ".txt")
+    if as_document is False:
+        return None
     ending = ending if is_named else ".txt"
     if is_named or as_document:
         DocumentFile.check_ending(file, ending)
     target = format_suffix(out.name) if out is not None else ending
-    if target != ending and (ending != ".txt" or target in DOCUMENT_ENDINGS):
+    if target != ending and (ending != ".txt" or target in FORMATS):
         raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
     if ending == ".docx" and out is None and sys.stdout.isatty():
         raise ConfigError(f"{file}: cannot write a Word document to a terminal; give --out FILE.docx")

@@ -144,14 +144,14 @@ def translate(
         ),
     ] = False,
     document: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--document",
-            help="Treat each line as a paragraph of several sentences; keep white space and line ends. "
-            "Implied by .srt, .tmx, .docx and .html, whose formatting is kept.",
+            "--document/--lines",
+            help="Treat each line as a paragraph of several sentences, with white space and line ends; or as "
+            "a sentence, whatever file it is in. Default: documents are .srt, .tmx, .docx and .html.",
             rich_help_panel=DOCUMENTS,
         ),
-    ] = False,
+    ] = None,
     protect: Annotated[
         str | None,
         typer.Option(

@@ -29,13 +29,7 @@ class DocumentFormat(Protocol):
         ...
 
 
-_HOME = {
-    ".txt": "plain",
-    ".srt": "subtitles",
-    ".tmx": "memory",
-    ".docx": "word",
-    ".html": "hypertext",
-}
+_HOME = {".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word", ".html": "hypertext"}
 
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
@@ -43,13 +37,17 @@ FORMATS = tuple(_HOME)
 SAVED_AS = {
     **dict.fromkeys((".doc", ".docm", ".odt", ".pages", ".pdf", ".ppt", ".pptx", ".rtf", ".wpd"), ".docx"),
     **dict.fromkeys((".epub", ".htm", ".mht", ".ods", ".xhtml", ".xls", ".xlsx"), ".html"),
-    **dict.fromkeys((".ass", ".ssa", ".sub", ".vtt"), ".srt"),
+    **dict.fromkeys((".ass", ".lrc", ".sbv", ".smi", ".ssa", ".sub", ".ttml", ".vtt"), ".srt"),
     **dict.fromkeys((".sdlxliff", ".tbx", ".xlf", ".xliff"), ".tmx"),
 }
 """Endings of documents that are not read, and the format to save such a document in."""
 
-_PACKAGES = {".docx": ("docx",)}
-"""The modules that a format needs beside sentencex."""
+STRUCTURED = frozenset((
+    ".adoc", ".arb", ".bib", ".csv", ".ini", ".ipynb", ".json", ".jsonl", ".markdown", ".md", ".ndjson",
+    ".po", ".pot", ".properties", ".resx", ".rst", ".strings", ".svg", ".tex", ".toml", ".tsv", ".xml",
+    ".yaml", ".yml",
+))  # fmt: skip
+"""Endings of files whose lines hold keys, codes or columns beside text."""
 
 
 class DocumentFile:
@@ -112,7 +110,7 @@ class DocumentFile:
                 f"{name}: {ending or 'a name without an ending'} is no format of documents; "
                 f"{remedy}there are {', '.join(FORMATS)}"
             )
-        packages = ("sentencex", *_PACKAGES.get(ending, ()))
+        packages = ("sentencex", "docx") if ending == ".docx" else ("sentencex",)
         require(*packages, extra="documents", purpose=f"translating {ending} documents")
 
     @classmethod

@@ -9,13 +9,14 @@ from pathlib import Path
 import docx
 import pytest
 
-from dragoman.cli.file_translation import DOCUMENT_ENDINGS
 from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
+from dragoman.documents.files import STRUCTURED
 from dragoman.errors import DataError
 from dragoman.predict import protection
 from dragoman.predict.alignment import Link
 from dragoman.predict.protection import Protection
 from dragoman.predict.translator import Alternative, Translation, Translator
+from dragoman.text.languages import NAMES
 
 EN_DE = ("en", "de")
 TEXT = "  The red cat. A dog!\r\n\r\n\t* * *\nBig house\n"
@@ -56,7 +57,8 @@ def word_by_word(translator: Translator, translations: Sequence[Translation]) ->
 
 
 def test_there_is_a_file_of_every_format_and_the_command_knows_them() -> None:
-    assert set(FILES) == set(FORMATS) == {".txt", *DOCUMENT_ENDINGS}
+    assert set(FILES) == set(FORMATS)
+    assert not STRUCTURED & {f".{code}" for code in NAMES}, "train.de is a text in German"
 
 
 @pytest.mark.parametrize("ending", FORMATS)
