@@ -223,6 +223,18 @@ def test_lines_of_a_document_can_be_meant(tiny_run: Path) -> None:
     assert [path.read_text(encoding="utf-8") for path in Path("out").iterdir()] == [expected] * 2
 
 
+@pytest.mark.parametrize("name", ["lines.en", "film.srt"])
+def test_a_glossary_none_of_whose_terms_occurs_says_so(tiny_run: Path, name: str) -> None:
+    Path(name).write_text(SUBTITLES, encoding="utf-8")
+    for term, n in (("xylophone", 1), ("red", 0)):
+        Path("terms.tsv").write_text(f"{term}\trot\n", encoding="utf-8")
+        said = succeed(
+            "translate", tiny_run, name, "--glossary", "terms.tsv", "--lines" if n else "--document"
+        )
+        note = "terms.tsv: none of its terms occurs in the text; they are looked for as whole words"
+        assert said.stderr.splitlines().count(note) == n
+
+
 def test_lines_are_not_written_under_the_name_of_a_document(tiny_run: Path) -> None:
     Path("in.en").write_text("red cat\n", encoding="utf-8")
     said = error_of("translate", tiny_run, "in.en", "--out", "out.docx")

@@ -49,6 +49,8 @@ class Content:
         self._required = None if required is None else AlignedLines(required)
         self._glossary = None if glossary is None else Glossary.load(glossary, languages, inflect=inflect)
         self.remarks = [] if self._glossary is None else self._glossary.remarks
+        self.n_terms = 0
+        """How often a term of the glossary occurred."""
         """What the glossary's file holds that was skipped."""
 
     def take(self, sentences: Sequence[str]) -> dict[str, Any]:
@@ -66,6 +68,7 @@ class Content:
                 [self._phrase(phrase) for phrase in line.split("\t") if phrase.strip()] for line in lines
             ]
         if self._glossary is not None:
+            self.n_terms += sum(map(len, phrases))
             phrases = [self._glossary.required(sentence) for sentence in sentences]
             required = constraints.get("required", [[] for _ in sentences])
             constraints["required"] = [[*a, *b] for a, b in zip(required, phrases, strict=True)]

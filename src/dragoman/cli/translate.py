@@ -290,6 +290,8 @@ def translate(
         if work.out is not None:
             unit = "sentences" if work.ending else "lines"
             say(f"{work.out}: {n:,} {unit} in {time.monotonic() - start:.1f} s")
+    if glossary and not content.n_terms:
+        say(f"{glossary}: none of its terms occurs in the text; they are looked for as whole words")
 
 
 def protection_of(kinds: str | None, patterns: Sequence[str]) -> Protection | None:
