@@ -85,15 +85,15 @@ def check_corpus(
     )
     tally, whole = Tally(n_examples, with_survey=with_survey), _Whole(unit)
     reading = Reading(numbered(corpus), progress)
-    packed = windows(reading.chunks())
-    for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
+    for examined in examine(windows(reading.chunks()), examination, n_workers=n_workers, progress=progress):
         whole.add(examined, tally)
     progress("repetitions", tally.n)
     whole.conclude(tally)
     if reading.trouble is not None:
         tally.summarise("unreadable", [str(reading.trouble)], count=1)
+    notes = (*corpus.notes(), *whole.notes())  # before examples are read again, which need not read it all
     findings, survey = tally.findings(lambda: numbered(corpus))
-    return Report(corpus.name, tally.n, unit, findings, (*corpus.notes(), *whole.notes()), survey)
+    return Report(corpus.name, tally.n, unit, findings, notes, survey)
 
 
 def _open_held_out(

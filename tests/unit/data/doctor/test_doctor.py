@@ -28,6 +28,19 @@ class Examples(LabelledCorpus):
         return "examples"
 
 
+def test_what_a_reader_left_out_is_counted_to_the_end_though_examples_are_read_again(tmp_path: Path) -> None:
+    units = [[("en", "Same words here."), ("de", "Same words here.")]]
+    units += [[("en", f"One {n}."), ("de", f"Eins {n}.")] for n in range(2000)]
+    units += [[("en", "One.")], [("de", "Zwei.")]]
+    variants = (
+        "".join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in one) for one in units
+    )
+    path = tmp_path / "a.tmx"
+    path.write_text(f"<tmx>{''.join(f'<tu>{one}</tu>' for one in variants)}</tmx>", encoding="utf-8")
+    report = check_corpus(open_corpus([str(path)], src_lang="en", tgt_lang="de"))
+    assert report.notes[0] == f"{path}: left out 2 of 2,003 units: 1 without de, 1 without en"
+
+
 def test_every_fault_is_reported_once_with_its_line_and_example() -> None:
     pairs = phrases(1500)
     valid = [("The quick brown fox jumps over the lazy dog.", "Der schnelle braune Fuchs springt.")]
