@@ -32,6 +32,8 @@ class Budget:
         ConfigError: $DRAGOMAN_MOST_PIECES is not a number.
         """
         self.name, self._check = name, check
+        self.notes: list[str] = []
+        """What was left out of the document or differs in its translation, a line for each kind."""
         self._most = limit_of("DRAGOMAN_MOST_PIECES", MOST_PIECES, "pieces")
         self._n_pieces = self._n_steps = 0
 

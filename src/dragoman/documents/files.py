@@ -73,6 +73,8 @@ class DocumentFile:
 
         DataError: a line is too long, or there are too many sentences. MissingExtraError: sentencex is not
         installed.
+    notes: list[str]
+    """What was left out of the document or differs in its translation, a line for each kind."""
         """
         most = longest_line()
         for passage in file.passages:
@@ -91,9 +93,8 @@ class DocumentFile:
             for passage, cut in zip(file.passages, self._cut, strict=True)
             for sentence in cut.sentences
         )
-        self.n_characters = sum(
-            len(piece) for sentence in each for piece in sentence.pieces if isinstance(piece, str)
-        )
+        self.n_characters = sum(len(text_of(sentence.pieces)) for sentence in each)
+        self.notes = budget.notes
         self._has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
 
     @staticmethod

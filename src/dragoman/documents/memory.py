@@ -1,25 +1,31 @@
 """Translation memories (TMX): every unit with a segment of the source language has one of the target's.
 
 A target segment that is there and holds anything stays as it is; an empty one is filled, and a missing one
-is added. All else stays to the byte: header, notes, other languages, comments, DOCTYPE, encoding. Inline
-elements (<bpt>, <ept>, <ph>, <it>, <hi>, ...) come into the translation as they are in the source.
+is added, in the variant that the file has of the language ("de-DE"). Both are marked as machine translations.
+All else stays to the byte: header, notes, other languages, comments, DOCTYPE, encoding. Inline elements
+(<bpt>, <ept>, <ph>, <it>, <hi>, ...) come into the translation as they are in the source.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from xml.sax.saxutils import quoteattr
 
-from dragoman.data.readers.formats import language_matches
+from dragoman.data.readers.formats import WITH_CONTROLS, language_matches, mark_controls
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, escaped
 from dragoman.documents.passages import Code, Passage, Pieces, codes_of
+from dragoman.documents.plain import Encoding, decoded
 from dragoman.errors import DataError
 
 MOST_ELEMENTS = 1000
 """Maximum inline elements of a segment; a segment with more is not translated."""
+
+ORIGIN = '<prop type="x-Origin">MT</prop>'
+"""Marks a machine translation, as CAT tools do."""
 
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 """Inline elements that hold no text of the sentence."""
@@ -88,11 +94,11 @@ class Memory:
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
         """DataError: it is no TMX, damaged, hostile or too large, or lacks the source language."""
         self._budget = budget
-        self._mark, self._encoding, text = _decoded(name, content)
+        text, self._encoding = _decoded(name, content)
         self._bytes = text.encode()
-        self._target = languages[1]
         parsed = _Units(name, self._bytes, languages, budget)
         self._units = parsed.units
+        self._target = max(parsed.variants, key=parsed.variants.__getitem__, default=languages[1])
         self.passages = [
             Passage(unit.pieces, place) for place, unit in zip(parsed.places, self._units, strict=True)
         ]
@@ -110,7 +116,7 @@ class Memory:
             parts += [self._bytes[done:start], text.encode()]
             done = end
         whole = b"".join([*parts, self._bytes[done:]]).decode()
-        return self._mark + whole.encode(self._encoding, "xmlcharrefreplace")
+        return self._encoding._replace(errors="xmlcharrefreplace").encoded(whole)
 
     def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
         """From where to where what is to be put for a unit."""
@@ -118,15 +124,16 @@ class Memory:
         target, source = unit.target, unit.source
         if target is not None and target.segment is not None:
             start, end = target.text
-            if start < end or self._bytes[start - 2 : start] != b"/>":
-                return start, end, text
-            return start - 2, start, f">{text}</seg>"
+            if start == end and self._bytes[start - 2 : start] == b"/>":
+                start, text = start - 2, f">{text}</seg>"
+            return target.inner, end, f"{ORIGIN}{self._bytes[target.inner : start].decode()}{text}"
         assert source.segment is not None
         before = self._space(self._bytes[max(0, source.start - 200) : source.start], at_end=True)
         opening = self._space(self._bytes[source.inner : source.segment[0]])
         closing = self._space(self._bytes[source.segment[1] : source.end])
         return unit.end, unit.end, (
-            f'{before}<tuv {source.attribute}="{self._target}">{opening}<seg>{text}</seg>{closing}</tuv>'
+            f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
+            f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
         )  # fmt: skip
 
     @staticmethod
@@ -141,29 +148,32 @@ def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) 
     return Memory(name, content, languages, budget)
 
 
-class _Units:
+class _Units(Reader):
     """The units of a memory that lack a translation, in order."""
 
+    KIND, ROOTS = "TMX", frozenset({"tmx"})
+
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
+        super().__init__(name, mark_controls(content), budget, encoding="utf-8")
         self.units: list[Unit] = []
         self.places: list[int] = []
         self._languages, self._content = languages, content
         self._n_units = self._n_sources = 0
         self._available: set[str] = set()
+        self.variants: Counter[str] = Counter()
+        """How many segments each variant of the target language has."""
+        self._left_out: Counter[str] = Counter()
         self._variants: list[Variant] = []
         self._variant: Variant | None = None
-        self._within: list[tuple[str, int, bool]] = []  # inline elements: name, number, is a code
+        self._within: list[tuple[int, bool]] = []  # inline elements: number, is a code
         self._segment_start = -1
-        self._root = ""
-        self._budget = budget
-        self._reader = Reader(name, content, budget, encoding="utf-8")
-        self._reader.read(start=self._start, end=self._end, text=self._text)
+        self.read()
+        budget.notes += [
+            f"{n:,} unit{'s' * (n != 1)} {why}: not translated" for why, n in self._left_out.items()
+        ]
         if self._n_units and not self._n_sources:
             available = ", ".join(sorted(self._available)[:20]) or "none"
             raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {available}")
-
-    def _place(self) -> int:
-        return self._reader.parser.CurrentByteIndex
 
     def _tag_at(self, start: int) -> tuple[int, bool]:
         """Where the tag that begins at `start` ends, and whether it is of an empty element."""
@@ -171,15 +181,10 @@ class _Units:
         assert match is not None
         return match.end(), match[0].endswith(b"/>")
 
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        tag = tag.rpartition(":")[2]
-        start = self._place()
-        if not self._root:
-            self._root = tag
-            if tag != "tmx":
-                self._reader.refuse(f"not TMX, for it begins with <{tag}>")
+    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
+        start = self.parser.CurrentByteIndex
         if self._segment_start >= 0 or tag in ("tu", "tuv"):
-            self._budget.spend(where=self._reader.place)
+            self._budget.spend(where=self.place)
         if self._segment_start >= 0:
             self._start_inline(tag, attributes, start)
         elif tag == "tu":
@@ -199,36 +204,32 @@ class _Units:
     def _start_inline(self, tag: str, attributes: dict[str, str], start: int) -> None:
         """Handle the start of an element within a segment."""
         assert self._variant is not None
-        is_hidden = bool(self._within) and self._within[-1][2]
+        is_hidden = bool(self._within) and self._within[-1][1]
         number = len(self._variant.items)
         if not is_hidden:
             end, is_empty = self._tag_at(start)
-            pair = f"{attributes.get('i', '')} in {self._within[-1][1] if self._within else -1}"
+            pair = f"{attributes.get('i', '')} in {self._within[-1][0] if self._within else -1}"
             side = {"bpt": "open", "ept": "close", "ph": "gap", "ut": "gap", "it": "point"}.get(tag)
             name = pair if tag in ("bpt", "ept") else f"element {number}"
             if side is None:
                 side = "point" if is_empty else "open"
             self._variant.items.append(InlineElement(side, name, start, end))
-        is_code = tag in _CODES or is_hidden
-        self._within.append((tag, number, is_code))
+        self._within.append((number, tag in _CODES or is_hidden))
 
-    def _text(self, text: str) -> None:
-        if self._segment_start >= 0 and not (self._within and self._within[-1][2]):
+    def _characters(self, text: str) -> None:
+        if self._segment_start >= 0 and not (self._within and self._within[-1][1]):
             assert self._variant is not None
-            self._budget.spend(where=self._reader.place)
+            self._budget.spend(where=self.place)
             self._variant.items.append(text)
 
-    def _end(self, tag: str) -> None:
-        tag = tag.rpartition(":")[2]
-        place = self._place()
+    def _closed(self, tag: str) -> None:
+        place = self.parser.CurrentByteIndex
         if self._within:
             self._end_inline(place)
         elif self._segment_start >= 0 and self._variant is not None:
-            start = self._variant.text[0]
-            is_empty = self._tag_at(self._segment_start)[1]
+            start, is_empty = self._variant.text[0], self._tag_at(self._segment_start)[1]
             self._variant.text = (start, start if is_empty else place)
-            end = place if is_empty else self._tag_at(place)[0]
-            self._variant.segment = (self._segment_start, end)
+            self._variant.segment = (self._segment_start, self._end_of_element(place, self._segment_start))
             self._segment_start = -1
         elif tag == "tuv" and self._variant is not None:
             self._variant.end = self._end_of_element(place, self._variant.start)
@@ -244,8 +245,8 @@ class _Units:
     def _end_inline(self, place: int) -> None:
         """Handle the end of an element within a segment."""
         assert self._variant is not None
-        _, number, is_code = self._within.pop()
-        if self._within and self._within[-1][2]:
+        number, is_code = self._within.pop()
+        if self._within and self._within[-1][1]:
             return  # within a code
         item = self._variant.items[number]
         assert isinstance(item, InlineElement)
@@ -261,8 +262,15 @@ class _Units:
         if source is None or source.segment is None:
             return
         self._n_sources += 1
-        is_wanted = source.is_filled and (target is None or not target.is_filled) and target is not source
-        if is_wanted and sum(isinstance(item, InlineElement) for item in source.items) <= MOST_ELEMENTS:
+        if target is not None:
+            self.variants[target.language] += 1
+        if not source.is_filled or target is source or (target is not None and target.is_filled):
+            return
+        if mark_controls(segment := self._content[slice(*source.segment)]) != segment:
+            self._left_out[WITH_CONTROLS] += 1
+        elif sum(isinstance(item, InlineElement) for item in source.items) > MOST_ELEMENTS:
+            self._left_out[f"with more than {MOST_ELEMENTS:,} inline elements"] += 1
+        else:
             pieces, raw = self._pieces(source)
             self.units.append(Unit(source, pieces, raw, target, max(v.end for v in self._variants)))
             self.places.append(self._n_units)
@@ -287,21 +295,10 @@ class _Units:
         ), raw
 
 
-def _decoded(name: str, content: bytes) -> tuple[bytes, str, str]:
-    """Return the byte order mark, the encoding and the text of an XML file.
-
-    DataError: it is not in its encoding.
-    """
-    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-    mark = next((mark for mark in marks if content.startswith(mark)), b"")
+def _decoded(name: str, content: bytes) -> tuple[str, Encoding]:
+    """Return the text of an XML file, and how it is written. DataError: it is not in its encoding."""
     declared = _DECLARATION.match(content)
-    encoding = marks[mark] if mark else declared[1].decode() if declared else "utf-8"
-    if not mark and not _SUPPORTED.fullmatch(encoding):
+    encoding = declared[1].decode() if declared else "utf-8"
+    if not _SUPPORTED.fullmatch(encoding):
         raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
-    try:
-        return mark, encoding, content[len(mark) :].decode(encoding)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}, line {line}: is not {encoding}; convert it to UTF-8") from error
-    except LookupError as error:
-        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8") from error
+    return decoded(name, content, encoding)

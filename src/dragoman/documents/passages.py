@@ -8,6 +8,7 @@ what encloses a sentence, or stands between two, needs no tags and stays where i
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, groupby
@@ -173,7 +174,8 @@ class CutPassage(NamedTuple):
 
         MissingExtraError, DataError: as `Document.read`.
         """
-        text = passage.text.translate(dict.fromkeys(map(ord, passage.separators), "\n"))
+        text, added = _with_gaps(passage.pieces)
+        text = text.translate(dict.fromkeys(map(ord, passage.separators), "\n"))
         document = Document.read(text, language, budget)
         cuts: list[Cut] = []
         lines: list[int] = []
@@ -183,7 +185,8 @@ class CutPassage(NamedTuple):
         ):
             start, place = place + len(gap), place + len(gap) + len(sentence)
             if is_wordy(sentence):
-                cuts += [Cut(start, "left"), Cut(place, "right")]
+                first, last = (end - bisect_left(added, end) for end in (start, place))
+                cuts += [Cut(first, "left"), Cut(last, "right")]
                 lines.append(line)
         parts = cut(passage.pieces, cuts, budget)
         sentences: list[Sentence] = []
@@ -210,6 +213,22 @@ class CutPassage(NamedTuple):
                     gap = (*([between] if between else []), *codes)
             parts += [sentence.whole(translation), gap]
         return joined(parts)
+
+
+def _with_gaps(pieces: Pieces) -> tuple[str, list[int]]:
+    """Return the text with a space for each gap between two characters, and where these spaces are."""
+    texts, added, n_characters, is_gap = list[str](), list[int](), 0, False
+    for piece in pieces:
+        if isinstance(piece, Code):
+            is_gap = is_gap or piece.kind == "gap"
+            continue
+        if is_gap and texts and not texts[-1][-1].isspace() and not piece[0].isspace():
+            added.append(n_characters)
+            texts.append(" ")
+            n_characters += 1
+        texts.append(piece)
+        n_characters, is_gap = n_characters + len(piece), False
+    return "".join(texts), added
 
 
 class Tags(NamedTuple):

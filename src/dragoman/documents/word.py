@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, without_controls
@@ -72,13 +72,6 @@ class Item(NamedTuple):
 
 
 @dataclass
-class Point:
-    """What stands at a place."""
-
-    items: list[Item]
-
-
-@dataclass
 class RunFormat:
     """The properties of runs, an element or None."""
 
@@ -115,7 +108,8 @@ class WordParagraph:
         """`field_runs` are those that belong to fields. DataError: more pieces than the `budget` has."""
         self._budget = budget
         self._element, self._field_runs = element, field_runs
-        self._things: dict[int, Point | RunFormat | Container] = {}
+        self._things: dict[int, list[Item] | RunFormat | Container] = {}
+        """By the key of a code; a list stands at a place."""
         items: list[_Text | Code] = []
         self._collect(element, items)
         texts = [item for item in items if isinstance(item, _Text)]
@@ -136,8 +130,8 @@ class WordParagraph:
                 parents[-1].append(_run(properties[-1], piece, budget))
                 continue
             thing = self._things[piece.key]
-            if isinstance(thing, Point):
-                for item in thing.items:
+            if isinstance(thing, list):
+                for item in thing:
                     parents[-1].append(_run_of(item, budget) if item.is_in_run else item.element)
             elif isinstance(thing, RunFormat):
                 if piece.kind == "open":
@@ -151,7 +145,7 @@ class WordParagraph:
             else:
                 parents.pop()
 
-    def _add(self, thing: Point | RunFormat | Container) -> int:
+    def _add(self, thing: list[Item] | RunFormat | Container) -> int:
         """Return the key of a new thing."""
         self._things[len(self._things)] = thing
         return len(self._things) - 1
@@ -182,10 +176,10 @@ class WordParagraph:
     def _collect_item(self, item: Item, items: list[_Text | Code]) -> None:
         self._budget.spend()
         last = self._things[items[-1].key] if items and isinstance(items[-1], Code) else None
-        if isinstance(last, Point):
-            last.items.append(item)
+        if isinstance(last, list):
+            last.append(item)
         else:
-            items.append(Code("point", self._add(Point([item]))))
+            items.append(Code("point", self._add([item])))
 
     def _pieces(self, items: list[_Text | Code], most: str) -> Pieces:
         """Pairs of codes around the text whose formatting is not that of `most`; all else as it is."""
@@ -204,12 +198,8 @@ class WordParagraph:
         return (*pieces, *([Code("close", key)] if form != most else []))
 
 
-class Story(NamedTuple):
-    """The element at the root of a part with text."""
-
-    element: Any
-    part: Any = None
-    """A part that python-docx leaves as it is; None where it has the element itself."""
+Story: TypeAlias = tuple[Any, Any]
+"""The element at the root of a part with text; and the part, if python-docx leaves that as it is, or None."""
 
 
 class WordFile:
@@ -222,9 +212,9 @@ class WordFile:
         self._document, self._stories, self._budget = document, stories, budget
         paragraphs: list[WordParagraph] = []
         places = count(1)
-        for story in stories:
-            field_runs = _field_runs(story.element, budget)
-            for element, place in zip(story.element.iter(f"{_W}p"), places, strict=False):
+        for story, _ in stories:
+            field_runs = _field_runs(story, budget)
+            for element, place in zip(story.iter(f"{_W}p"), places, strict=False):
                 budget.step()
                 paragraph = WordParagraph(element, field_runs, place, budget)
                 if is_wordy(paragraph.passage.text):
@@ -281,8 +271,7 @@ def _opened(unpacked: io.BytesIO) -> tuple[Document, list[Story]]:
     parts = [part for part in document.part.package.iter_parts() if part.content_type in _STORIES]
     parts.sort(key=lambda part: (part is not document.part, part.partname))
     return document, [
-        Story(part.element) if isinstance(part, XmlPart) else Story(parse_xml(part.blob), part)
-        for part in parts
+        (part.element, None) if isinstance(part, XmlPart) else (parse_xml(part.blob), part) for part in parts
     ]
 
 
@@ -292,7 +281,7 @@ def _unpacked(name: str, content: bytes, budget: Budget) -> io.BytesIO:
     What an archive says of its sizes may be a lie, on which who unpacks a part at once relies.
     """
     unpacked = io.BytesIO()
-    counter = _PieceCounter(name, budget)
+    relations: Counter[str] = Counter()
     n_bytes = n_xml = 0
     part = bytearray()
     with zipfile.ZipFile(unpacked, "w") as copy:
@@ -309,7 +298,7 @@ def _unpacked(name: str, content: bytes, budget: Budget) -> io.BytesIO:
             part += block
             if not block:
                 if is_xml:
-                    counter.read(filename, bytes(part))
+                    _PieceCounter(name, filename, bytes(part), budget, relations).read()
                 copy.writestr(filename, part)
                 part.clear()
     unpacked.seek(0)
@@ -334,47 +323,33 @@ def _blocks(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
                     while block:
                         block = file.read(1 << 16)
                         yield info.filename, block
-    # All that zipfile raises at a damaged archive: RuntimeError at a password, NotImplementedError at an
-    # unknown method, OSError and ValueError at offsets that lead nowhere.
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        RuntimeError,
-        NotImplementedError,
-        ValueError,
-    ) as error:
+    # All that zipfile raises at a damaged archive: RuntimeError at a password or an unknown method, OSError
+    # and ValueError at offsets that lead nowhere.
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DataError(f"{name}: is damaged, cut short, or no .docx; save it again") from error
 
 
-class _PieceCounter:
-    """Counts the elements and attributes of parts before they become trees."""
+class _PieceCounter(Reader):
+    """Counts the elements and attributes of a part, and relations, before the part becomes a tree."""
 
-    def __init__(self, name: str, budget: Budget) -> None:
-        self._name, self._budget = name, budget
-        self._n_relations = 0
+    def __init__(self, name: str, part: str, xml: bytes, budget: Budget, relations: Counter[str]) -> None:
+        """`read` refuses a part that hides that another one is XML, too."""
+        super().__init__(f"{name}/{part}", xml, budget)
+        self._part, self._relations = part, relations
 
-    def read(self, part: str, content: bytes) -> None:
-        """DataError: the part is no XML, refused, or too large; or another part hides that it is XML."""
-        reader = Reader(f"{self._name}/{part}", content, self._budget)
-        spend, is_relations = self._budget.spend, part.endswith(".rels")
+    def _where(self) -> str:
+        return f"{self._part}, {self.place()}"
 
-        def place() -> str:
-            return f"{part}, {reader.place()}"
-
-        def start(tag: str, attributes: dict[str, str]) -> None:
-            spend(1 + len(attributes), where=place)
-            if is_relations:
-                self._n_relations += attributes.get("TargetMode") != "External"
-                if self._n_relations > MOST_RELATIONS:
-                    reader.refuse(f"more than {MOST_RELATIONS:,} relations between parts; refused")
-            if "ContentType" in attributes:
-                named = attributes.get("PartName", f".{attributes.get('Extension', '')}")
-                if _PARSED.fullmatch(attributes["ContentType"]) and not named.lower().endswith(_XML):
-                    reader.refuse(f"{named} is declared to be XML, which has other endings; refused")
-
-        reader.read(start=start)
+    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
+        self._budget.spend(1 + len(attributes), where=self._where)
+        if self._part.endswith(".rels"):
+            self._relations["internal"] += attributes.get("TargetMode") != "External"
+            if self._relations["internal"] > MOST_RELATIONS:
+                self.refuse(f"more than {MOST_RELATIONS:,} relations between parts; refused")
+        if "ContentType" in attributes:
+            named = attributes.get("PartName", f".{attributes.get('Extension', '')}")
+            if _PARSED.fullmatch(attributes["ContentType"]) and not named.lower().endswith(_XML):
+                self.refuse(f"{named} is declared to be XML, which has other endings; refused")
 
 
 def _contents(run: Any) -> Iterator[_Text | Item]:

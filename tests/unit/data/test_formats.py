@@ -309,8 +309,47 @@ def test_inline_codes_are_dropped_and_highlighted_text_is_kept(tmp_path: Path) -
             ("en", 'A <bpt i="1">&lt;b&gt;<sub>s</sub></bpt>bo<hi type="x">l<hi>d</hi></hi><ept i="1"/> B.'),
             ("de", "one<ph>&lt;br/&gt;</ph>two<ut/>, <it pos='begin'>x</it>three"),
         ),
+        unit(("en", "First.<ph/>Second:<ut/>5 (<ph/>x<ph/>)!"), ("de", "狗。<ph/>貓 <ph/>a")),
     )
-    assert read(path) == [("A bold B.", "one two, three")]
+    assert read(path) == [("A bold B.", "one two, three"), ("First. Second: 5 (x)!", "狗。貓 a")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_unit_with_a_control_character_is_left_out_and_counted(tmp_path: Path, encoding: str) -> None:
+    texts = ["é &amp; &#9;&#233;\t", "\x1f", "&#x1F;", "&#00031;", "&#xb;", "&#0;", "\x01" * 3, "x&#9;&#x41;"]
+    padding = "x" * (formats.BLOCK - 400)  # the first reference lies across two blocks for some `n`
+    for n in range(8):
+        units = [unit(("en", padding + "y" * n), ("de", text)) for text in texts]
+        head = f'<?xml version="1.0" encoding="{encoding}"?><tmx>'
+        path = write(tmp_path / "a.tmx", f"{head}{''.join(units)}</tmx>".encode(encoding))
+        assert [pair.tgt for pair in read(path)] == ["é & \té\t", "x\tA"]
+        assert notes(path) == ["left out 6 of 8 units: 6 with a control character"]
+
+
+def test_variants_of_a_language_that_are_mixed_are_noted(tmp_path: Path) -> None:
+    units = [unit(("en", "a"), ("pt-BR", "b"), ("pt-PT", "c")), unit(("en", "d"), ("pt_PT", "e"))]
+    path = tmx_of(tmp_path, *units)
+    assert read(path, langs="en pt") == [("a", "b"), ("d", "e")]
+    first = "1 units have a language more than once; the first is taken"
+    mixed = "pt mixes pt-br (1), pt-pt (1); to take one, say it: pt-br, for example"
+    assert notes(path, langs="en pt") == [first, mixed]
+    assert read(path, langs="en pt-PT") == [("a", "c"), ("d", "e")]
+    assert notes(path, langs="en pt-PT") == []
+
+
+def test_a_memory_is_in_the_two_languages_that_nearly_all_its_units_have(tmp_path: Path) -> None:
+    units = [unit(("en-US", "a"), ("de-DE", "b"))] * 60 + [unit(("en", "a"), ("fr", "c"))]
+    text = f'<tmx><header srclang="{{}}"/>{"".join(units)}</tmx>'
+    write(tmp_path / "a.tmx", text.format("de"))
+    assert formats.tmx_languages(tmp_path / "a.tmx") == ("de", "en")
+    for source, n in (("*all*", 1), ("en", 10)):
+        several = "".join([*units[:60], *units[-1:] * n])
+        write(tmp_path / "a.tmx", f'<tmx><header srclang="{source}"/>{several}</tmx>')
+        shown = rf"en \({60 + n} units\), de \(60 units\), fr \({n} units\); say which to learn, as in"
+        with pytest.raises(
+            DataError, match=rf"a\.tmx: its languages are {shown} --src-lang en --tgt-lang de$"
+        ):
+            formats.tmx_languages(tmp_path / "a.tmx")
 
 
 def test_units_without_a_language_are_counted(tmp_path: Path) -> None:
@@ -332,7 +371,7 @@ def test_an_exact_language_goes_before_a_variant_and_the_first_before_later_ones
         unit(("en-GB", "colour"), ("en-US", "color"), ("de", "Farbe")),
     )
     assert [pair.src for pair in read(path)] == ["color", "colour"]
-    assert notes(path) == ["1 units have a language more than once; the first is taken"]
+    assert notes(path)[0] == "1 units have a language more than once; the first is taken"
 
 
 def test_a_tmx_in_other_languages_is_reported_with_those_there(tmp_path: Path) -> None:
@@ -711,10 +750,10 @@ REFUSED = [
         "a.jsonl", OBJECT + '{"en": "a\\ud800", "de": "b"}',
         " line 2: column 'en' holds '\\ud800', which is half a character",
     ),
-    ("a.tmx", "<tmx><body></tu></body></tmx>", " line 1: not XML (mismatched tag at column "),
-    ("a.tmx", "<html><p>404</p></html>", ": not TMX, for it begins with <html>; give another file"),
-    ("a.tmx", "one\teins\n", " line 1: not XML (syntax error at column 0); check its encoding"),
-    *(("a.tmx", TWO_PAIRS[:n], ": cut short at line ") for n in (0, 1, 60, 200)),
+    ("a.tmx", "<tmx><body></tu></body></tmx>", " line 1: not XML, or cut short (mismatched tag at column "),
+    ("a.tmx", "<html><p>404</p></html>", " line 1: not TMX, for it begins with <html>; give another file"),
+    ("a.tmx", "one\teins\n", " line 1: not XML, or cut short (syntax error at column 0)"),
+    *(("a.tmx", TWO_PAIRS[:n], " line ") for n in (0, 1, 60, 200)),
     *(("a.tmx", declared(name), f": {FOREIGN}") for name in ("gbk", "shift_jis", "rot13", "nothing")),
     ("a.po", HEADER + 'msgid "a"\nmsgstr "b', f" line 7: {NO_TEXT}"),
     ("a.po", HEADER + 'msgid "a"\nmsgstr b\n', f" line 7: {NO_TEXT}"),
@@ -736,7 +775,7 @@ REFUSED = [
     ("train.tags.en-de.en", "a", ": one side of a corpus of two files; give the other one, too"),
 ]  # fmt: skip
 ADVICE = {
-    "cut short": "; fetch or write it again",
+    "cut short": "; check its encoding, or write it again with the program it is from",
     FOREIGN: "; write it again in UTF-8",
     NO_TEXT: "; check the file with: msgfmt --check",
     "msgid": "; check the file with: msgfmt --check",

@@ -143,7 +143,7 @@ def test_what_comes_behind_the_last_piece_is_not_read(name: str, start: str, uni
 
     with pytest.raises(DataError, match=r"line 2: more than 600 pieces"):
         read(name, ending_in_a_mistake(unit * (most + 1)))
-    with pytest.raises(DataError, match=r"line 2: is not XML, or cut short"):
+    with pytest.raises(DataError, match=r"line 2: not XML, or cut short"):
         read(name, ending_in_a_mistake(unit))
 
 

@@ -1,11 +1,12 @@
 """A translation memory gets the segments it lacks; not a byte of the rest changes."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from dragoman.documents.files import DocumentFile
-from dragoman.documents.memory import MOST_ELEMENTS
+from dragoman.documents.memory import MOST_ELEMENTS, ORIGIN
 from dragoman.errors import DataError
 
 EN_DE = ("en", "de")
@@ -47,13 +48,13 @@ def read(text: str = MEMORY, *, encoding: str = "utf-8") -> DocumentFile:
 def test_only_what_is_missing_is_added(encoding: str) -> None:
     document = read(encoding=encoding)
     expected = MEMORY.replace("{encoding}", encoding)
-    added = f'\n      <tuv xml:lang="de">\n        <seg>{INLINE}</seg>\n      </tuv>'
+    added = f'\n      <tuv xml:lang="de">\n        {ORIGIN}\n        <seg>{INLINE}</seg>\n      </tuv>'
     french = '<tuv xml:lang="fr"><seg>Chat</seg></tuv>'
     expected = expected.replace(french, french + added)
-    expected = expected.replace("<seg/>", "<seg>Fine</seg>").replace("<seg>\n</seg>", "<seg>12</seg>")
-    expected = expected.replace(
-        "<hi/></seg></tuv>", '<hi/></seg></tuv><tuv xml:lang="de"><seg>a &lt;b&gt; c<hi/></seg></tuv>'
-    )
+    expected = expected.replace("<seg/>", f"{ORIGIN}<seg>Fine</seg>")
+    expected = expected.replace("<seg>\n</seg>", f"{ORIGIN}<seg>12</seg>")
+    last = f'<tuv xml:lang="de">{ORIGIN}<seg>a &lt;b&gt; c<hi/></seg></tuv>'
+    expected = expected.replace("<hi/></seg></tuv>", f"<hi/></seg></tuv>{last}")
     assert document.written(document.sentences).decode(encoding) == expected
 
 
@@ -117,6 +118,38 @@ def test_a_segment_of_too_many_elements_gets_no_translation() -> None:
     document = read(text)
     assert document.places == (2,)
     assert document.written(document.sentences).decode().startswith(text[: text.index("</tu>") + 5])
+    assert document.notes == ["1 unit with more than 1,000 inline elements: not translated"]
+
+
+@pytest.mark.parametrize(("tag", "n"), [("de-DE", 2), ("de_AT", 1), ("fr", 0)])
+def test_new_segments_are_in_the_variant_that_most_of_the_file_is_in(tag: str, n: int) -> None:
+    filled = f'<tu><tuv xml:lang="en"><seg>A</seg></tuv><tuv xml:lang="{tag}"><seg>B</seg></tuv></tu>'
+    document = read(f'<tmx>{filled * n}<tu><tuv xml:lang="en"><seg>cat</seg></tuv></tu></tmx>')
+    written = document.written(["Katze"]).decode()
+    expected = tag if n else "de"
+    assert f'<tuv xml:lang="{expected}">{ORIGIN}<seg>Katze</seg></tuv></tu></tmx>' in written
+    assert written.count(ORIGIN) == 1
+
+
+@pytest.mark.parametrize("bad", ["\x1f", "&#x1F;", "<ph>&#2;</ph>"])
+def test_a_unit_with_a_control_character_stays_as_it_is_and_is_counted(bad: str) -> None:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{text}</seg></tuv></tu>' for text in (f"a {bad} dog", "cat")
+    )
+    document = read(f"<tmx>{units}</tmx>")
+    assert document.sentences == ("cat",)
+    assert document.notes == ["1 unit with a control character: not translated"]
+    assert document.written(("cat",)).decode().startswith(f"<tmx>{units[:-5]}".rpartition("<tu>")[0])
+
+
+def test_a_gap_between_two_sentences_keeps_them_apart() -> None:
+    text = "First.<ph>&lt;br/></ph>Second, Mr.<ut/>Smith.<ph/> Third<ph/><hi>x</hi>."
+    document = read(f'<tmx><tu><tuv xml:lang="en"><seg>{text}</seg></tuv></tu></tmx>')
+    plain = [re.sub("<[^>]*>", "", sentence) for sentence in document.sentences]
+    assert plain == ["First.", "Second, Mr.Smith.", "Thirdx."]
+    assert (
+        f"<seg>{text}</seg></tuv></tu>" in document.written(document.sentences).decode().partition(ORIGIN)[2]
+    )
 
 
 BOMB = "<!DOCTYPE tmx [<!ENTITY a 'aaa'><!ENTITY b '&a;&a;'>]><tmx>&b;</tmx>"
@@ -126,13 +159,13 @@ THIEF = "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><tmx>&a;</tmx>"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "m.tmx, line 1: is not XML, or cut short"),
+        (b"", "m.tmx, line 1: not XML, or cut short"),
         (MEMORY[:700].replace("{encoding}", "utf-8").encode(), "m.tmx, line 1"),
         (BOMB.encode(), "m.tmx, line 1: declares the entity 'a'; refused"),
         (THIEF.encode(), "m.tmx, line 1: declares the entity 'a'; refused"),
         (b"<!DOCTYPE tmx SYSTEM 'x'>\n<tmx>&foo;</tmx>", "m.tmx, line 2: &foo; is not defined"),
         (b"<x/>", "m.tmx, line 1: not TMX, for it begins with <x>"),
-        (b"<tmx>\n\xff</tmx>", "m.tmx, line 2: is not utf-8; convert it"),
+        (b"<tmx>\n\xff</tmx>", "m.tmx, line 2: is not UTF-8; convert"),
         (b"<?xml version='1.0' encoding='zip'?><tmx/>", "m.tmx: is in zip, which is not supported"),
         (b"<?xml version='1.0' encoding='iso-8859-99'?><tmx/>", "m.tmx: is in iso-8859-99, which is not"),
         (b"<tmx>" + b"<a>" * 1000, "m.tmx, line 1: more than 200 elements within one another"),

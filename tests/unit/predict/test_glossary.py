@@ -127,20 +127,28 @@ def test_every_source_term_of_an_entry_requires_its_first_target_term(tmp_path: 
     assert glossary.remarks == (skipped if content == VERSION_2 else [])
 
 
+def test_an_entry_with_a_control_character_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tbx"
+    path.write_text(VERSION_2.replace("fr", "de").replace(">bench<", ">ben&#x1F;ch<"), encoding="utf-8")
+    glossary = Glossary.load(path, ("en", "de"))
+    assert glossary.required("a bank, a bench") == ["Bank"]
+    assert glossary.remarks == [f"{path}: left out 1 of 2 entries: 1 with a control character"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (VERSION_2.replace('"de"', '"it"'), r"no entry has terms in both en and de; its languages: en, "),
-        (VERSION_2[:-9], r"terms.tbx: cut short at line 9 "),
+        (VERSION_2[:-9], r"terms.tbx line 9: not XML, or cut short"),
         ("bank,Bank", r"terms.tbx line 1: not XML"),
-        ("<tmx/>", r"terms.tbx: not TBX, for it begins with <tmx>; give another file"),
+        ("<tmx/>", r"terms.tbx line 1: not TBX, for it begins with <tmx>; give another file"),
         (VERSION_2.replace('.dtd">', '.dtd" [<!ENTITY a "b">]>'), r"line 2: declares the entity 'a'"),
         (VERSION_2.replace(' xml:lang="de"', ""), r"line 6: <langSet> has no xml:lang; name its language"),
         (VERSION_2.replace(">Geldhaus<", "> <"), r"line 6: <term> is empty; write one, or remove it"),
         (VERSION_2.replace("fr", "de"), None),
         (VERSION_2.replace("fr", "de").replace(">bench<", ">bank<"),
          r"line 7: 'bank' is to be 'banc' here and 'Bank' in line 4; keep one of the two"),
-        ("<tbx>" + "<a>" * 100, r"more than 100 elements within one another; give an export of a term base"),
+        ("<tbx>" + "<a>" * 100, r"more than 100 elements within one another; refused"),
         ("<tbx><text>" + "<a/>" * 70_000, r"line 1: is longer than 1,048,576 bytes"),
     ],
 )  # fmt: skip

@@ -7,26 +7,39 @@ quote is never closed for one that is not translated.
 
 from __future__ import annotations
 
-import io
+import codecs
 import re
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 from xml.parsers import expat
 
 from dragoman.data.readers.files import format_suffix, longest_line, open_bytes, open_lines, too_long
 from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
+from dragoman.text.languages import language_code
 
 BLOCK = 1 << 16
-DEEPEST = 100
-"""Elements of a TMX file within one another, at most."""
 OF_ELEMENT = 16
 """Bytes as which an element counts where a unit of a TMX file is bounded."""
 N_TELLING = 1000
 """Units of a TMX file that tell its languages."""
+NEARLY_ALL = 0.9
+"""Share of these units that have the two languages of the file."""
+
+CONTROL = "\x7f"
+"""Stands for each byte of a control character, or of a reference to one, which no XML can hold."""
+WITH_CONTROLS = "with a control character"
+
+_CONTROLS = re.compile(
+    rb"[\x01-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[124-9]|2[0-9]|3[01])|x0*(?:[0-8bcef]|1[0-9a-f]));",
+    re.IGNORECASE,
+)
+_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+"""How a file is encoded that begins with these bytes."""
 
 
 @lru_cache(maxsize=1024)
@@ -36,17 +49,22 @@ def language_matches(tag: str, language: str) -> bool:
     return tag == language or tag.startswith(f"{language}-")
 
 
+def mark_controls(xml: bytes) -> bytes:
+    """Return as many bytes of XML in UTF-8, or in a code page, with `CONTROL` for what XML cannot hold."""
+    return _CONTROLS.sub(lambda match: CONTROL.encode() * len(match[0]), xml)
+
+
 def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tuple[str, str]]:
     """Yield the source and target of each translation unit of a TMX file.
 
-    Units without one of the languages are left out. The codes of inline elements (<bpt>, <ph>, ...) are
-    dropped, and the text of others, such as <hi>, is kept. DataError: the file is no TMX, is cut short,
-    or declares entities.
+    Units without one of the languages, or with a control character, are left out. The codes of inline
+    elements (<bpt>, <ph>, ...) are dropped, and the text of others, such as <hi>, is kept. DataError: the
+    file is no TMX, is cut short, or declares entities.
     """
     units = _UnitTexts(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
-    with open_bytes(path) as file:
-        yield from units.read(file)
-    if notes.n_read and notes.skipped.total() == notes.n_read:
+    for finished in units.read():
+        yield from finished
+    if notes.n_read and notes.skipped.total() - notes.skipped[WITH_CONTROLS] == notes.n_read:
         languages = ", ".join(sorted(units.languages)) or "none"
         raise DataError(
             f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: {languages} "
@@ -54,123 +72,162 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
         )
     if units.n_variants:
         notes.remarks.append(f"{units.n_variants} units have a language more than once; the first is taken")
+    for language, tags in zip((src_lang, tgt_lang), units.taken, strict=True):
+        if len(tags) > 1:
+            variants = ", ".join(f"{tag} ({n:,})" for tag, n in tags.most_common())
+            example = max(tags, key=len)
+            notes.remarks.append(f"{language} mixes {variants}; to take one, say it: {example}, for example")
 
 
-def tmx_languages(path: Path) -> tuple[str, str] | None:
-    """Return source and target language of a TMX file in two languages; None = its beginning does not tell.
+def tmx_languages(path: Path) -> tuple[str, str]:
+    """Return the language of a TMX file's source, by its header, and the other that nearly all units have.
 
-    DataError: as `tmx`.
+    DataError: as `tmx`; or the beginning of the file does not tell.
     """
     units = _UnitTexts(path, src_lang="", tgt_lang="", notes=Notes("units"))
-    with open_bytes(path) as file:
-        while units.notes.n_read < N_TELLING and (block := file.read(BLOCK)):
-            units.feed(block)
-    source, *codes = (re.split("[-_]", tag.lower())[0] for tag in (units.source, *units.languages))
-    targets = set(codes) - {source}
-    return (source, targets.pop()) if source in codes and len(targets) == 1 else None
+    for _ in units.read():
+        if units.notes.n_read >= N_TELLING:
+            break
+    source, counts = language_code(units.source), Counter[str]()
+    for tag, n in units.languages.items():
+        counts[language_code(tag)] += n
+    usual = [code for code, n in counts.items() if n >= NEARLY_ALL * units.notes.n_read]
+    if source not in usual or len(usual) != 2:
+        languages = ", ".join(f"{code} ({n:,} units)" for code, n in counts.most_common(20)) or "none"
+        raise DataError(
+            f"{path}: its languages are {languages}; say which to learn, as in --src-lang en --tgt-lang de"
+        )
+    return source, usual[1 - usual.index(source)]
 
 
 Record = TypeVar("Record")
 
 
-class XmlStream(ABC, Generic[Record]):
-    """An XML file that a stranger wrote, as the events of a parser: bounded, and without entities.
+class XmlParser:
+    """expat for files that a stranger wrote: entities and deep nesting are refused."""
 
-    A subclass says in `_opened`, `_characters` and `_closed` what is kept, and adds what is complete to
-    `_finished`.
-    """
+    KIND, ROOTS = "", frozenset[str]()
+    """The format, and the elements that a file of it begins with, if they are known."""
+    DEEPEST, JOINT = 100, " "
+    """Elements within one another, at most; what is between the name of a file and a line of it."""
 
-    KIND = ""
-    """The format, and below it the elements that a file of it begins with, and what it holds."""
-    ROOTS: frozenset[str] = frozenset()
-    NOUN = ""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._finished: list[Record] = []
-        self._root = ""
-        self._most = longest_line()
-        self._left = self._most  # bytes that this unit may still have, an element counting as `OF_ELEMENT`
+    def __init__(self, name: str, encoding: str | None = None) -> None:
+        """`name` is for messages; `encoding` counts more than what the file says of itself."""
+        self._name = name
         self._depth = 0
-        self._n_bytes = 0
-        self._parser = expat.ParserCreate()
-        self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._characters
-        self._parser.EntityDeclHandler = self._declared
-        self._parser.SkippedEntityHandler = self._skipped
+        self._has_begun = False
+        """An element was read, and so the declaration of the encoding before it."""
+        self._create_parser(encoding)
 
-    @property
-    def line(self) -> int:
-        """The line that is being read."""
-        return self._parser.CurrentLineNumber
+    def _create_parser(self, encoding: str | None) -> None:
+        self.parser = expat.ParserCreate(encoding)
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._characters
+        self.parser.EntityDeclHandler = self._declared
+        self.parser.SkippedEntityHandler = self._skipped
 
-    def read(self, file: io.BufferedIOBase) -> Iterator[Record]:
-        """Parse a file, and yield what is finished block by block. DataError: it is not of this format."""
-        block = b" "
-        while block:
-            self.feed(block := file.read(BLOCK))
-            finished, self._finished = self._finished, []
-            yield from finished
+    def place(self) -> str:
+        """Return the line that is being read."""
+        return f"line {self.parser.CurrentLineNumber}"
 
-    def feed(self, block: bytes) -> None:
-        """Parse the next bytes; none at the end of the file. DataError: they are not of this format."""
-        self._n_bytes += len(block)
+    def refuse(self, why: str) -> NoReturn:
+        """DataError: `why`, with the line that is being read."""
+        raise DataError(f"{self._name}{self.JOINT}{self.place()}: {why}")
+
+    def _parse(self, block: bytes | memoryview, *, is_last: bool) -> None:
+        """Parse the next bytes. DataError: they are not XML, or in an encoding that is not read."""
         try:
-            self._parser.Parse(block, not block)
-            if self._n_bytes - self._parser.CurrentByteIndex > self._most + BLOCK:  # a tag that does not end
-                raise self._too_long()
+            self.parser.Parse(block, is_last)
         except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            if not block:
-                raise DataError(
-                    f"{self.path}: cut short at line {error.lineno} ({reason}); fetch or write it again"
-                ) from error
             raise DataError(
-                f"{self.path} line {error.lineno}: not XML ({reason} at column {error.offset}); "
-                "check its encoding, or write it again with the program it is from"
+                f"{self._name}{self.JOINT}{self.place()}: not XML, or cut short "
+                f"({expat.ErrorString(error.code)} at column {error.offset}); check its encoding, or write "
+                "it again with the program it is from"
             ) from error
         except (LookupError, ValueError) as error:
-            if self._root:
+            if self._has_begun:  # a callback raised it
                 raise
             raise DataError(
-                f"{self.path}: declares an encoding that is not read in XML ({error}); "
+                f"{self._name}: declares an encoding that is not read in XML ({error}); "
                 "write it again in UTF-8"
             ) from error
-
-    @abstractmethod
-    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        """Take the beginning of an element."""
-
-    @abstractmethod
-    def _characters(self, text: str) -> None:
-        """Take text within an element, which may come in pieces."""
-
-    @abstractmethod
-    def _closed(self, tag: str) -> None:
-        """Take the end of an element."""
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
         self._depth += 1
-        self._take(OF_ELEMENT)
-        if self._depth > DEEPEST:
-            raise DataError(
-                f"{self.path} line {self.line}: more than {DEEPEST} elements within one another; "
-                f"give an export of a {self.NOUN}"
-            )
-        if not self._root:
-            self._root = tag
-            if tag not in self.ROOTS:
-                raise DataError(
-                    f"{self.path}: not {self.KIND}, for it begins with <{tag}>; give another file"
-                )
+        if self._depth > self.DEEPEST:
+            self.refuse(f"more than {self.DEEPEST} elements within one another; refused")
+        if not self._has_begun and self.ROOTS and tag not in self.ROOTS:
+            self.refuse(f"not {self.KIND}, for it begins with <{tag}>; give another file")
+        self._has_begun = True
         self._opened(tag, attributes)
 
     def _end(self, tag: str) -> None:
         self._depth -= 1
         self._closed(tag.rpartition(":")[2])
+
+    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
+        """Take the beginning of an element, whose tag has no prefix."""
+
+    def _characters(self, text: str) -> None:
+        """Take text within an element, which may come in pieces."""
+
+    def _closed(self, tag: str) -> None:
+        """Take the end of an element."""
+
+    def _declared(self, name: str, *_: object) -> None:
+        self.refuse(
+            f"declares the entity {name!r}; refused, for entities can fill the memory and fetch other files; "
+            "remove the declaration"
+        )
+
+    def _skipped(self, name: str, _: object) -> None:
+        self.refuse(f"&{name}; is not defined; write the character itself, or &amp; for a plain &")
+
+
+class XmlStream(XmlParser, Generic[Record]):
+    """An XML file in bounded pieces: a subclass adds to `_finished` what is complete."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+        self._finished: list[Record] = []
+        self._most = longest_line()
+        self._left = self._most  # bytes that this unit may still have, an element counting as `OF_ELEMENT`
+        self._n_bytes = 0
+        self._held = b""  # a reference that goes on in the next block
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def read(self) -> Iterator[list[Record]]:
+        """Parse the file, and yield what is finished block by block. DataError: it is not of this format."""
+        block = b" "
+        with open_bytes(self.path) as file:
+            while block:
+                self._feed(block := file.read(BLOCK))
+                finished, self._finished = self._finished, []
+                yield finished
+
+    def _feed(self, block: bytes) -> None:
+        is_last = not block
+        if not self._n_bytes and (encoding := _UTF_16.get(block[:2])):
+            self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+            self._create_parser("utf-8")
+        if self._decoder is not None:
+            block = self._decoder.decode(block, is_last).replace("\ufffd", CONTROL).encode()
+        block = self._held + block
+        start = block.rfind(b"&", -16)
+        end = len(block) if is_last or start < 0 or b";" in block[start:] else start
+        block, self._held = block[:end], block[end:]
+        self._n_bytes += len(block)
+        self._parse(mark_controls(block), is_last=is_last)
+        if self._n_bytes - self.parser.CurrentByteIndex > self._most + BLOCK:  # a tag that does not end
+            raise self._too_long()
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._take(OF_ELEMENT)
+        super()._start(tag, attributes)
 
     def _take(self, n: int) -> None:
         self._left -= n
@@ -178,19 +235,7 @@ class XmlStream(ABC, Generic[Record]):
             raise self._too_long()
 
     def _too_long(self) -> DataError:
-        return too_long(f"{self.path} line {self.line}", self._most)
-
-    def _declared(self, name: str, *_: object) -> None:
-        raise DataError(
-            f"{self.path} line {self.line}: declares the entity {name!r}; refused, for "
-            "entities can fill the memory and fetch other files; remove the declaration"
-        )
-
-    def _skipped(self, name: str, _: object) -> None:
-        raise DataError(
-            f"{self.path} line {self.line}: &{name}; is not defined; "
-            "write the character itself, or &amp; for a plain &"
-        )
+        return too_long(f"{self.path} {self.place()}", self._most)
 
 
 def language_of(attributes: dict[str, str]) -> str:
@@ -201,17 +246,21 @@ def language_of(attributes: dict[str, str]) -> str:
 class _UnitTexts(XmlStream[tuple[str, str]]):
     """The texts of finished translation units in two languages."""
 
-    KIND, ROOTS, NOUN = "TMX", frozenset({"tmx"}), "translation memory"
+    KIND, ROOTS = "TMX", frozenset({"tmx"})
     CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
     GAP = "\0"  # no XML file can hold one
-    """Left by <ph> and <ut>, such as a line break: it keeps words apart."""
+    """Left by <ph> and <ut>, such as a line break: it keeps words, and sentences, apart."""
+    APART = re.compile(rf"(?<=[\w.,:;!?…%)\]}}»”]){GAP}+(?=[\w(\[{{«“„¿¡])")
 
     def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> None:
         super().__init__(path)
         self.src_lang, self.tgt_lang, self.notes = src_lang, tgt_lang, notes
         self.source = ""
         """The language of the source, as the header has it."""
-        self.languages: set[str] = set()
+        self.languages: Counter[str] = Counter()
+        """In how many units each is, by its tag."""
+        self.taken: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        """How many sources, and how many targets, were taken from each variant of their language."""
         self.n_variants = 0
         self._texts: list[tuple[str, str]] = []  # (language, text) of this unit
         self._language = ""
@@ -243,7 +292,7 @@ class _UnitTexts(XmlStream[tuple[str, str]]):
         elif tag == "seg" and self._segment is not None:
             text = "".join(self._segment)
             if self.GAP in text:
-                text = re.sub(rf"(?<=\w){self.GAP}+(?=\w)", " ", text).replace(self.GAP, "")
+                text = self.APART.sub(" ", text).replace(self.GAP, "")
             self._texts.append((self._language, one_line(text)))
             self._segment = None
         elif tag == "tu":
@@ -253,30 +302,35 @@ class _UnitTexts(XmlStream[tuple[str, str]]):
         """Make a pair of the unit that has just ended, or count what it lacks."""
         self.notes.n_read += 1
         if len(self.languages) < 100:
-            self.languages.update(language for language, _ in self._texts)
+            self.languages.update({language for language, _ in self._texts})
         src, tgt = self._text_in(self.src_lang), self._text_in(self.tgt_lang)
-        if src is not None and tgt is not None:
-            self._finished.append((src, tgt))
-        else:
+        if src is None or tgt is None:
             lacks = [lang for lang, text in ((self.src_lang, src), (self.tgt_lang, tgt)) if text is None]
             self.notes.skipped[f"without {' and '.join(lacks)}"] += 1
+        elif CONTROL in src[1] + tgt[1]:
+            self.notes.skipped[WITH_CONTROLS] += 1
+        else:
+            self._finished.append((src[1], tgt[1]))
+            for counts, (tag, _) in zip(self.taken, (src, tgt), strict=True):
+                counts[tag.lower().replace("_", "-")] += len(counts) < 100
 
-    def _text_in(self, language: str) -> str | None:
-        """Return the text in the language itself, else in a variant of it."""
-        fitting = [(tag, text) for tag, text in self._texts if language_matches(tag, language)]
-        exact = [text for tag, text in fitting if len(tag) == len(language)]
+    def _text_in(self, language: str) -> tuple[str, str] | None:
+        """Return the tag and the text in the language itself, else in a variant of it."""
+        fitting = [tagged for tagged in self._texts if language_matches(tagged[0], language)]
+        exact = [tagged for tagged in fitting if len(tagged[0]) == len(language)]
         self.n_variants += len(fitting) > 1 and len(exact) != 1
-        return next(iter(exact or [text for _, text in fitting]), None)
+        return next(iter(exact or fitting), None)
 
 
+@dataclass
 class Entry:
     """One entry of a PO file."""
 
-    def __init__(self, line: int) -> None:
-        self.line = line
-        self.is_fuzzy = self.is_obsolete = False
-        self.strings: dict[str, str] = {}
-        """By keyword: "msgid", "msgid_plural", "msgstr", "msgstr[0]", ..."""
+    line: int
+    is_fuzzy: bool = False
+    is_obsolete: bool = False
+    strings: dict[str, str] = field(default_factory=dict)
+    """By keyword: "msgid", "msgid_plural", "msgstr", "msgstr[0]", ..."""
 
     @property
     def translations(self) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.data.readers.files import find_file, format_suffix, open_bytes, open_lines
-from dragoman.data.readers.formats import XmlStream, language_matches, language_of
+from dragoman.data.readers.files import find_file, format_suffix, open_lines
+from dragoman.data.readers.formats import CONTROL, WITH_CONTROLS, XmlStream, language_matches, language_of
 from dragoman.data.readers.tables import CommaSeparated, Notes, one_line
 from dragoman.errors import DataError
 
@@ -72,18 +73,20 @@ def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermP
     """Yield each source term of an entry with the first target term."""
     entries = _Entries(path)
     term_languages: set[str] = set()
-    with open_bytes(path) as file:
-        for line, terms in entries.read(file):
-            notes.n_read += 1
-            term_languages |= {language for language, _ in terms}
-            sources, targets = (
-                [term for language, term in terms if language_matches(language, code)] for code in languages
-            )
-            if not sources or not targets:
-                notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
-            for source in dict.fromkeys(sources if targets else []):
-                yield TermPair(f"line {line}", source, targets[0])
-    if notes.skipped.total() == notes.n_read:
+    for line, terms in chain.from_iterable(entries.read()):
+        notes.n_read += 1
+        if any(CONTROL in term for _, term in terms):
+            notes.skipped[WITH_CONTROLS] += 1
+            continue
+        term_languages |= {language for language, _ in terms}
+        sources, targets = (
+            [term for language, term in terms if language_matches(language, code)] for code in languages
+        )
+        if not sources or not targets:
+            notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
+        for source in dict.fromkeys(sources if targets else []):
+            yield TermPair(f"line {line}", source, targets[0])
+    if notes.skipped.total() - notes.skipped[WITH_CONTROLS] == notes.n_read:
         raise DataError(
             f"{path}: no entry has terms in both {languages[0]} and {languages[1]}; "
             f"its languages: {', '.join(sorted(term_languages)) or 'none'}"
@@ -96,7 +99,7 @@ class _Entries(XmlStream[tuple[int, list[tuple[str, str]]]]):
     TBX-Basic, TBX version 2 (<termEntry>) and 3 (<conceptEntry>).
     """
 
-    KIND, ROOTS, NOUN = "TBX", frozenset({"martif", "tbx"}), "term base"
+    KIND, ROOTS = "TBX", frozenset({"martif", "tbx"})
     ENTRIES = frozenset({"termEntry", "conceptEntry"})
     LANGUAGES = frozenset({"langSet", "langSec"})
 
@@ -109,11 +112,12 @@ class _Entries(XmlStream[tuple[int, list[tuple[str, str]]]]):
 
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in self.ENTRIES:
-            self._terms, self._left, self._entry_line = [], self._most, self.line
+            self._terms, self._left = [], self._most
+            self._entry_line = self.parser.CurrentLineNumber
         elif tag in self.LANGUAGES:
             self._language = language_of(attributes)
             if not self._language:
-                raise DataError(f"{self.path} line {self.line}: <{tag}> has no xml:lang; name its language")
+                self.refuse(f"<{tag}> has no xml:lang; name its language")
         elif tag == "term":
             self._term = []
 
@@ -126,7 +130,7 @@ class _Entries(XmlStream[tuple[int, list[tuple[str, str]]]]):
         if tag == "term" and self._term is not None:
             term = " ".join("".join(self._term).split())
             if not term:
-                raise DataError(f"{self.path} line {self.line}: <term> is empty; write one, or remove it")
+                self.refuse("<term> is empty; write one, or remove it")
             self._terms.append((self._language, term))
             self._term = None
         elif tag in self.LANGUAGES:
