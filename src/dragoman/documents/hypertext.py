@@ -1,4 +1,4 @@
-"""HTML: text is translated, markup stays as it was written, however badly.
+"""HTML: text and attributes that people read are translated, markup stays as it was written, however badly.
 
 What is markup and what is text is told apart as section 13.2.5 of the HTML standard has it (WHATWG), in one
 pass. Tags that may stand within a sentence go through the translation with it; all others are borders.
@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from dragoman.data.readers.formats import language_matches
 from dragoman.documents.budget import Budget
-from dragoman.documents.passages import Code, Passage, Pieces, codes_of
+from dragoman.documents.passages import Code, Passage, Pieces, codes_of, text_of
 from dragoman.documents.plain import Encoding, decoded
 from dragoman.predict.protection import INLINE_TAGS
 from dragoman.text.normalisation import is_wordy
@@ -22,6 +23,9 @@ UNTRANSLATED = frozenset((
     "samp", "script", "style", "svg", "template", "textarea", "time", "var", "video", "xmp",
 ))  # fmt: skip
 """Elements whose text is left alone, as is that of elements with translate="no" or of class "notranslate"."""
+
+TRANSLATED = frozenset(("alt", "aria-label", "placeholder", "title"))
+"""Attributes whose values are text for readers."""
 
 _WITHIN_SENTENCES = INLINE_TAGS | {"acronym", "data", "img", "math", "nobr", "svg", "time", "wbr"}
 _VOID = frozenset((
@@ -54,7 +58,22 @@ class HtmlPiece(NamedTuple):
     """A comment is "other", and so is an element that closes itself, and all that is to be left alone."""
     raw: str
     name: str = ""
-    attributes: tuple[tuple[str, str], ...] = ()
+    attributes: tuple[tuple[str, str, int], ...] = ()
+    """Name, value without quotes, and where this begins in `raw`."""
+
+
+class AttributeText(NamedTuple):
+    """The value of an attribute that is translated."""
+
+    raw: str
+    text: str
+    is_quoted: bool
+
+    def written(self, translation: str) -> str:
+        """Return what stands in the tag in its place."""
+        if translation == self.text:
+            return self.raw
+        return html.escape(translation) if self.is_quoted else f'"{html.escape(translation)}"'
 
 
 class Hypertext:
@@ -62,12 +81,18 @@ class Hypertext:
 
     noun = "paragraph"
 
-    def __init__(self, text: str, budget: Budget, encoding: Encoding | None = None) -> None:
-        """Parse `text`; `written` uses `encoding`, by default UTF-8. DataError: too many tags."""
-        self._encoding, self._budget = encoding or Encoding("utf-8"), budget
-        self._parts: list[str | dict[Code, str]] = []
-        """In order: markup and text as they are, or what the codes of the next passage stand for."""
-        passages: list[Passage] = []
+    def __init__(
+        self, text: str, languages: tuple[str, str], budget: Budget, encoding: Encoding | None = None
+    ) -> None:
+        """Parse `text`; `written` uses `encoding`, by default UTF-8. `languages`: source and target.
+
+        DataError: too many tags.
+        """
+        self._encoding, self._budget, self._languages = encoding or Encoding("utf-8"), budget, languages
+        self._parts: list[str | AttributeText | dict[Code, list[str | AttributeText]]] = []
+        """In order: markup and text as they are, values, or what the codes of the next passage stand for."""
+        self._passages: list[Passage] = []
+        self.passages: Sequence[Passage] = self._passages
         run: list[HtmlPiece] = []
         n_open_pre = 0
         for token in _untranslated_as_one(tokens(text, budget)):
@@ -75,34 +100,50 @@ class Hypertext:
             if within and len(run) < MOST:
                 run.append(token)
                 continue
-            passages += self._taken(run, len(passages) + 1, keeps_lines=n_open_pre > 0)
+            self._take(run, keeps_lines=n_open_pre > 0)
             run = [token] if within else []
             if not within:
-                self._parts.append(token.raw)
+                self._parts += self._in_pieces(token)
             if token.name == "pre":
                 n_open_pre = max(0, n_open_pre + {"open": 1, "close": -1}.get(token.kind, 0))
-        passages += self._taken(run, len(passages) + 1, keeps_lines=n_open_pre > 0)
-        self.passages: Sequence[Passage] = passages
+        self._take(run, keeps_lines=n_open_pre > 0)
 
-    def _taken(self, run: Sequence[HtmlPiece], place: int, *, keeps_lines: bool) -> list[Passage]:
-        """Return the passage that `run` is, if there is a letter in it; what its codes stand for is noted."""
+    def _take(self, run: Sequence[HtmlPiece], *, keeps_lines: bool) -> None:
+        """Add the passage that `run` is, if there is a letter in it, and what its codes stand for."""
         texts = [html.unescape(token.raw) if token.kind == "text" else "" for token in run]
         if not is_wordy("".join(texts)):
-            self._parts.append("".join(token.raw for token in run))
-            return []
+            for token in run:
+                self._parts += self._in_pieces(token)
+            return
         if not keeps_lines:
             texts = _on_one_line(texts)
         codes = codes_of([(token.kind, token.name) for token in run])
-        markup: dict[Code, str] = {}
+        tags: dict[Code, HtmlPiece] = {}
         pieces: list[str | Code] = []
         for token, text, code in zip(run, texts, codes, strict=True):
             if token.kind == "text":
                 pieces += [text] if text else []
             else:
-                markup[code] = token.raw
+                tags[code] = token
                 pieces.append(code)
-        self._parts.append(markup)
-        return [Passage(tuple(pieces), place)]
+        self._passages.append(Passage(tuple(pieces), len(self._passages) + 1))
+        self._parts.append({code: self._in_pieces(token) for code, token in tags.items()})
+
+    def _in_pieces(self, token: HtmlPiece) -> list[str | AttributeText]:
+        """Return a token as it is written, in pieces: the values are passages, in their order."""
+        pieces: list[str | AttributeText] = []
+        position, is_open = 0, token.kind == "open" and not _is_untranslated(token)
+        for name, raw, start in token.attributes if is_open else ():
+            text = " ".join(html.unescape(raw).split())
+            if name in TRANSLATED and is_wordy(text):
+                pieces += [token.raw[position:start], AttributeText(raw, text, token.raw[start - 1] in "\"'")]
+                self._passages.append(Passage((text,), len(self._passages) + 1))
+            elif name in ("lang", "xml:lang") and language_matches(text, self._languages[0]):
+                pieces += [token.raw[position:start], self._languages[1]]
+            else:
+                continue
+            position = start + len(raw)
+        return [*pieces, token.raw[position:]]
 
     def text(self, translations: Sequence[Pieces]) -> str:
         """Return the HTML with a translation in place of each passage."""
@@ -110,10 +151,12 @@ class Hypertext:
         written: list[str] = []
         for part in self._parts:
             self._budget.step()
-            if isinstance(part, str):
-                written.append(part)
+            if isinstance(part, dict):
+                pieces = next(remaining)
+                tags = {code: _joined(tag, remaining) for code, tag in part.items()}
+                written += [tags[p] if isinstance(p, Code) else escaped(p) for p in pieces]
             else:
-                written += [part[p] if isinstance(p, Code) else escaped(p) for p in next(remaining)]
+                written.append(_joined([part], remaining))
         return "".join(written)
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
@@ -124,7 +167,12 @@ class Hypertext:
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Hypertext:
     """Return the HTML file `content`. DataError: it is no text, or has too many tags."""
     text, encoding = decoded(name, content)
-    return Hypertext(text, budget, encoding)
+    return Hypertext(text, languages, budget, encoding)
+
+
+def _joined(pieces: Sequence[str | AttributeText], translations: Iterator[Pieces]) -> str:
+    """Return text as it is written, with the next of `translations` in place of each value."""
+    return "".join(p if isinstance(p, str) else p.written(text_of(next(translations))) for p in pieces)
 
 
 def plain(text: str) -> str:
@@ -169,16 +217,16 @@ def _tag(text: str, start: int, budget: Budget) -> HtmlPiece:
     named = _NAME.match(text, start)
     assert named is not None
     position = named.end()
-    attributes: list[tuple[str, str]] = []
+    attributes: list[tuple[str, str, int]] = []
     while (end := _REST_OF_TAG.match(text, position)) is None:
         attribute = _ATTRIBUTE.match(text, position)
         if attribute is None:  # the tag is cut short
             return HtmlPiece("other", text[start:])
         budget.spend()
         value = attribute[2] or ""
-        attributes.append(
-            (attribute[1].lower(), value.strip(value[:1]) if value[:1] in ("'", '"') else value)
-        )
+        is_quoted = value[:1] in ("'", '"')
+        place = attribute.start(2) - start + is_quoted
+        attributes.append((attribute[1].lower(), value[1:-1] if is_quoted else value, place))
         position = attribute.end()
     name = named[1].lower()
     kind: Literal["open", "close", "other"] = "close" if text[start + 1] == "/" else "open"
@@ -213,7 +261,7 @@ def _untranslated_as_one(stream: Iterator[HtmlPiece]) -> Iterator[HtmlPiece]:
 
 
 def _is_untranslated(token: HtmlPiece) -> bool:
-    attributes = dict(token.attributes)
+    attributes = {name: value for name, value, _ in token.attributes}
     is_marked = attributes.get("translate", "").lower() == "no"
     return is_marked or token.name in UNTRANSLATED or "notranslate" in attributes.get("class", "").split()
 

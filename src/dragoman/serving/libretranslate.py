@@ -153,8 +153,8 @@ async def translate_html(
     limits = service.config.limits
 
     def work(client: Client) -> list[Rendered]:
-        budget = Budget("text", client.go_on)
-        pages = [DocumentFile(Hypertext(text, budget), served.languages, budget) for text in texts]
+        budget, pair = Budget("text", client.go_on), served.languages
+        pages = [DocumentFile(Hypertext(text, pair, budget), pair, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
         if len(sentences) > limits.sentences:
             raise too_much("sentences", len(sentences), limits.sentences, "sentences")

@@ -24,7 +24,7 @@ PAGES = st.lists(PIECES, max_size=30).map("".join)
 
 def document_of(page: str) -> DocumentFile:
     budget = Budget("page")
-    return DocumentFile(Hypertext(page, budget), ("en", "de"), budget)
+    return DocumentFile(Hypertext(page, ("en", "de"), budget), ("en", "de"), budget)
 
 
 def translated(page: str, translate: dict[str, str] | None = None) -> str:
@@ -86,10 +86,32 @@ def test_sentences_are_translated_and_nothing_else() -> None:
         "Cats &amp;", "Katzen &lt; &amp;"
     )
     expected = expected.replace("It sleeps.", "Sie schläft.").replace("dogs", "Hunde")
+    expected = expected.replace("lang=en", "lang=de")
     expected = expected.replace(">Old", ">Alt").replace(">House", ">Haus")
     document = document_of(page)
     assert document.sentences == tuple(changes)
     assert translated(page, changes) == expected
+
+
+def test_languages_and_attributes_that_people_read_follow_the_translation() -> None:
+    page = (
+        "<html lang='en-GB' xml:lang=en><body><img alt=cat src=cat><p title='\"A\" &amp;\n cat.'>The "
+        '<a href="cat" title="big &quot;cat&quot;">cat</a></p><p lang="fr" placeholder="5">non</p>'
+    )
+    document = document_of(page)
+    changes = {
+        "cat": "die Katze", '"A" & cat.': "'B' \"&\" <b>", 'big "cat"': 'eine "Katze"',
+        'The <g id="1">cat</g>': 'Die <g id="1">Katze</g>', "non": "nein",
+    }  # fmt: skip
+    assert sorted(document.sentences) == sorted(changes)
+    after = Structure(translated(page, changes))
+    assert after.tags == [
+        ("html", [("lang", "de"), ("xml:lang", "de")]), ("body", []),
+        ("img", [("alt", "die Katze"), ("src", "cat")]), ("p", [("title", "'B' \"&\" <b>")]),
+        ("a", [("href", "cat"), ("title", 'eine "Katze"')]), ("/a", None), ("/p", None),
+        ("p", [("lang", "fr"), ("placeholder", "5")]), ("/p", None),
+    ]  # fmt: skip
+    assert translated(page) == page.replace("'en-GB' xml:lang=en", "'de' xml:lang=de")
 
 
 def test_tags_within_a_sentence_go_with_the_words_they_enclose() -> None:
@@ -116,7 +138,8 @@ def test_a_translation_cannot_bring_markup_of_its_own() -> None:
         "<p class='a notranslate b'>red cat</p>",
         "<script>red('</p>')</script>", "<style>red {}</style>", "<TEXTAREA>red <b> cat</textarea>",
         "<code>red</code>", "<svg><text>red</text></svg>", "<!-- red -->", "<!doctype red>", "<?red cat?>",
-        "<p title='red cat'>", "<a red", "<a b='red", "<!-- red", "<script>red", "</red cat>",
+        "<p class='red cat' title='3'>", "<img alt='cat' translate=no>", "</b title='red'>",
+        "<a red", "<a b='red", "<!-- red", "<script>red", "</red cat>",
     ],
 )  # fmt: skip
 def test_what_is_not_to_be_translated_is_no_sentence(page: str) -> None:
