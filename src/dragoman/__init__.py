@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.config import Config, load_recipe
-    from dragoman.documents.files import translate_file
-    from dragoman.documents.text import translate_document
+    from dragoman.documents.files import translate_document, translate_file
     from dragoman.errors import DragomanError
     from dragoman.interop.exporting import export_run
     from dragoman.interop.pipeline import pipeline
@@ -49,7 +48,7 @@ _HOME = {
     "pipeline": "dragoman.interop.pipeline",
     "push_to_hub": "dragoman.interop.publishing",
     "train": "dragoman.training.loop",
-    "translate_document": "dragoman.documents.text",
+    "translate_document": "dragoman.documents.files",
     "translate_file": "dragoman.documents.files",
     "translate_protected": "dragoman.predict.protection",
 }

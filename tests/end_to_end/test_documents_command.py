@@ -328,7 +328,7 @@ def test_an_encoding_that_is_named_is_not_guessed(tiny_run: Path) -> None:
         (
             "film.srt",
             "ascii",
-            "film.srt: is not ascii (ordinal not in range(128)); choose anoth",
+            "film.srt, line 3: is not ASCII; convert the text to UTF-8",
         ),
     ],
 )

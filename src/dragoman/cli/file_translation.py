@@ -16,7 +16,6 @@ from dragoman.cli.reading import file_chunks, read_bytes, stream_chunks, write_o
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from dragoman.predict.alignment import Link
     from dragoman.predict.protection import Outcome
     from dragoman.predict.request import TranslationRequest
     from dragoman.predict.translator import Translate, Translation, Translator
@@ -49,9 +48,9 @@ class Content:
         self._required = None if required is None else AlignedLines(required)
         self._glossary = None if glossary is None else Glossary.load(glossary, languages, inflect=inflect)
         self.remarks = [] if self._glossary is None else self._glossary.remarks
+        """What the glossary's file holds that was skipped."""
         self.n_terms = 0
         """How often a term of the glossary occurred."""
-        """What the glossary's file holds that was skipped."""
 
     def take(self, sentences: Sequence[str]) -> dict[str, Any]:
         """Return the constraints of the next sentences, as keyword arguments of `Translator.translate`.
@@ -68,8 +67,8 @@ class Content:
                 [self._phrase(phrase) for phrase in line.split("\t") if phrase.strip()] for line in lines
             ]
         if self._glossary is not None:
-            self.n_terms += sum(map(len, phrases))
             phrases = [self._glossary.required(sentence) for sentence in sentences]
+            self.n_terms += sum(map(len, phrases))
             required = constraints.get("required", [[] for _ in sentences])
             constraints["required"] = [[*a, *b] for a, b in zip(required, phrases, strict=True)]
         return constraints
@@ -190,6 +189,8 @@ def document_ending(file: str, out: Path | None, *, as_document: bool | None) ->
     from dragoman.data.readers.files import format_suffix
     from dragoman.documents.files import FORMATS, SAVED_AS, STRUCTURED, DocumentFile
 
+    if as_document is False:
+        return None
     ending = format_suffix(file)
     if ending in STRUCTURED:
         raise DataError(
@@ -197,8 +198,6 @@ def document_ending(file: str, out: Path | None, *, as_document: bool | None) ->
             "extract the text, or translate each line as it is with --lines"
         )
     is_named = ending in SAVED_AS or (ending in FORMATS and ending != ".txt")
-    if as_document is False:
-        return None
     ending = ending if is_named else ".txt"
     if is_named or as_document:
         DocumentFile.check_ending(file, ending)
@@ -296,18 +295,6 @@ class FileOptions:
                 )
         return translations
 
-    def links(
-        self, translator: Translator, translations: Sequence[Translation], *, lines: Sequence[int]
-    ) -> list[list[Link]]:
-        """Return the word alignment of each translation."""
-        from dragoman.predict.alignment import align_translations
-
-        alignments = align_translations(translator, translations)
-        for line, translation, links in zip(lines, translations, alignments, strict=True):
-            if translation.text.strip() and not links:
-                say(f"line {line}: is too long for the model to align its words")
-        return alignments
-
 
 class FileTranslation(NamedTuple):
     """A translator with the file, settings and constraints of one translation."""
@@ -344,6 +331,7 @@ def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool
     a JSON object with the alternatives of the request.
     """
     from dragoman.bulk.output import as_line, json_line
+    from dragoman.predict.alignment import align_translations
     from dragoman.predict.alignment import pharaoh as pharaoh_line
 
     extras, (file, out, _), encoding = job.extras, job.work, job.encoding
@@ -356,8 +344,10 @@ def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool
         search = partial(job.search, first_number=numbers[0])
         translations = extras.translate(job.translator, chunk, search=search, lines=numbers)
         if extras.wants_links:
-            links = extras.links(job.translator, translations, lines=numbers)
-            for t, alignment in zip(translations, links, strict=True):
+            links = align_translations(job.translator, translations)
+            for number, t, alignment in zip(numbers, translations, links, strict=True):
+                if t.text.strip() and not alignment:
+                    say(f"line {number}: is too long for the model to align its words")
                 aligned.append(f"{pharaoh_line(alignment, t.source, t.text)}\n")
         if as_json:
             n_best = extras.request.n_best
@@ -385,18 +375,14 @@ def translate_document_file(job: FileTranslation) -> int:
     """
     from dragoman.cli.console import progress_bar
     from dragoman.documents.files import DocumentFile
+    from dragoman.documents.plain import decoded
 
     content = read_bytes(job.work.file)
     if job.encoding != "utf-8":
-        try:
-            content = content.decode(job.encoding).encode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{job.name}: is not {job.encoding} ({error.reason}); choose another --encoding"
-            ) from error
+        content = decoded(job.name, content, job.encoding)[0].encode()
     document = DocumentFile.read(job.name, content, job.translator.config.languages, ending=job.work.ending)
-    kept = document.protection(job.extras.request.protection)
-    extras = replace(job.extras, request=replace(job.extras.request, protection=kept))
+    request = job.extras.request
+    extras = replace(job.extras, request=replace(request, protection=document.protection(request.protection)))
     most = 0
     with progress_bar("sentences", total=len(document.sentences)) as show:
 
@@ -412,5 +398,8 @@ def translate_document_file(job: FileTranslation) -> int:
             lines=document.places,
             noun=document.noun,
         )
-    write_output(job.work.out, document.written([translation.text for translation in translations]))
+    texts = document.with_numbers(translations, request, job.translator, search=job.search)
+    write_output(job.work.out, document.written(texts))
+    for note in document.notes:
+        say(f"{job.name}: {note}")
     return len(document.sentences)

@@ -4,7 +4,7 @@
 and `hypertext` take a file apart and put it together again, and `files` is what chooses among them.
 """
 
-from dragoman.documents.files import FORMATS, DocumentFile, translate_file
-from dragoman.documents.text import Document, segments, translate_document
+from dragoman.documents.files import FORMATS, DocumentFile, translate_document, translate_file
+from dragoman.documents.text import Document, segments
 
 __all__ = ["FORMATS", "Document", "DocumentFile", "segments", "translate_document", "translate_file"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import PurePath
@@ -10,11 +13,14 @@ from typing import Protocol
 
 from dragoman.data.readers.files import longest_line, too_long
 from dragoman.documents.budget import Budget, Check
-from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags
+from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, text_of
+from dragoman.documents.plain import Encoding, TextFile
+from dragoman.documents.text import numbers_in
 from dragoman.errors import DataError, require
 from dragoman.predict.alignment import Align
-from dragoman.predict.protection import Protection, translate_protected
-from dragoman.predict.translator import Translate, Translator
+from dragoman.predict.protection import Outcome, Protection
+from dragoman.predict.request import TranslationRequest
+from dragoman.predict.translator import Translate, Translation, Translator
 
 
 class DocumentFormat(Protocol):
@@ -67,14 +73,14 @@ class DocumentFile:
     """Such as "line" or "paragraph"."""
     n_characters: int
     """Those of all sentences, without tags."""
+    notes: list[str]
+    """What was left out of the document or differs in its translation, a line for each kind."""
 
     def __init__(self, file: DocumentFormat, languages: tuple[str, str], budget: Budget) -> None:
         """Cut the passages of `file` into sentences. `languages`: source and target.
 
         DataError: a line is too long, or there are too many sentences. MissingExtraError: sentencex is not
         installed.
-    notes: list[str]
-    """What was left out of the document or differs in its translation, a line for each kind."""
         """
         most = longest_line()
         for passage in file.passages:
@@ -146,16 +152,20 @@ class DocumentFile:
 
         None: there is nothing to protect.
         """
-        if not self._has_tags:
-            return other
-        return (other or Protection(())).including(self._tags.pattern)
+        return Protection((), [self._tags.pattern]).then(other) if self._has_tags else other
 
     def written(self, translations: Sequence[str]) -> bytes:
         """Return the file with a translation in place of each sentence, even if tags were lost in it.
 
         A thing without its tag stands at the end of its sentence, and formatting without its tags is lost.
+        Numbers of the source that a translation lacks are counted in `notes`.
         """
-        assert len(translations) == len(self.sentences)
+        if lacking := self._lacking(translations):
+            places = list(dict.fromkeys(str(self.places[i]) for i in lacking))
+            where = f"{self.noun} {', '.join(places[:10])}{', …' * (len(places) > 10)}"
+            self.notes.append(
+                f"numbers of the source that the translation lacks: {lacking.total():,} ({where})"
+            )
         texts = iter(translations)
         passages: list[Pieces] = []
         for passage in self._cut:
@@ -164,6 +174,39 @@ class DocumentFile:
             passages.append(passage.written(read, self._languages))
         self._budget.check()
         return self._file.written(passages)
+
+    def _lacking(self, translations: Sequence[str]) -> Counter[int]:
+        """Return how many numbers of its source each translation lacks, by its index, if it lacks any."""
+        pairs = zip(self.sentences, translations, strict=True)
+        sides = ([numbers_in(re.sub(self._tags.pattern, " ", text)) for text in pair] for pair in pairs)
+        return +Counter({i: (source - target).total() for i, (source, target) in enumerate(sides)})
+
+    def with_numbers(
+        self,
+        translations: Sequence[Translation],
+        request: TranslationRequest,
+        translator: Translator,
+        *,
+        search: Translate,
+        align: Align | None = None,
+    ) -> list[str]:
+        """Return the texts of `translations`; those that lack numbers are made again, these protected.
+
+        One stays as it is if its numbers cannot be protected. See `TranslationRequest.translate`.
+        """
+        texts = [translation.text for translation in translations]
+        lacking = list(self._lacking(texts))
+        if not lacking:
+            return texts
+        kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
+        outcomes: dict[int, Outcome] = {}
+        again = replace(request, protection=kept).translate(
+            translator, [self.sentences[i] for i in lacking], search=search, align=align,
+            report=outcomes.__setitem__,
+        )  # fmt: skip
+        for k, (i, translation) in enumerate(zip(lacking, again, strict=True)):
+            texts[i] = texts[i] if outcomes[k] == "untranslated" else translation.text
+        return texts
 
     def translated(
         self,
@@ -185,14 +228,12 @@ class DocumentFile:
                 progress(n_sentences)
 
         search = translate or partial(translator.translate, progress=batch_done)
-        kept = self.protection(protection)
-        translations = (
-            search(self.sentences)
-            if kept is None
-            else translate_protected(translator, self.sentences, kept, translate=search, align=align)
-        )
+
+        request = TranslationRequest(protection=self.protection(protection))
+        translations = request.translate(translator, self.sentences, search=search, align=align)
         batch_done(len(self.sentences))
-        return self.written([translation.text for translation in translations])
+        request = TranslationRequest(protection=protection)
+        return self.written(self.with_numbers(translations, request, translator, search=search, align=align))
 
 
 def translate_file(
@@ -207,9 +248,19 @@ def translate_file(
 ) -> bytes:
     """Translate the document `content`; format and formatting stay. The suffix of `name` is the format.
 
-    All sentences go through `translate`, by default `translator.translate`, and more than once where tags or
-    what `protection` protects do not come out whole. `progress` is called with the number of sentences
+    All sentences go through `translate`, by default `translator.translate`, and more than once where tags,
+    numbers or what `protection` protects do not come out whole. `progress` is called with the sentences
     finished; the default `translate` does so, too, as it gets on. `check` and errors as `DocumentFile.read`.
     """
     document = DocumentFile.read(name, content, translator.config.languages, check=check)
     return document.translated(translator, translate=translate, protection=protection, progress=progress)
+
+
+def translate_document(translator: Translator, text: str, *, translate: Translate | None = None) -> str:
+    """`text` in the other language: paragraphs, empty lines, indents and line ends stay as they are.
+
+    A line is a paragraph of any number of sentences. See `translate_file`, and for errors `DocumentFile`.
+    """
+    file = TextFile(text, Encoding("utf-8", errors="surrogatepass"))
+    document = DocumentFile(file, translator.config.languages, Budget("document"))
+    return document.translated(translator, translate=translate).decode("utf-8", "surrogatepass")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dragoman.documents.budget import Budget
 from dragoman.errors import check_texts, optional
 from dragoman.predict.splitting import gap_between
-from dragoman.predict.translator import Translate, Translator
-from dragoman.text.normalisation import is_wordy
+from dragoman.text.slots import PATTERNS
 
 WINDOW = 10_000
 """Characters of a line in which sentences are told apart at once: what that takes grows with their square."""
 
 _LINE_END = re.compile(r"(\r\n|\n|\r)")
+_NUMBER = re.compile(PATTERNS["numbers"])
+_THOUSANDS = re.compile(r"(?<=[0-9])[ \u00a0\u202f](?=[0-9]{3}(?![0-9]))")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -94,17 +97,9 @@ def segments(line: str, language: str, budget: Budget | None = None) -> list[str
     return sentences
 
 
-def translate_document(translator: Translator, text: str, *, translate: Translate | None = None) -> str:
-    """`text` in the other language: paragraphs, empty lines, indents and line ends stay as they are.
-
-    A line is a paragraph of any number of sentences; those of all paragraphs are translated together by
-    `translate`, by default `translator.translate`. One without a letter stays as it is.
-    MissingExtraError: sentencex is not installed.
-    """
-    languages = translator.config.languages
-    document = Document.read(text, languages[0])
-    wordy = [sentence for sentence in document.sentences if is_wordy(sentence)]
-    translations = iter((translate or translator.translate)(wordy))
-    return document.written(
-        [next(translations).text if is_wordy(s) else s for s in document.sentences], languages
-    )
+def numbers_in(text: str) -> Counter[str]:
+    """Return the numbers in a text, however they are written: a minus and the digits, as ASCII."""
+    if not text.isascii():
+        text = "".join(str(unicodedata.decimal(character, character)) for character in text)
+    numbers = (match[0] for match in _NUMBER.finditer(_THOUSANDS.sub("", text)))
+    return Counter("-" * number.startswith(("-", "−")) + re.sub("[^0-9]", "", number) for number in numbers)

@@ -64,13 +64,11 @@ class Protection:
             except re.error as error:
                 raise ConfigError(f"{pattern!r}: is no regular expression ({error}); correct it") from error
 
-    def including(self, pattern: str) -> Protection:
-        """One that protects the same and, before all else, what the regular expression `pattern` matches."""
-        other = Protection((), (pattern,))
-        if other._patterns[0] in self._patterns:
-            return self
-        other._patterns += self._patterns
-        return other
+    def then(self, other: Protection | None) -> Protection:
+        """One that protects the same and, where nothing of that begins, what `other` protects."""
+        both = Protection(())
+        both._patterns = [*dict.fromkeys([*self._patterns, *(other._patterns if other else ())])]
+        return both
 
     def spans(self, text: str) -> list[ProtectedSpan]:
         """Return the protected spans of `text`, in order. Of overlapping ones the first wins."""

@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
 from dragoman.documents.files import STRUCTURED
+from dragoman.documents.text import numbers_in
 from dragoman.errors import DataError
 from dragoman.predict import protection
 from dragoman.predict.alignment import Link
@@ -125,6 +126,44 @@ def test_what_the_user_protects_and_tags_are_kept_together(translator: Translato
     content = SRT.replace("cat", "cat 47 https://example.org").encode()
     found = translate_file(translator, "a.srt", content, protection=Protection()).decode()
     assert all(found.count(piece) == 1 for piece in ("<i>", "</i>", "47", "https://example.org"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "missing"),
+    [
+        ("1998 and 3 cats.", "19999:30 Uhr und 3 Katzen.", {"1998": 1}),
+        ("5 and 5.", "5.", {"5": 1}),
+        ("1,000.50 at 10:30, 1,000,000", "١٠٠٠٫٥٠ um 10.30, 1 000 000", {"100050": 1}),
+        ("-5 °C, +3 %", "5 °C, 3 %", {"-5": 1}),
+        ("12 and 7", "१२ und 7", {}),
+    ],
+)
+def test_numbers_are_compared_however_they_are_written(
+    source: str, target: str, missing: dict[str, int]
+) -> None:
+    assert dict(numbers_in(source) - numbers_in(target)) == missing
+
+
+def test_a_number_that_the_model_changes_is_kept_and_one_that_cannot_be_is_counted(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protection, "align_translations", word_by_word)
+    asked: list[Sequence[str]] = []
+
+    def translate(texts: Sequence[str]) -> list[Translation]:
+        asked.append(texts)
+        answers = [" ".join(re.sub("[0-9]{2}", "19", text).split()) for text in texts]
+        answers = ["2" if "two" in answer else answer for answer in answers]
+        return [Translation(text, (Alternative(a, 0.0),)) for text, a in zip(texts, answers, strict=True)]
+
+    text = "In 98 a cat. One 7. In two 2 and 34 5. By 76 <b>x</b> %."
+    document = DocumentFile.read("a.txt", text.encode(), EN_DE)
+    written = document.translated(translator, translate=translate).decode()
+    assert written == "In 98 a cat. One 7. 2 By 76 <b>x</b> %."
+    assert [len(texts) for texts in asked] == [4, 3, 3], "a sentence with the right numbers is searched once"
+    assert document.notes == ["numbers of the source that the translation lacks: 2 (line 1)"]
+    tags = b"<tmx><tu><tuv xml:lang='en'><seg>a <hi>12</hi> b</seg></tuv></tu></tmx>"
+    assert b"<hi>12</hi>" in translate_file(translator, "a.tmx", tags, translate=translate)
 
 
 @pytest.mark.slow

@@ -203,6 +203,12 @@ def test_a_span_that_is_written_again_and_again_leaves_the_text_as_it_is(transla
     [
         ("numbers", "3 dogs, 1,000.50 or 10:30 on 2024-01-05; B2B, 3rd, v2, 有3只",
          ["3", "1,000.50", "10:30", "2024-01-05", "3"]),
+        ("numbers", "-5 °C, +3 %, −$5.50; € 12.50 (7 km/h), 5% of 3 men, 50%.",
+         ["-5 °C", "+3 %", "−$5.50", "€ 12.50", "7 km/h", "5%", "3", "50%"]),
+        ("numbers", "x-5, 5-10 km, US$5, 8pm 8 am Tag, 3 l'autre, 3{x} 12 min 1990s 10 EUR",
+         ["5", "5-10 km", "$5", "8pm", "8", "3", "3", "12 min", "10 EUR"]),
+        ("numbers", "+49 (0)30 123-78 or (030) 12345, 030/123 45; (555) 123-4567, 01 23 45 67 89. +5 10",
+         ["+49 (0)30 123-78", "(030) 12345", "030/123 45", "(555) 123-4567", "01 23 45 67 89", "+5", "10"]),
         ("urls", "See https://a.org/b_(c)?d=1. Or www.x.de, awww.no",
          ["https://a.org/b_(c)?d=1", "www.x.de"]),
         ("emails", "<jane.doe@mail.example.org>, no@where, a@b.c.", ["jane.doe@mail.example.org", "a@b.c"]),
