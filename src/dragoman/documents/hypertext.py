@@ -118,16 +118,10 @@ class Hypertext:
         if not keeps_lines:
             texts = _on_one_line(texts)
         codes = codes_of([(token.kind, token.name) for token in run])
-        tags: dict[Code, HtmlPiece] = {}
-        pieces: list[str | Code] = []
-        for token, text, code in zip(run, texts, codes, strict=True):
-            if token.kind == "text":
-                pieces += [text] if text else []
-            else:
-                tags[code] = token
-                pieces.append(code)
-        self._passages.append(Passage(tuple(pieces), len(self._passages) + 1))
-        self._parts.append({code: self._in_pieces(token) for code, token in tags.items()})
+        spots = list(zip(run, texts, codes, strict=True))
+        pieces = (text if token.kind == "text" else code for token, text, code in spots)
+        self._passages.append(Passage(tuple(filter(None, pieces)), len(self._passages) + 1))
+        self._parts.append({code: self._in_pieces(token) for token, _, code in spots if token.kind != "text"})
 
     def _in_pieces(self, token: HtmlPiece) -> list[str | AttributeText]:
         """Return a token as it is written, in pieces: the values are passages, in their order."""
@@ -145,8 +139,8 @@ class Hypertext:
             position = start + len(raw)
         return [*pieces, token.raw[position:]]
 
-    def text(self, translations: Sequence[Pieces]) -> str:
-        """Return the HTML with a translation in place of each passage."""
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        """Return the HTML, in its encoding, with a translation in place of each passage."""
         remaining = iter(translations)
         written: list[str] = []
         for part in self._parts:
@@ -157,11 +151,7 @@ class Hypertext:
                 written += [tags[p] if isinstance(p, Code) else escaped(p) for p in pieces]
             else:
                 written.append(_joined([part], remaining))
-        return "".join(written)
-
-    def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file in its encoding."""
-        return self._encoding.encoded(self.text(translations))
+        return self._encoding.encoded("".join(written))
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Hypertext:

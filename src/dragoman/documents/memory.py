@@ -35,6 +35,7 @@ _SUPPORTED = re.compile(
     r"|big5|shift_?jis|euc-?(jp|kr)",
     re.IGNORECASE,
 )
+_NO_SPACE = re.compile(rb"\S")
 _TAG = re.compile(rb"""<[^>"']*(?:(?:"[^"]*"|'[^']*')[^>"']*)*>""")
 
 
@@ -128,19 +129,13 @@ class Memory:
                 start, text = start - 2, f">{text}</seg>"
             return target.inner, end, f"{ORIGIN}{self._bytes[target.inner : start].decode()}{text}"
         assert source.segment is not None
-        before = self._space(self._bytes[max(0, source.start - 200) : source.start], at_end=True)
-        opening = self._space(self._bytes[source.inner : source.segment[0]])
-        closing = self._space(self._bytes[source.segment[1] : source.end])
+        within = self._bytes[source.inner : source.segment[0]], self._bytes[source.segment[1] : source.end]
+        before = _NO_SPACE.split(self._bytes[max(0, source.start - 200) : source.start])[-1].decode()
+        opening, closing = (_NO_SPACE.split(part, 1)[0].decode() for part in within)
         return unit.end, unit.end, (
             f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
             f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
         )  # fmt: skip
-
-    @staticmethod
-    def _space(content: bytes, *, at_end: bool = False) -> str:
-        """Return the white space that `content` begins or ends with."""
-        rest = content.rstrip() if at_end else content.lstrip()
-        return (content[len(rest) :] if at_end else content[: len(content) - len(rest)]).decode()
 
 
 def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Memory:

@@ -72,13 +72,6 @@ class Item(NamedTuple):
 
 
 @dataclass
-class RunFormat:
-    """The properties of runs, an element or None."""
-
-    properties: Any
-
-
-@dataclass
 class Container:
     """An element around runs, and the one in it that holds them: itself, or a child."""
 
@@ -108,8 +101,8 @@ class WordParagraph:
         """`field_runs` are those that belong to fields. DataError: more pieces than the `budget` has."""
         self._budget = budget
         self._element, self._field_runs = element, field_runs
-        self._things: dict[int, list[Item] | RunFormat | Container] = {}
-        """By the key of a code; a list stands at a place."""
+        self._things: dict[int, Any] = {}
+        """By the key of a code: the items at a place, a `Container`, or the properties of runs."""
         items: list[_Text | Code] = []
         self._collect(element, items)
         texts = [item for item in items if isinstance(item, _Text)]
@@ -132,10 +125,12 @@ class WordParagraph:
             thing = self._things[piece.key]
             if isinstance(thing, list):
                 for item in thing:
-                    parents[-1].append(_run_of(item, budget) if item.is_in_run else item.element)
-            elif isinstance(thing, RunFormat):
+                    if item.is_in_run:
+                        parents[-1].append(_run(item.properties, "", budget))
+                    (parents[-1][-1] if item.is_in_run else parents[-1]).append(item.element)
+            elif not isinstance(thing, Container):
                 if piece.kind == "open":
-                    properties.append(thing.properties)
+                    properties.append(thing)
                 else:
                     properties.pop()
             elif piece.kind == "open":
@@ -145,7 +140,7 @@ class WordParagraph:
             else:
                 parents.pop()
 
-    def _add(self, thing: list[Item] | RunFormat | Container) -> int:
+    def _add(self, thing: Any) -> int:
         """Return the key of a new thing."""
         self._things[len(self._things)] = thing
         return len(self._things) - 1
@@ -191,7 +186,7 @@ class WordParagraph:
                 pieces += [Code("close", key)] if form != most else []
                 if next_form != most:
                     assert isinstance(item, _Text)
-                    key = self._add(RunFormat(item.properties))
+                    key = self._add(item.properties)
                     pieces.append(Code("open", key))
                 form = next_form
             pieces.append(item.text if isinstance(item, _Text) else item)
@@ -438,13 +433,6 @@ def _run(properties: Any, text: str, budget: Budget) -> Any:
                 child.text = piece
                 child.set(_SPACE, "preserve")
             run.append(child)
-    return run
-
-
-def _run_of(item: Item, budget: Budget) -> Any:
-    """Return a run that holds the element alone."""
-    run = _run(item.properties, "", budget)
-    run.append(item.element)
     return run
 
 

@@ -25,10 +25,7 @@ _ATTRIBUTE = (
 """How the first attribute of a tag begins: name=value, or one without value. "a<b and c>d" has none."""
 
 _CURRENCY = "[$€£¥₹₩₽₺]"
-_UNIT = (
-    r"[%‰％]|°[CF]?|km/h|mph|[kcmµn]?m[²³]?|[kmµ]?g|[mcd]?[lL]|[kMG]?Wh?|k?V|[kMG]?Hz|[kMGT]i?B|ms|min|h"
-    r"|[ap]\.m\.|pm|(?<=[0-9])am|EUR|USD|GBP|CHF|JPY|CNY"
-)
+_UNIT = r"[%‰]|°[CF]?|km/h|mph|[kcm]?m[²³]?|[km]?g|[mcd]?l|k?Wh?|[kMGT]?(?:Hz|B)|min|h|pm|EUR|USD|GBP|CHF"
 _TELEPHONE = (
     r"\+[0-9]{1,4}(?=(?:\W{0,3}[0-9]){6})(?:[ ./\-]?\([0-9]+\) ?[0-9]+|[ ./\-][0-9]+)+"
     r"|\(?0[0-9]{2,5}\)?[ /\-]{1,2}[0-9]{3,}(?:[ \-][0-9]{2,})*"
@@ -54,8 +51,7 @@ PATTERNS = {
 }
 """What is the same in every language, by name; of several that begin at the same place, the one above counts.
 
-Numbers with thousands or decimals are among them, though languages write these in different ways. A sign, a
-currency and a unit belong to their number; the digits of a telephone number are one.
+Numbers are so with sign, currency and unit, though languages write thousands and decimals in different ways.
 """
 
 _SAME_NUMBER = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?|[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}|[0-9]{2,}"

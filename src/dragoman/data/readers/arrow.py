@@ -46,12 +46,12 @@ class ArrowTable(RecordTable):
         names = [self._holders[str(column)] for column in columns]
         n, most = 0, longest_line()
         for batch in self._batches(sorted(set(names))):
-            for name in set(names):
-                if (row := _first_longer(batch.column(name), most)) is not None:
-                    raise too_long(self.where(n + row + 1), most)
             for cells in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 n += 1
-                yield n, [self._cell(*at, n) for at in zip(columns, names, cells, strict=True)]
+                row = [self._cell(*at, n) for at in zip(columns, names, cells, strict=True)]
+                if any(isinstance(cell, str) and len(cell.encode()) > most for cell in row):
+                    raise too_long(self.where(n), most)
+                yield n, row
 
     @cached_property
     def _holders(self) -> dict[str, str]:
@@ -167,19 +167,3 @@ def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str,
         is_struct = str(field.type).startswith("struct<")
         inner = [field.type.field(i) for i in range(field.type.num_fields)] if is_struct else []
         yield from _flat(inner, holder, f"{name}.") if inner else [(name, holder)]
-
-
-def _first_longer(column: Any, most: int) -> int | None:
-    """Return the first row of a column, counted from 0, that holds a text of more than `most` bytes."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_struct(column.type):
-        rows = [_first_longer(inner, most) for inner in column.flatten()]
-        return min((row for row in rows if row is not None), default=None)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return None
-    row = compute.index(compute.greater(compute.binary_length(column), most), True).as_py()
-    return None if row < 0 else row

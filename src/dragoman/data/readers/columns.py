@@ -16,7 +16,7 @@ from dragoman.data.readers.tables import (
     TabSeparated,
 )
 from dragoman.errors import DataError
-from dragoman.text.languages import language_code
+from dragoman.text.languages import language_code, name_of
 
 _TABLES: dict[str, type[FileTable]] = {
     ".csv": CommaSeparated,
@@ -30,17 +30,6 @@ _NO_TABLES = frozenset(
      ".xlsx", ".xml", ".zip"}
 )  # fmt: skip
 
-_NAMES = {
-    "ar": "arabic", "bg": "bulgarian", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german deutsch",
-    "el": "greek", "en": "english", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian",
-    "fi": "finnish", "fr": "french", "ga": "irish", "gl": "galician", "he": "hebrew", "hi": "hindi",
-    "hr": "croatian", "hu": "hungarian", "id": "indonesian", "is": "icelandic", "it": "italian",
-    "ja": "japanese", "ko": "korean", "lt": "lithuanian", "lv": "latvian", "nl": "dutch", "no": "norwegian",
-    "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sk": "slovak", "sl": "slovenian",
-    "sr": "serbian", "sv": "swedish", "sw": "swahili", "ta": "tamil", "th": "thai", "tr": "turkish",
-    "uk": "ukrainian", "ur": "urdu", "vi": "vietnamese", "zh": "chinese",
-}  # fmt: skip
-"""English names of languages, where columns are called "english" and "chinese"."""
 _SOURCE = ("source", "src")
 _TARGET = ("target", "tgt", "trg", "translation")
 _TEXT = (
@@ -88,7 +77,8 @@ def match_parallel(names: Sequence[str], *, src_lang: str, tgt_lang: str) -> tup
     By language ("en", "en_US", "text_en", "translation.en", "english"), or else by role ("source", "tgt").
     """
     codes = map(language_code, (src_lang, tgt_lang))
-    by_language = [_only(names, [code, *_NAMES.get(code, "").split()]) for code in codes]
+    extra = {"de": "deutsch"}
+    by_language = [_only(names, [code, *_words(name_of(code)), extra.get(code, code)]) for code in codes]
     by_role = [_only(names, role) for role in (_SOURCE, _TARGET)]
     for src, tgt in (by_language, by_role):
         if src is not None and tgt is not None and src != tgt:

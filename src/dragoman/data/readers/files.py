@@ -68,16 +68,9 @@ CODE_PAGES = {
     **dict.fromkeys(("bs", "cs", "hr", "hu", "pl", "ro", "sk", "sl", "sq"), "cp1250"),
     **dict.fromkeys(("be", "bg", "mk", "ru", "sr", "uk"), "cp1251"),
     **dict.fromkeys(("et", "lt", "lv"), "cp1257"),
-    "el": "cp1253",
-    "tr": "cp1254",
-    "he": "cp1255",
-    "ar": "cp1256",
-    "vi": "cp1258",
-    "th": "cp874",
-    "zh": "gb18030",
-    "ja": "cp932",
-    "ko": "cp949",
-}
+    "el": "cp1253", "tr": "cp1254", "he": "cp1255", "ar": "cp1256", "vi": "cp1258", "th": "cp874",
+    "zh": "gb18030", "ja": "cp932", "ko": "cp949",
+}  # fmt: skip
 """In which Windows wrote text of a language before UTF-8; of all others it is cp1252."""
 
 LONGEST_COPY = 24 * 3600.0
@@ -197,22 +190,19 @@ class ReadOffset:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that have been read, as they are stored, compressed or not."""
-        return self._end if self._file is None else _tell(self._file)
+        """Bytes that have been read, as they are stored, compressed or not; 0 in a pipe."""
+        if self._file is not None and self._file.seekable():
+            self._end = self._file.tell()
+        return self._end
 
     @contextmanager
     def following(self, file: IO[bytes]) -> Iterator[None]:
         """Tell how far `file` has been read, as long as it is open, and afterwards how far it was."""
-        self._file = file
+        self._file, self._end = file, 0
         try:
             yield
         finally:
-            self._file, self._end = None, _tell(file)
-
-
-def _tell(file: IO[bytes]) -> int:
-    """Return the position in a file; 0 in a pipe, which has none."""
-    return file.tell() if file.seekable() else 0
+            self._end, self._file = self.n_bytes, None
 
 
 def open_lines(

@@ -222,8 +222,8 @@ class XmlStream(XmlParser, Generic[Record]):
         block, self._held = block[:end], block[end:]
         self._n_bytes += len(block)
         self._parse(mark_controls(block), is_last=is_last)
-        if self._n_bytes - self.parser.CurrentByteIndex > self._most + BLOCK:  # a tag that does not end
-            raise self._too_long()
+        if self._n_bytes - self.parser.CurrentByteIndex > self._most + BLOCK:
+            self._take(self._most + 1)  # a tag that does not end
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._take(OF_ELEMENT)
@@ -232,10 +232,7 @@ class XmlStream(XmlParser, Generic[Record]):
     def _take(self, n: int) -> None:
         self._left -= n
         if self._left < 0:
-            raise self._too_long()
-
-    def _too_long(self) -> DataError:
-        return too_long(f"{self.path} {self.place()}", self._most)
+            raise too_long(f"{self.path} {self.place()}", self._most)
 
 
 def language_of(attributes: dict[str, str]) -> str:
