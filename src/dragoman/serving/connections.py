@@ -1,6 +1,7 @@
-"""Limits for header size and idle time of connections, and replies to malformed HTTP.
+"""What a client can send before anybody looks at its key: limits of size and time, replies to malformed HTTP.
 
-The HTTP parser has no limits of its own, and an application sees a request only after its headers.
+The HTTP parser has no limits of its own, and an application sees a request only after its headers. This is
+the only file that touches private classes of uvicorn.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ from typing import Any
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from dragoman.serving.errors import HTTPError
+from dragoman.serving.errors import HTTPError, come_later
 from dragoman.serving.gate import SAFE
 from dragoman.serving.logs import log
 from dragoman.serving.service import Service
 
 MAX_HEAD = 1 << 16
-"""Maximum bytes of a request's first line and headers."""
+"""Maximum bytes in a row that are no body: first line and headers, the line before a chunk, trailers."""
 
 PIECE = 1 << 12
-"""Bytes of a head that are parsed at once, so that its size is known to that many."""
+"""Bytes that are parsed at once, so that their number is known to that many."""
+
+MAX_PIPELINED = 16
+"""Maximum requests of a connection that wait for the answer to an earlier one."""
 
 KEPT_SECONDS = 30
 """Seconds to keep an idle connection."""
+
+KEPT_REQUESTS, KEPT_LONGEST = 100, 60.0
+"""Requests and seconds after which an answer closes its connection, so that clients spread among workers."""
 
 LAST_SECONDS = 1.0
 """Seconds to keep an idle connection during shutdown; requests until then are answered, with a close."""
@@ -43,12 +50,15 @@ class Connection(HttpToolsProtocol):
         self._service = service
         self._patience = service.config.limits.body_seconds
         self._head_bytes = 0
+        """Bytes since the last ones of a body."""
         self._in_body = False
         """Whether the newest request has a head, and no end yet."""
         self._running: RequestResponseCycle | None = None
         """The request that is being answered; `cycle` is the newest, which may wait for it."""
         self._refusal: HTTPError | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._n_left = KEPT_REQUESTS + secrets.randbelow(KEPT_REQUESTS)  # not all at once
+        self._kept_until = self.loop.time() + KEPT_LONGEST
 
     # uvicorn's protocols are typed so, too: what asyncio gives them can always be written to
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -72,19 +82,18 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         rest = memoryview(data)
         while rest and self._refusal is None and not self.transport.is_closing():
-            size = len(rest)
             if not self._in_body:
                 self._expect_head()
-                size = PIECE
-                self._head_bytes += len(rest[:size])
-            self._parse(rest[:size])
-            rest = rest[size:]
+            self._head_bytes += len(rest[:PIECE])
+            self._parse(rest[:PIECE])
+            rest = rest[PIECE:]
 
-    def _parse(self, data: memoryview) -> None:
+    def _parse(self, data: memoryview | bytes) -> None:
         try:
             self.parser.feed_data(data)
             if self._head_bytes > MAX_HEAD:
-                raise HTTPError(431, f"the head has more than {MAX_HEAD:,} bytes; send less")
+                what = "what is beside its body" if self._in_body else "the head"
+                raise HTTPError(431, f"{what} has more than {MAX_HEAD:,} bytes; send less")
         except HttpParserCallbackError as error:
             cause = error.__context__
             self._refuse(cause if isinstance(cause, HTTPError) else _bad("its first line"))
@@ -92,27 +101,47 @@ class Connection(HttpToolsProtocol):
             self._refuse(refusal)
         except HttpParserError as error:
             self._refuse(_bad(str(error)))
-        except HttpParserUpgrade:  # the request is answered as it is; what comes after it is not HTTP
-            if self.cycle is not None:
-                self.cycle.keep_alive = False
+        except HttpParserUpgrade as upgrade:  # ignored: the request is read as one that does not ask for it
+            method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+            lines = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+            self._parse(b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version), *lines, b"", b""]))
+            if self._refusal is None:
+                self._parse(data[upgrade.args[0] :])
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._expect_head()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_body:  # trailers are dropped: no key and no length is read from them
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise _bad("its method")
+            return  # the parser leaves the body out; it is given the head once more
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise come_later(f"more than {MAX_PIPELINED} requests wait on this connection; read answers", 1.0)
         if len(self.connections) > self._service.config.limits.connections:
-            raise HTTPError(503, "the service has no room for more connections; retry in 1 s",
-                               {"Retry-After": "1"})  # fmt: skip
+            message = "the service has no room for more connections; retry in 1 s"
+            raise HTTPError(503, message, {"Retry-After": "1"})
         super().on_headers_complete()
         self._stop("head")
         self._head_bytes, self._in_body = 0, True
-        self.cycle.keep_alive &= not self._service.closing
+        self._n_left -= 1
+        is_kept = self._n_left > 0 and self.loop.time() < self._kept_until and not self._service.closing
+        self.cycle.keep_alive &= is_kept
         self._running = self._running or self.cycle
 
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._in_body = False
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+            self._head_bytes, self._in_body = 0, False
 
     def on_response_complete(self) -> None:
         self._running = self.pipeline[-1][0] if self.pipeline else None

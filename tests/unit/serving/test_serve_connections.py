@@ -1,5 +1,6 @@
 """Slow, hostile or many clients keep a service from no other, and get an answer if possible."""
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dragoman.serving import connections
-from dragoman.serving.connections import MAX_HEAD, PIECE, Connection
+from dragoman.serving.access import KeyConfig, Keys
+from dragoman.serving.connections import MAX_HEAD, MAX_PIPELINED, PIECE, Connection
 from dragoman.serving.running import Server
 from services import Wire, ask, request, service_in_thread
 from waiting import LONGEST, until
@@ -215,10 +217,75 @@ def test_more_connections_than_allowed_are_answered_with_503(port: int) -> None:
             wire.__exit__()
 
 
-def test_an_upgrade_that_is_not_supported_is_answered_as_if_it_were_not_asked_for(port: int) -> None:
-    upgrade = {"Connection": "Upgrade", "Upgrade": "h2c"}
+@pytest.mark.parametrize("size", [1, 60, PIECE])
+def test_an_upgrade_is_answered_as_if_it_were_not_asked_for(port: int, size: int) -> None:
+    upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQ"}
+    chunked = chunks(upgrade, json.dumps(TEXT).encode())
+    sent = [
+        request("POST", "/v1/translate", TEXT, upgrade),
+        request("GET", "/health", headers=upgrade),
+        chunked,
+    ]
     with Wire(port) as wire:
-        assert wire.ask("GET", "/health", headers=upgrade).status == 200
+        whole = b"".join(sent)
+        for start in range(0, len(whole), size):
+            wire.send(whole[start : start + size])
+        answers = [wire.answer() for _ in sent]
+        assert [answer.status for answer in answers] == [200, 200, 200]
+        assert answers[0].json == answers[2].json == ask(port, "POST", "/v1/translate", TEXT).json
+
+
+def chunks(headers: dict[str, str], *content: bytes, extension: bytes = b"", trailers: bytes = b"") -> bytes:
+    """A request for a translation whose body is sent in these chunks."""
+    head = request("POST", "/v1/translate", b"", {"Transfer-Encoding": "chunked", **headers})
+    head = head.replace(b"Content-Length: 0\r\n", b"")
+    lines = [b"%x%b\r\n%b\r\n" % (len(chunk), extension, chunk) for chunk in content]
+    return head + b"".join(lines) + b"0\r\n" + trailers + b"\r\n"
+
+
+@pytest.mark.parametrize("extension", [b"", b";x=" + b"y" * (MAX_HEAD - 2 * PIECE)], ids=["short", "long"])
+def test_what_is_beside_a_body_is_bounded_as_a_head_is_and_kept_nowhere(port: int, extension: bytes) -> None:
+    content = [bytes([byte]) for byte in json.dumps(TEXT).encode()]
+    few, many = (b"X-API-Key: a\r\n" * (n // 14) for n in (MAX_HEAD - 2 * PIECE, MAX_HEAD + 2 * PIECE))
+    with Wire(port) as wire:
+        wire.send(chunks({}, *content, extension=extension, trailers=few))
+        assert wire.answer().status == 200
+        wire.send(chunks({}, *content, extension=extension, trailers=many))
+        answer = wire.answer()
+        assert answer.status == 431
+        assert f"what is beside its body has more than {MAX_HEAD:,} bytes" in answer.json["error"]
+        assert wire.is_closed()
+
+
+def test_no_key_is_read_from_a_trailer(tiny_run: Path) -> None:
+    keys = Keys({"ann": KeyConfig(sha256=hashlib.sha256(b"key").hexdigest())})
+    form = b"q=red&source=en&target=de"
+    sent = chunks({"Content-Type": "application/x-www-form-urlencoded"}, form, trailers=b"X-API-Key: key\r\n")
+    with service_in_thread([tiny_run], keys=keys) as (port, _), Wire(port) as wire:
+        wire.send(sent.replace(b"/v1/translate", b"/translate"))
+        assert wire.answer().status == 403
+
+
+def test_requests_that_wait_for_an_earlier_one_are_few(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send(request("GET", "/health") * (MAX_PIPELINED + 9))
+        statuses = [wire.answer().status for _ in range(MAX_PIPELINED + 2)]
+        assert statuses == [*[200] * (MAX_PIPELINED + 1), 429]
+        assert wire.is_closed()
+
+
+@pytest.mark.parametrize(("kept", "longest", "expected"), [(3, 60.0, range(3, 6)), (3, 0.0, range(1, 2))])
+def test_a_connection_is_closed_with_an_answer_after_some_requests_or_time(
+    port: int, monkeypatch: pytest.MonkeyPatch, kept: int, longest: float, expected: range
+) -> None:
+    """So that clients come to the worker that has taken the place of another."""
+    monkeypatch.setattr(connections, "KEPT_REQUESTS", kept)
+    monkeypatch.setattr(connections, "KEPT_LONGEST", longest)
+    with Wire(port) as wire:
+        n_answers = 1
+        while wire.ask("GET", "/health").headers.get("connection") != "close":
+            n_answers += 1
+        assert n_answers in expected
         assert wire.is_closed()
 
 
