@@ -9,6 +9,7 @@ first.
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -22,7 +23,8 @@ import torch
 
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.predict.engine import Engine, SearchInput
+from dragoman.errors import DataError
+from dragoman.predict.engine import Engine, SearchInput, longest_translation
 from dragoman.predict.translator import WORTH_A_THREAD
 
 Result = TypeVar("Result")
@@ -48,6 +50,10 @@ class GoneError(Exception):
 
 class LeftError(GoneError):
     """The client has disconnected: nobody reads the response."""
+
+
+class CostlyError(DataError):
+    """A search would cost more than a request may ask for."""
 
 
 class Client:
@@ -128,7 +134,9 @@ class _Turn:
     progress: float
     """Time of its last progress."""
     interrupted_from: float
-    """Time from which short items may interrupt it."""
+    """Time from which shorter items may interrupt it."""
+    shorter: int
+    """Maximum cost of these."""
 
 
 class Batcher:
@@ -140,14 +148,15 @@ class Batcher:
         n_threads: int,
         max_items: int,
         max_tokens: int,
+        max_required: float = math.inf,
         note: Callable[[int], object] = lambda n_items: None,
     ) -> None:
         """Start the threads; `close` ends them.
 
-        A batch has at most `max_items` items, and `max_tokens` tokens including padding. `note` receives the
-        size of every batch.
+        A batch has at most `max_items` items, and `max_tokens` tokens including padding. `max_required` is
+        `limits.required_cost`. `note` receives the size of every batch.
         """
-        self.max_items, self.max_tokens = max_items, max_tokens
+        self.max_items, self.max_tokens, self.max_required = max_items, max_tokens, max_required
         self._note = note
         self._waiting: list[_Waiting] = []
         self._n_running = 0
@@ -180,16 +189,20 @@ class Batcher:
             turn.progress = time.monotonic()
 
     def pause(self) -> None:
-        """Record progress; if the batch has run for long, compute waiting short items first."""
+        """Record progress; if the batch has run for long, compute waiting shorter items first.
+
+        These may be interrupted in turn, by items of half their cost, so that the depth is bounded.
+        """
         self.progress()
         turn = self._turns.get(threading.get_ident())
         if turn is None or turn.progress < turn.interrupted_from:
             return
         with self._changed:
-            batch = self._take([each for each in self._waiting if each.cost <= SIMILAR], WORTH_A_THREAD)
+            batch = self._take([each for each in self._waiting if each.cost <= turn.shorter], WORTH_A_THREAD)
             self._n_running += len(batch)
         if batch:
-            self._run_batch(batch, interrupted_from=math.inf)  # it is short, and bounded like all searches
+            is_short = batch[-1].cost <= SIMILAR
+            self._run_batch(batch, interrupted_from=math.inf if is_short else time.monotonic() + LONG)
         turn.progress = time.monotonic()
         turn.interrupted_from = turn.progress + LONG
 
@@ -289,7 +302,7 @@ class Batcher:
         problem: BaseException | None = None
         thread = threading.get_ident()
         outer = self._turns.get(thread)
-        self._turns[thread] = _Turn(time.monotonic(), interrupted_from)
+        self._turns[thread] = _Turn(time.monotonic(), interrupted_from, max(SIMILAR, batch[-1].cost // 2))
         self._note(len(batch))
         try:
             results = batch[0].work([each.item for each in batch])
@@ -343,12 +356,29 @@ class BatchedEngine:
         return self._engine.has_phrases
 
     def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """Search as `Engine.search` does. GoneError: the client has left."""
+        """Search as `Engine.search` does. GoneError: the client has left. CostlyError: see `_cost`."""
         watched = [
             sentence._replace(watcher=Watching(self._client, sentence, self._pause)) for sentence in sentences
         ]
         work = Searching(self._engine, _same(settings))
-        return self._client.results(work, watched, [len(sentence.source) for sentence in sentences])
+        return self._client.results(work, watched, [self._cost(each, settings) for each in sentences])
+
+    def _cost(self, sentence: SearchInput, settings: SearchConfig) -> int:
+        """Return the tokens of a sentence, times how much wider its required phrases make its beam.
+
+        CostlyError: its phrases would make the search cost more than `limits.required_cost`.
+        """
+        n_tokens = sum(phrase.distance(0) for phrase in set(sentence.required))
+        width = max(settings.beam_size, n_tokens + 1)
+        longest = longest_translation(sentence, settings, limit=getattr(self._engine, "longest", sys.maxsize))
+        cost, most = n_tokens * width * longest, self._client._batcher.max_required
+        if cost > most:
+            raise CostlyError(
+                f"sentence {sentence.number}: {n_tokens:,} tokens of required phrases × {width:,} hypotheses "
+                f"× {longest:,} tokens of a translation are more than the {most:,} that "
+                "limits.required_cost allows; require fewer or shorter phrases"
+            )
+        return len(sentence.source) * (width // settings.beam_size)
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
-from dragoman.serving.batching import GoneError, LeftError
+from dragoman.serving.batching import CostlyError, GoneError, LeftError
 from dragoman.serving.logs import log
 from dragoman.serving.schemas import Problem
 
@@ -61,10 +61,10 @@ class HTTPError(Exception):
 
 
 def refusal_of(error: DragomanError) -> HTTPError:
-    """Reply 400 for errors of the request, else 503; local paths are only in the log."""
+    """Reply 400 or 413 for errors of the request, else 503; local paths are only in the log."""
     message = str(error)
     if isinstance(error, DataError | ConfigError):
-        return HTTPError(400, message)
+        return HTTPError(413 if isinstance(error, CostlyError) else 400, message)
     if not isinstance(error, MissingExtraError):
         log("a request failed", {"why": one_line(message)}, level=logging.ERROR)
         message = "internal error of this service; see its log"

@@ -67,6 +67,7 @@ class Service:
             n_threads=n_threads,
             max_items=config.batching.sentences,
             max_tokens=config.batching.tokens,
+            max_required=limits.required_cost,
             note=self.metrics.batch_sizes.observe,
         )
         self.held = {True: 0, False: 0}

@@ -37,9 +37,10 @@ class LimitsConfig(Settings):
     """Maximum characters of text in a document."""
     glossary_entries: int = Field(default=2000, ge=1, le=MAX_COUNT)
     """Maximum entries in the glossary of a request."""
-    required_characters: int = Field(default=300, ge=1, le=MAX_COUNT)
-    """Maximum characters of all phrases that the translation of one sentence must hold, those of the glossary
-    included; a search has a hypothesis for each of their tokens."""
+    required_cost: int = Field(default=500_000, ge=1, le=MAX_COUNT)
+    """Maximum cost of the required phrases of a sentence, those of the glossary included: their tokens ×
+    hypotheses (one for each of these tokens and one more, or the beam size) × tokens of the longest
+    translation."""
     beam_size: int = Field(default=10, ge=1, le=100)
     """Maximum beam size, and number of alternatives, of a request."""
     seconds: float = Field(default=60.0, gt=0.0, le=1e7)

@@ -92,7 +92,7 @@ class TranslationJob:
 
         Raises:
             DataError: its fields contradict each other, or entries of its glossary do.
-            HTTPError: too many sentences, hypotheses, alternatives, terms or required phrases (413).
+            HTTPError: too many sentences, hypotheses, alternatives or terms (413).
         """
         texts = [request.text] if isinstance(request.text, str) else request.text
         if (request.prefix or request.required) and (request.split or len(texts) != 1):
@@ -107,11 +107,6 @@ class TranslationJob:
         if len(self._places) > limits.sentences:
             raise too_much("sentences", len(self._places), limits.sentences, "sentences")
         self._glossary = Glossary.of(request.glossary, inflect=request.inflect)
-        sentences = (self._texts[i].document.sentences[k] for i, k in self._places)
-        longest = max((sum(map(len, self._required(sentence))) for sentence in sentences), default=0)
-        if longest > limits.required_characters:
-            what = "characters of required phrases for one sentence"
-            raise too_much(what, longest, limits.required_characters, "required_characters")
         self._wanted = TranslationRequest(
             settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
             n_best=request.n_best,

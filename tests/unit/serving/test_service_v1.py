@@ -63,6 +63,7 @@ def client(
         "limits.sentences=20",
         "limits.beam_size=4",
         "limits.glossary_entries=30",
+        "limits.required_cost=3000",
     )
     more = ("limits.file_bytes=4096", "limits.file_characters=300")
     with TestClient(create_app(service_of(runs, *limits, *more, n_threads=2))) as made:
@@ -536,8 +537,8 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "glossary": [["a", "b"]] * 31}, 413, "31 glossary entries are more than"),
         ("translate", {"text": "x", "glossary": [["x", "y"]], "method": "sampling"}, 400, 'method = "beam"'),
         ("translate", {"text": "x", "protect": ["dates"]}, 400, "input should be 'numbers', 'urls', "),
-        ("translate", {"text": "a b", "glossary": [["a", "x" * 200], ["b", "y" * 200]]}, 413,
-         "400 characters of required phrases for one sentence are more than the 300"),
+        ("translate", {"text": "a b", "glossary": [["a", "x" * 12], ["b", "y" * 12]]}, 413,
+         " are more than the 3,000 that limits.required_cost allows; require fewer or shorter phrases"),
         ("translate", {"text": "x" * 601}, 413, "601 characters are more than the 600"),
         ("translate", {"text": "x" * 601, "stream": True}, 413, "601 characters are more than the 600"),
         ("translate", {"text": ["x"] * 21}, 413, "21 sentences are more than the 20"),

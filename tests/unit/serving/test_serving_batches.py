@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.decoding.phrases import ExactPhrase
+from dragoman.predict.engine import SearchInput, longest_translation
 from dragoman.predict.translator import WORTH_A_THREAD, Translator
 from dragoman.serving import batching
-from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError, Work
+from dragoman.serving.batching import (
+    SIMILAR,
+    BatchedEngine,
+    Batcher,
+    Client,
+    CostlyError,
+    GoneError,
+    Work,
+)
 from waiting import LONGEST
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
@@ -173,9 +183,14 @@ def test_short_items_go_first_while_a_long_search_is_under_way(monkeypatch: pyte
         assert found[0].result(LONGEST) == "long"
 
 
-@pytest.mark.parametrize(("pause", "cost"), [(1e9, 1), (0.0, SIMILAR + 1)], ids=["at first", "long ones"])
-def test_a_search_is_not_interrupted(monkeypatch: pytest.MonkeyPatch, pause: float, cost: int) -> None:
-    """Not in its first LONG seconds, and not for long items."""
+@pytest.mark.parametrize(
+    ("pause", "cost", "expected"),
+    [(1e9, 1, ["first", "second"]), (0.0, 50, ["second", "first"]), (0.0, 51, ["first", "second"])],
+    ids=["at first", "half as long", "longer"],
+)
+def test_a_search_gives_way_to_what_costs_half_of_it_after_its_first_seconds(
+    monkeypatch: pytest.MonkeyPatch, pause: float, cost: int, expected: list[str]
+) -> None:
     monkeypatch.setattr(batching, "LONG", pause)
     order: list[object] = []
     with batcher() as made:
@@ -195,7 +210,7 @@ def test_a_search_is_not_interrupted(monkeypatch: pytest.MonkeyPatch, pause: flo
         submitted.set()
         for result in (*first, *second):
             result.result(LONGEST)
-    assert order == ["first", "second"]
+    assert order == expected
 
 
 def test_what_interrupts_is_not_interrupted_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,6 +341,22 @@ def test_translations_are_the_same_whatever_is_translated_beside_them(
         assert [t.score for t in translations] == pytest.approx(
             [t.score for t in expected], rel=1e-4, abs=1e-6
         )
+
+
+def test_required_phrases_make_a_sentence_cost_what_they_widen_its_beam_by(translator: Translator) -> None:
+    with batcher() as made:
+        engine = BatchedEngine(translator.engine, Client(made))
+        phrases = [ExactPhrase((7, 8, 9)), ExactPhrase((10, 11)), ExactPhrase((10, 11))]
+        settings = translator.config.search.model_copy(update={"beam_size": 2})
+        for n_phrases, n_tokens in ((0, 0), (1, 3), (2, 5), (3, 5)):
+            sentence = SearchInput([7] * 9, required=phrases[:n_phrases])
+            assert engine._cost(sentence, settings) == 9 * (max(2, n_tokens + 1) // 2)
+        longest = longest_translation(sentence, settings, limit=translator.max_positions - 1)
+        made.max_required = 5 * 6 * longest
+        engine._cost(sentence, settings)
+        made.max_required -= 1
+        with pytest.raises(CostlyError, match=f"5 tokens .* × 6 hypotheses × {longest} tokens .* fewer or "):
+            engine.search([sentence], settings)
 
 
 def test_a_client_sees_its_sentences_grow_by_their_numbers(translator: Translator) -> None:
