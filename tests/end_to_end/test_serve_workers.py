@@ -79,30 +79,37 @@ def load(port: int, n_clients: int = 3) -> Iterator[list[Load]]:
             client.join()
 
 
-def counted(port: int, status: int) -> int:
-    """Requests for translations that the service has counted, in all its processes."""
+TRANSLATED = 'dragoman_requests_total{route="/v1/translate",status="200"}'
+
+
+def counted(port: int, figure: str = TRANSLATED) -> int:
+    """What the service has counted, in all its processes."""
     text = ask(port, "GET", "/metrics").body.decode()
-    found = re.search(rf'dragoman_requests_total{{route="/v1/translate",status="{status}"}} (\S+)', text)
+    found = re.search(rf"^{re.escape(figure)} (\S+)$", text, re.MULTILINE)
     return int(float(found.group(1))) if found else 0
 
 
 def test_figures_are_those_of_all_workers(service: Command) -> None:
-    before = counted(service.port, 200)
+    before = counted(service.port)
     for wire in wires_to_each(service):
         with wire:
             for _ in range(3):
                 assert wire.ask("POST", "/v1/translate", TEXT).status == 200
-    until(lambda: counted(service.port, 200) == before + 6)
+    until(lambda: counted(service.port) == before + 6)
+    until(lambda: counted(service.port, "dragoman_workers") == 2)
 
 
 def test_a_worker_that_is_killed_is_replaced_and_only_its_requests_fail(service: Command) -> None:
     seen = len(service.lines)
     before = service.workers()
+    n_deaths = counted(service.port, "dragoman_worker_deaths_total")
     with load(service.port) as clients:
+        service.signal(signal.SIGUSR1)  # means nothing
         os.kill(before[0], signal.SIGKILL)
         service.said(r"a worker has died.* signal 9", after=seen)
         until(lambda: len(service.workers()) == 2)
     assert before[1] in service.workers()
+    assert counted(service.port, "dragoman_worker_deaths_total") == n_deaths + 1
     assert {status for client in clients for status in client.statuses} == {200}
     assert sum(client.n_failed for client in clients) <= len(clients)  # each had one request on its way
 
@@ -142,6 +149,7 @@ def test_a_reload_drops_no_request(service: Command) -> None:
         until(lambda: len(service.workers()) == 2 and not set(before) & set(service.workers()))
     assert {status for client in clients for status in client.statuses} == {200}
     assert sum(client.n_failed for client in clients) == 0
+    assert counted(service.port, 'dragoman_reloads_total{outcome="done"}') == 1
 
 
 def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, tmp_path: Path) -> None:
@@ -214,7 +222,7 @@ def test_a_service_whose_temporary_folder_is_full_goes_on(
                     assert answers[path].status == status
         assert "file_characters" in answers["/v1/documents"].json["error"]
         assert str(small_disk) not in answers["/translate_file"].json["error"]
-        assert counted(running.port, 200) == 100
+        assert counted(running.port) == 100
         assert running.workers() == before
         assert [path.name for path in small_disk.rglob("*") if path.is_file()] == ["all"]
 

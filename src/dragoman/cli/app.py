@@ -95,6 +95,8 @@ def errors_as_exit_codes() -> Iterator[None]:
         fail(f"{error.filename or 'output'}: {error.strerror or error}; check the path, rights and space")
     except (MemoryError, RuntimeError) as error:
         message = str(error).lower()
+        if message.startswith("symlink loop"):  # of `Path.resolve`, before Python 3.13
+            fail(f"{error}; name a path whose links lead to a file")
         if isinstance(error, RuntimeError) and not any(words in message for words in OUT_OF_MEMORY):
             raise
         fail(

@@ -69,6 +69,7 @@ def serve(
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import LoadOptions, Models
     from dragoman.serving.running import (
+        IGNORED,
         LOCAL_NAMES,
         check_address,
         handled,
@@ -92,7 +93,8 @@ def serve(
         return None if keys is None else Keys.load(keys)
 
     api_keys = load_keys()
-    with listen(host, port) as listening, handled({signal.SIGTERM: _leave}):
+    signals = {signal.SIGTERM: _leave, **dict.fromkeys(IGNORED, signal.SIG_IGN)}
+    with listen(host, port) as listening, handled(signals):
         n_threads = prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
             models = Models(runs, LoadOptions(device, precision, engine), note=note)

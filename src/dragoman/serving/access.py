@@ -20,7 +20,7 @@ from pydantic import Field
 
 from dragoman.config import MAX_COUNT, Settings, parse_section, read_settings
 from dragoman.errors import ConfigError, DataError
-from dragoman.files import locked, replacing
+from dragoman.files import cannot_write, destination, locked, replacing
 
 LOCK_SECONDS = 10.0
 """Seconds that a change of the key file waits for the lock."""
@@ -134,7 +134,10 @@ def read_keys(path: Path) -> dict[str, KeyConfig]:
 
 
 def _locked(path: Path) -> AbstractContextManager[None]:
-    target = path.resolve()
+    try:
+        target = destination(path) or path
+    except OSError as error:
+        raise cannot_write(path, error) from error
     return locked(target.with_name(f".{target.name}.lock"), what=path, wait=LOCK_SECONDS)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.formparsers import MultiPartParser
@@ -75,14 +75,16 @@ def create_app(service: Service) -> FastAPI:
         _add_page(app)
     for kind in ANSWERED:
         app.add_exception_handler(kind, lambda _, error: response_to(error))
-    app.add_middleware(Direct, routes=[*v1.router.routes, *libretranslate.router.routes])
+    routers = (v1.router, documents.router, libretranslate.router, operations)
+    routes = [route for router in routers for route in router.routes]
+    app.add_middleware(Direct, routes=routes)
     if service.config.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=service.config.cors_origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", "Content-Disposition"],
         )  # fmt: skip
-    app.add_middleware(Gate, service=service)  # around all others
+    app.add_middleware(Gate, service=service, routes=routes)  # around all others
     return app
 
 
@@ -145,6 +147,12 @@ def metrics(request: Request) -> Response:
     service.admit(request, counted=False)
     service.metrics.waiting.set(service.batcher.n_waiting)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@operations.get("/docs", include_in_schema=False)
+def docs() -> Response:
+    """Lead from the address that LibreTranslate describes its interface at to the description of this one."""
+    return RedirectResponse("openapi.json")
 
 
 @operations.get("/health")

@@ -135,6 +135,11 @@ class Metrics:
         self.active = Gauge(
             "dragoman_active_requests", "Requests that are being worked on.", registry=registry
         )
+        self.workers = Gauge("dragoman_workers", "Processes that answer requests.", registry=registry)
+        self.deaths = Counter("dragoman_worker_deaths", "Workers that have died.", registry=registry)
+        self.reloads = Counter(
+            "dragoman_reloads", "Times that models were loaded again.", ["outcome"], registry=registry
+        )
 
     def text(self) -> bytes:
         """Return all metrics of all workers in Prometheus format."""

@@ -7,11 +7,13 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.errors import LEFT, HTTPError, come_later, problem
@@ -53,6 +55,7 @@ SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form
 """Content types that a browser sends to other origins without a CORS preflight."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+_SLASHES = re.compile("/{2,}")
 
 
 class _Body:
@@ -104,14 +107,19 @@ class _Body:
 class Gate:
     """ASGI middleware around the whole service."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service, routes: Iterable[BaseRoute] = ()) -> None:
+        """`routes` are those whose paths label refused requests in the metrics."""
         self._app, self._service = app, service
+        self._paths = {getattr(route, "path", "") for route in routes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = time.perf_counter()
+        begun, method = time.perf_counter(), scope["method"]
+        scope = {**scope, "path": _SLASHES.sub("/", scope["path"])}  # clients join "…/" and "/languages"
+        if method == "HEAD":  # the server, which has another scope, leaves the body out
+            scope["method"] = "GET"
         request_id = Headers(scope=scope).get("X-Request-ID", "")
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = secrets.token_hex(8)
@@ -130,7 +138,7 @@ class Gate:
             await send(message)
 
         try:
-            self._check_host(Headers(scope=scope).get("Host"))
+            self._check_host(Headers(scope=scope).getlist("Host"))
             self._check_origin(scope)
             body.is_known = self._is_known(scope)
             if await self._read(scope, receive, body):
@@ -147,12 +155,17 @@ class Gate:
             await problem(500, message)(scope, receive, send_safely)
         finally:
             body.release()
-            self._note(scope, status, time.perf_counter() - begun)
+            self._note(method, scope, status, time.perf_counter() - begun)
 
-    def _check_host(self, host: str | None) -> None:
-        """Check the Host header, which browsers always send. HTTPError: not a name of this service (421)."""
+    def _check_host(self, named: list[str]) -> None:
+        """Check the Host header, which browsers always send.
+
+        HTTPError: there are several (400), or it is not a name of this service (421).
+        """
+        if len(named) > 1:
+            raise HTTPError(400, "the request has several Host headers; send one")
         hosts = self._service.config.hosts
-        if hosts and host is not None and host_name(host) not in hosts:
+        if hosts and named and host_name(named[0]) not in hosts:
             raise HTTPError(421, "the service is not called so; its settings name its hosts")
 
     def _check_origin(self, scope: Scope) -> None:
@@ -220,8 +233,9 @@ class Gate:
                 body.is_whole = True
                 return True
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+    def _note(self, method: str, scope: Scope, status: int, seconds: float) -> None:
+        label = scope["path"] if scope["path"] in self._paths else "other"
+        route = getattr(scope.get("route"), "path", label)
         metrics = self._service.metrics
         metrics.requests.labels(route, str(status)).inc()
         metrics.seconds.labels(route).observe(seconds)
@@ -233,7 +247,7 @@ class Gate:
             for name in ("user", "model", "characters", "sentences", "text")
             if name in state
         }
-        log(scope["method"], facts)
+        log(method, facts)
 
 
 def _netloc(origin: str) -> str | None:

@@ -28,6 +28,7 @@ from dragoman.processes import usable_cores
 from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
 from dragoman.serving.connections import KEPT_SECONDS, Connection
+from dragoman.serving.figures import Metrics
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
 from dragoman.serving.service import Service
@@ -38,6 +39,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 """None on Windows."""
+
+IGNORED = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+"""Signals that mean nothing to a service, and would end it."""
 
 LoadKeys = Callable[[], Keys | None]
 """Read the file of API keys; None = no keys."""
@@ -127,7 +131,11 @@ def _allow_files(n: int) -> None:
 
 
 def reload_models(
-    models: Models, load_keys: LoadKeys, present: Keys | None, use: Callable[[Keys | None], None]
+    models: Models,
+    load_keys: LoadKeys,
+    present: Keys | None,
+    use: Callable[[Keys | None], None],
+    metrics: Metrics,
 ) -> None:
     """Reload keys and models, and pass the keys to `use`; on failure, log the reason and keep the old models.
 
@@ -143,6 +151,7 @@ def reload_models(
         log("reload failed; the old models stay in use", {"why": why}, level=logging.ERROR)
     except Exception:  # a bug, or out of memory: keep serving
         log("reload failed; the old models stay in use", {}, level=logging.ERROR, exc_info=True)
+    metrics.reloads.labels("done" if is_loaded else "failed").inc()
     if is_loaded or keys != present:
         use(keys)
         served = ", ".join(dict.fromkeys(model.info.name for model in models.served))
@@ -206,6 +215,7 @@ def run(
     in the background; running requests keep the models that they started with.
     """
     server = Server(service, on_start=on_start)
+    service.metrics.workers.set(1)
     reloading = threading.Lock()
     had_terminal = has_terminal()
 
@@ -214,7 +224,7 @@ def run(
 
     def reload() -> None:
         with reloading:
-            reload_models(service.models, load_keys, service.keys, use)
+            reload_models(service.models, load_keys, service.keys, use, service.metrics)
 
     def end(number: int, _: object) -> None:
         if server.should_exit:

@@ -31,7 +31,7 @@ from dragoman.errors import ConfigError, ServiceError
 from dragoman.hardware import find_device
 from dragoman.serving.access import Keys, Rates
 from dragoman.serving.downloads import Downloads
-from dragoman.serving.figures import Figures
+from dragoman.serving.figures import Figures, Metrics
 from dragoman.serving.logs import log
 from dragoman.serving.models import Models
 from dragoman.serving.running import (
@@ -121,7 +121,7 @@ class Supervisor:
         self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
         self._on_start = on_start
         self._rates = Rates()  # in memory that the workers share, as the figures
-        self._figures = Figures(GENERATIONS * n_workers)
+        self._figures = Figures(GENERATIONS * n_workers + 1)  # the last are the supervisor's
         self._beats = mmap.mmap(-1, 8 * self._figures.n_slots)
         """Time of each worker's last heartbeat, by slot."""
         self._beat_seconds = min(1.0, config.limits.hung_seconds / 4)
@@ -149,6 +149,8 @@ class Supervisor:
         os.set_blocking(waking, False)
         self._alive, _ = self._pipe()
         wakes = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        values.ValueClass = self._figures.values_of(self._figures.n_slots - 1)
+        self._metrics = Metrics(self._figures)
         try:
             with handled(dict.fromkeys(_SIGNALS, self._note)):
                 self._fork_the_missing()
@@ -157,6 +159,7 @@ class Supervisor:
                     self._handle_signals()
                     self._kill_hung_workers()
                     self._reap()
+                    self._metrics.workers.set(sum(worker.is_up for worker in self._workers))
                     self._fork_the_missing()
                     self._retire_old_workers()
         finally:
@@ -223,7 +226,7 @@ class Supervisor:
 
         self._is_loading = True
         try:
-            reload_models(self._models, self._load_keys, self._keys, use)
+            reload_models(self._models, self._load_keys, self._keys, use, self._metrics)
         finally:
             self._is_loading = False
 
@@ -260,6 +263,7 @@ class Supervisor:
         why = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
         log("a worker has died; another takes its place", facts, level=logging.ERROR)
+        self._metrics.deaths.inc()
         is_steady = worker.is_up and lived >= STEADY_SECONDS
         self._n_deaths = 0 if is_steady else self._n_deaths + 1
         if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
@@ -298,7 +302,7 @@ class Supervisor:
 
     def _fork(self) -> Worker:
         """Fork a worker. OSError: no free slot, or the system cannot fork."""
-        free = set(range(self._figures.n_slots)) - {worker.slot for worker in self._workers}
+        free = set(range(self._figures.n_slots - 1)) - {worker.slot for worker in self._workers}
         if not free:
             raise OSError(errno.EAGAIN, "workers with earlier models have not ended yet")
         slot = min(free)

@@ -42,6 +42,10 @@ def test_keys_are_listed_with_their_rates_and_without_their_hashes(file: Path) -
     make_key(file, "ann", per_minute=600)
     make_key(file, "bob")
     assert succeed("key", "list", "--file", file).stdout == "ann\t600\nbob\t-\n"
+    link = file.with_name("link")
+    link.symlink_to(link)
+    for command in (["key", "add", "ann"], ["key", "revoke", "ann"], ["key", "list"]):
+        assert f"{link}: cannot be " in error_of(*command, "--file", link)
     message = error_of("key", "list", "--file", file.with_name("nothing"))
     assert message.endswith(
         "nothing: cannot be read (No such file or directory); give the path of a TOML file"

@@ -21,6 +21,7 @@ from dragoman.serving import documents, running
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
+from dragoman.serving.figures import Metrics
 from dragoman.serving.gate import POLICY
 from dragoman.serving.logs import LOGGER, JsonFormatter, LineFormatter
 from dragoman.serving.running import Server, is_local, listen
@@ -271,6 +272,26 @@ def test_every_answer_has_safe_headers_and_a_name(port: int, method: str, path: 
         assert list(answer.json) == ["error"]
 
 
+@pytest.mark.parametrize("path", ["/", "/health", "/ready", "/metrics", "/v1/models", "//languages", "/no"])
+def test_head_is_answered_as_get_without_the_body(port: int, path: str) -> None:
+    expected = ask(port, "GET", path)
+    with Wire(port) as wire:
+        wire.send(request("HEAD", path))
+        head = wire.head()
+        assert head.status == expected.status
+        assert wire.ask("GET", "/ready").json == {"status": "ready"}, "no body came before"
+    for name in ("content-type", "content-length"):
+        assert head.headers.get(name) == expected.headers.get(name) or path == "/metrics"
+
+
+def test_several_hosts_are_no_host(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n")
+        answer = wire.answer()
+        assert answer.status == 400
+        assert "several Host headers; send one" in answer.json["error"]
+
+
 def test_the_policy_allows_nothing_from_elsewhere() -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
     assert rules["default-src"] == "'none'"
@@ -363,7 +384,10 @@ def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: P
         assert statuses == [200, 200, 429]
         assert ask(port, "POST", "/v1/translate", TEXT, {"X-API-Key": bob}).status == 200
         assert ask(port, "GET", "/metrics").status == 401
-        assert ask(port, "GET", "/metrics", headers={"X-API-Key": bob}).status == 200
+        figures = ask(port, "GET", "/metrics", headers={"X-API-Key": bob})
+        for status in (401, 403, 429):
+            line = f'dragoman_requests_total{{route="/v1/translate",status="{status}"}} 1.0'
+            assert line in figures.body.decode().splitlines()
         assert ask(port, "GET", "/health").status == ask(port, "GET", "/ready").status == 200
 
 
@@ -554,10 +578,14 @@ def test_the_log_holds_texts_where_it_is_told_to(tiny_run: Path) -> None:
 
 
 def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
-    with service_in_thread([tiny_run]) as (port, _):
+    with service_in_thread([tiny_run], "limits.body_seconds=0.3") as (port, _):
         ask(port, "POST", "/v1/translate", TEXT)
         ask(port, "POST", "/v1/translate", {})
         ask(port, "GET", "/one/path"), ask(port, "GET", "/another")
+        for n_bytes in (1 << 30, 9):
+            with Wire(port) as wire:
+                wire.send(head_of("//v1//translate", n_bytes))
+                assert wire.answer().status in (413, 408)
         with Wire(port) as wire:
             wire.send("nonsense\r\n\r\n")
             assert wire.answer().status == 400
@@ -565,12 +593,14 @@ def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
     for line in (
         'dragoman_requests_total{route="/v1/translate",status="200"} 1.0',
         'dragoman_requests_total{route="/v1/translate",status="400"} 1.0',
+        'dragoman_requests_total{route="/v1/translate",status="408"} 1.0',
+        'dragoman_requests_total{route="/v1/translate",status="413"} 1.0',
         'dragoman_requests_total{route="other",status="404"} 2.0',
         'dragoman_requests_total{route="head",status="400"} 1.0',
         'dragoman_characters_total{model="run"} 7.0',
         'dragoman_sentences_total{model="run"} 1.0',
         "dragoman_waiting 0.0",
-        'dragoman_request_seconds_count{route="/v1/translate"} 2.0',
+        'dragoman_request_seconds_count{route="/v1/translate"} 4.0',
     ):
         assert line in figures.splitlines()
 
@@ -619,9 +649,12 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
     def missing() -> Keys:
         raise ConfigError("keys.toml: cannot be read")
 
+    metrics = Metrics()
+
     def used(load: Callable[[], Keys], lines: list[str]) -> list[Keys | None]:
         found: list[Keys | None] = []
-        running.reload_models(Broken(), load, keys_of("ann", "bob"), found.append)  # type: ignore[arg-type]
+        keys = keys_of("ann", "bob")
+        running.reload_models(Broken(), load, keys, found.append, metrics)  # type: ignore[arg-type]
         assert "the old models stay in use" in lines.pop(0)
         return found
 
@@ -631,6 +664,7 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
         assert used(lambda: keys_of("ann", "bob"), lines) == []
         assert used(missing, lines) == []
     assert lines == []
+    assert b'dragoman_reloads_total{outcome="failed"} 3.0' in metrics.text()
 
 
 @pytest.mark.slow
