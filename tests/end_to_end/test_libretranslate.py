@@ -164,6 +164,9 @@ def test_a_list_of_texts_is_answered_with_lists(free: Running) -> None:
     assert together["translatedText"][1] == ""
     for i in (0, 2):
         alone = free.post("/translate", asked | {"q": texts[i]}).json()
+        assert free.post("/translate", asked | {"q": [texts[i] * 25] * 3}).status_code == 200, (
+            "each has a limit"
+        )
         assert alone["translatedText"] == together["translatedText"][i]
         assert alone["alternatives"] == together["alternatives"][i]
 
@@ -196,12 +199,23 @@ def test_a_text_that_is_in_the_target_language_stays(free: Running) -> None:
         assert (source == "auto") == (detected is not None)
 
 
-def test_lines_of_a_form_end_as_those_of_a_text(free: Running) -> None:
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+def test_a_form_is_read_as_the_same_text_in_json(free: Running, path: str) -> None:
+    """Raw bytes are UTF-8, lines end in one way, and the last one without an end."""
     asked = {"source": "en", "target": "de"}
-    in_form = HTTP.post(f"{free.url}/translate", data=asked | {"q": "red cat\r\nold house\r\n"}).json()
-    in_json = free.post("/translate", asked | {"q": "red cat\nold house\n"}).json()
-    assert in_form == in_json
-    assert in_json["translatedText"].count("\n") == 2
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+
+    def answer_to(content: bytes) -> httpx.Response:
+        content += b"&source=en&target=de&api_key="
+        return HTTP.post(f"{free.url}{path}", content=content, headers=form)
+
+    for text in ("Straße café 😀 1+1", "red cat\nold house"):
+        expected = free.post(path, asked | {"q": text}).json()
+        lines = text.replace("\n", "\r\n") + "\r\n"
+        assert HTTP.post(f"{free.url}{path}", data=asked | {"q": lines}).json() == expected
+        assert answer_to(b"q=" + text.replace("+", "%2B").encode()).json() == expected
+    for broken in (b"q=caf\xe9", b"q=caf%E9"):
+        assert error_of(answer_to(broken), 400) == "Invalid request: the form is not UTF-8"
 
 
 def test_markup_stays_and_text_between_is_translated(free: Running, translator: Translator) -> None:
@@ -355,3 +369,4 @@ def test_it_is_healthy_and_takes_no_suggestions(free: Running) -> None:
     assert HTTP.get(f"{free.url}/health").json() == {"status": "ok"}
     suggested = free.post("/suggest", {"q": "red", "s": "rot", "source": "en", "target": "de"})
     assert error_of(suggested, 403) == "Suggestions are disabled on this server."
+    assert "/translate" in HTTP.get(f"{free.url}/docs", follow_redirects=True).json()["paths"]

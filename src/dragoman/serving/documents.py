@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
@@ -18,6 +18,7 @@ from dragoman.serving.errors import PROBLEMS, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.service import Service, admitted, service_of
 from dragoman.text.detection import detect
+from dragoman.text.languages import known
 
 MEDIA_TYPES = {
     ".txt": "text/plain",
@@ -168,18 +169,18 @@ def resolve_auto(
     *,
     name: str | None = None,
     target: str | None = None,
-    also: Iterable[str] = (),
 ) -> str:
-    """Detect the source language of a request, among those of the models that may answer it, and `also`.
+    """Detect the source language of a request, among those of the models that may answer it.
 
     These are the models of this `name` that translate into `target`; None = any. `read` returns the text,
     given their directions. It is called only if there are several languages.
 
     DataError: there is no such model. Other errors: those of `read`.
     """
-    answering = [model for model in models.translators if name in (None, model.info.name)]
-    directions = [pair for pair in dict.fromkeys(m.languages for m in answering) if target in (None, pair[1])]
-    languages = list(dict.fromkeys([*(source for source, _ in directions), *also]))
+    answering = [model.languages for model in models.translators if name in (None, model.info.name)]
+    into = target and known(target, (language for _, language in answering))
+    directions = [pair for pair in dict.fromkeys(answering) if target is None or pair[1] == into]
+    languages = list(dict.fromkeys(source for source, _ in directions))
     if not languages:
         return models.translator(name, None, target).languages[0]  # complains
     return languages[0] if len(languages) == 1 else detect(read(directions), languages)[0].language

@@ -1,16 +1,8 @@
 """LibreTranslate's HTTP interface, so that its clients work unchanged.
 
 Routes, parameters, answers and messages are those of libretranslate/app.py at commit e9e58e6, with /health
-(its pull request 868) and the codes for languages of version 1.7 on. What is different on purpose:
-
-- What is too much for a limit of this service, and which original has not, is answered with 413, 429 or 504.
-- Where keys are needed, a request without one is answered with 403 rather than 400. A key may also be sent as
-  `Authorization: Bearer KEY` or `X-API-Key: KEY`.
-- Translations are what the model says: neither their case nor their last character is made like the source's,
-  and entities such as "&lt;" are left as they are. With format = "html" alternatives are left out, as there.
-- With source = "auto", languages are told apart among those that can be translated into the target, and the
-  target, a text in which comes back as it is.
-- /suggest is always off, and there is no header that lets pages of all origins in: `cors_origins` does.
+(its pull request 868) and the codes for languages of version 1.7 on. docs/libretranslate.md says what is
+different on purpose.
 """
 
 from __future__ import annotations
@@ -20,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
@@ -34,18 +26,21 @@ from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import AUTO, DocumentRequest, attachment, resolve_auto, translate_document
+from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, too_much
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.routes import DirectRoute, is_json
+from dragoman.serving.routes import DirectRoute, is_json, kind_of
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.v1 import begin
 from dragoman.text.detection import Detected, detect
-from dragoman.text.languages import known, name_of
+from dragoman.text.languages import known, name_of, standard_code
 
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a key press before it translates; LibreTranslate's value."""
+
+SURE = 0.1
+"""Least confidence, of all languages, that a text is in the target language and comes back as it is."""
 
 MAX_SHOWN = 40
 """Maximum characters of a client's text in a message."""
@@ -84,27 +79,31 @@ async def translate(request: Request) -> Response:
     admit(service, request, fields)
     texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
     n_alternatives = _n_alternatives(fields, service)
-    n_characters, limit = sum(map(len, texts)), service.config.limits.characters
-    if n_characters > limit:
-        raise invalid(f"Invalid request: request ({n_characters}) exceeds text limit ({limit})")
+    longest, limit = max(map(len, texts)), service.config.limits.characters
+    if longest > limit:
+        raise invalid(f"Invalid request: request ({longest}) exceeds text limit ({limit})")
     text_format = fields.get("format")
     is_html = text_format == "html"
-    direction = choose(service.models, source, target, [plain(text) for text in texts] if is_html else texts)
+    read = [plain(text) for text in texts] if is_html else texts
+    directions = [choose(service.models, source, target, text) for text in read]
     if text_format not in ("text", "html", "", None):
         raise invalid(f"{shown(text_format)} format is not supported")
-    if direction.served is None:
-        results: list[Rendered] = [Rendered(text) for text in texts]
-    else:
-        service.take_texts(request, direction.served.info.name, texts)
+    results = [Rendered(text) for text in texts]
+    for served in dict.fromkeys(direction.served for direction in directions if direction.served):
+        places = [i for i, direction in enumerate(directions) if direction.served is served]
+        of_model = [texts[i] for i in places]
+        service.note_texts(request, served.info.name, of_model)
         translated = translate_html if is_html else translate_text
-        results = await translated(request, service, direction.served, texts, n_alternatives)
+        translations = await translated(request, service, served, of_model, n_alternatives)
+        for i, rendered in zip(places, translations, strict=True):
+            results[i] = rendered
     is_batch = isinstance(fields["q"], list)
     answer = schemas.LibreTranslation(
         translatedText=[each.text for each in results] if is_batch else results[0].text
     )
     if source == AUTO:
-        detected = _detected(direction.source)
-        answer.detectedLanguage = [detected] * len(texts) if is_batch else detected
+        detected = [_detected(direction.source) for direction in directions]
+        answer.detectedLanguage = detected if is_batch else detected[0]
     if n_alternatives:
         answer.alternatives = [list(each.others) for each in results] if is_batch else list(results[0].others)
     return json_response(answer)
@@ -206,9 +205,7 @@ async def detect_language(request: Request) -> Response:
     admit(service, request, fields)
     text = "\n".join(_texts(fields))
     service.take_texts(request, "detection", [text])
-    codes = _languages(service.models)
-    detections = [each for each in detect(text) if not codes or each.language in codes]
-    return _json_list(_detected(each) for each in detections or [Detected("en", 0.0)])
+    return _json_list(_detected(each) for each in detect(text, _languages(service.models) or None))
 
 
 @router.post(
@@ -320,8 +317,8 @@ class Direction(NamedTuple):
     served: ServedTranslator | None
 
 
-def choose(models: Models, source: str, target: str, texts: Sequence[str] | None) -> Direction:
-    """Return the languages of `source` and `target`, and the model; without `texts`, "auto" stays.
+def choose(models: Models, source: str, target: str, text: str | None) -> Direction:
+    """Return the languages of `source` and `target`, and the model; without `text`, "auto" stays.
 
     HTTPError 400: a language is not known, or is not translated into the other one.
     """
@@ -335,15 +332,16 @@ def choose(models: Models, source: str, target: str, texts: Sequence[str] | None
     if into is None:
         raise invalid(f"{shown(target)} is not supported")
     if source == AUTO:
-        if texts is None:
+        if text is None:
             return Direction(Detected(AUTO, 0.0), into, None)
-        text = "\n".join(texts)
-        language = resolve_auto(models, lambda _: text, target=into, also=[into])
-        confidence = next((each.confidence for each in detect(text) if each.language == language), 0.0)
-        detected = Detected(language, confidence)
+        sources = [src for src, tgt in models.directions if tgt == into]
+        detected = detect(text, [*sources, into])[0]
+        if detected.language == into and detected.confidence < SURE:
+            detected = detect(text, sources or None)[0]
     if (detected.language, into) in models.directions:
         return Direction(detected, into, models.translator(None, detected.language, into))
-    if detected.language == into and texts is not None:
+    is_same = source == AUTO or standard_code(source) == standard_code(target)  # "en-US" is not "en-GB"
+    if is_same and detected.language == into and text is not None:
         return Direction(detected, into, None)
     raise invalid(
         f"{name_of(into)} ({into}) is not available as a target language from "
@@ -380,10 +378,17 @@ async def read_fields(request: Request) -> dict[str, Any]:
         if not isinstance(fields, dict):
             raise invalid("Invalid JSON format")
         return fields
-    form = await request.form(max_part_size=service_of(request).config.limits.body_bytes)
-    fields = {**dict(reversed(form.multi_items())), **dict(reversed(request.query_params.multi_items()))}
+    form: list[tuple[str, Any]]
+    if kind_of(request) == "application/x-www-form-urlencoded":  # Starlette reads raw bytes as Latin-1
+        try:
+            form = list(parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict"))
+        except ValueError as error:
+            raise invalid("Invalid request: the form is not UTF-8") from error
+    else:
+        form = (await request.form(max_part_size=service_of(request).config.limits.body_bytes)).multi_items()
+    fields = {**dict(reversed(form)), **dict(reversed(request.query_params.multi_items()))}
     if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
-        fields["q"] = q.replace("\r\n", "\n").replace("\r", "\n")
+        fields["q"] = "\n".join(q.splitlines())
     return fields
 
 

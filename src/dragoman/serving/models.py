@@ -20,6 +20,7 @@ from dragoman.predict.pivot import PivotTranslator
 from dragoman.predict.translator import Translation, Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Client
+from dragoman.text.languages import known
 
 ALIGNED_AT_ONCE = 64
 """Translations aligned per batch item, so that a document does not block other requests."""
@@ -205,8 +206,12 @@ class Models:
         if name is not None and not named:
             every = dict.fromkeys(model.info.name for model in self.translators)
             raise DataError(_no_model(name, "translates", [*every]))
+        src, tgt = (
+            code and (known(code, (model.languages[side] for model in named)) or code)
+            for side, code in enumerate((source, target))
+        )
         for model in named:
-            if source in (None, model.languages[0]) and target in (None, model.languages[1]):
+            if src in (None, model.languages[0]) and tgt in (None, model.languages[1]):
                 return model
         pairs = ", ".join(f"{src} to {tgt}" for src, tgt in (model.languages for model in named)) or "none"
         if name is not None:

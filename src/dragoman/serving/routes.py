@@ -86,7 +86,12 @@ def _message(kind: type[BaseModel], body: bytes, request: Request) -> BaseModel:
         ) from error
 
 
+def kind_of(request: Request) -> str:
+    """Return the Content-Type of `request`, without parameters."""
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
 def is_json(request: Request) -> bool:
     """Return whether the Content-Type of `request` says that its body is JSON."""
-    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = kind_of(request)
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))

@@ -130,16 +130,18 @@ class Service:
             raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
         raise HTTPError(403, "unknown API key; ask the operator of this service for one")
 
-    def take_texts(self, request: Request, model: str, texts: Sequence[str]) -> None:
-        """Record model and size of a request for the log and the metrics, and check its texts.
-
-        HTTPError: too many characters (413). DataError: no text.
-        """
-        n_characters, limit = sum(map(len, texts)), self.config.limits.characters
+    def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> int:
+        """Record model and size of a request for the log and the metrics; return its characters."""
+        n_characters = sum(map(len, texts))
         request.state.model, request.state.characters = model, n_characters
         if self.config.log_text:
             request.state.text = "\n".join(texts)
         self.metrics.characters.labels(model).inc(n_characters)
+        return n_characters
+
+    def take_texts(self, request: Request, model: str, texts: Sequence[str]) -> None:
+        """Record a request as `note_texts`, and check it. HTTPError: too long (413). DataError: no text."""
+        n_characters, limit = self.note_texts(request, model, texts), self.config.limits.characters
         if n_characters > limit:
             raise too_much("characters", n_characters, limit, "characters")
         if not texts:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from dragoman.errors import require
+from dragoman.text.languages import language_code, standard_code
 
 ENOUGH = 2000
 """Characters that are looked at, at most. It takes a few milliseconds, and more would tell little more."""
@@ -22,15 +23,13 @@ class Detected(NamedTuple):
 def detect(text: str, among: Iterable[str] | None = None) -> list[Detected]:
     """Return the languages that `text` may be in, the most likely first; of those `among`, if they are given.
 
-    Confidences add up to 1. Languages that cannot be told come last, with 0. MissingExtraError: py3langid is
-    not installed.
+    The confidences of all languages add up to 1, and a variant has that of its language. Of equals the first
+    one of `among` comes first; languages that cannot be told come last, with 0. MissingExtraError: py3langid
+    is not installed.
     """
     ranked: dict[str, float] = dict(_identifier().rank(text[:ENOUGH]))
-    languages = list(ranked) if among is None else list(dict.fromkeys(among))
-    total = sum(ranked.get(language, 0.0) for language in languages)
-    if total <= 0.0:  # nothing speaks for any of them
-        return [Detected(language, 1 / len(languages)) for language in languages]
-    detected = [Detected(language, ranked.get(language, 0.0) / total) for language in languages]
+    languages = ranked if among is None else dict.fromkeys(among)
+    detected = [Detected(code, ranked.get(language_code(standard_code(code)), 0.0)) for code in languages]
     return sorted(detected, key=lambda each: -each.confidence)
 
 

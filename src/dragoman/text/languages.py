@@ -25,13 +25,19 @@ zh-hant Chinese (traditional)|zt Chinese (traditional)|zu Zulu
 NAMES = dict(entry.split(" ", 1) for line in _NAMES.split("\n") for entry in line.split("|") if entry)
 """English names by ISO 639-1 code, and of some other languages."""
 
-_OTHER_CODES = {"zh-hans": "zh", "zh-hant": "zt", "pt-br": "pb"}
-"""Alternative codes of LibreTranslate since version 1.7."""
+_STANDARD_CODES = {"pb": "pt-br", "zt": "zh-hant", "zh-tw": "zh-hant", "zh-hans": "zh", "zh-cn": "zh"}
+"""Codes that mean the same as others, LibreTranslate's own among them; "zh" is written as in zh-Hans."""
 
 
 def language_code(language: str) -> str:
     """Return the code of a language without script and country: "zh" of "zh-TW" and "zh_Hant"."""
     return language.lower().replace("_", "-").partition("-")[0]
+
+
+def standard_code(code: str) -> str:
+    """Return a code in lower case, with hyphens, the same for all that mean the same: "pt-br" of "pb"."""
+    plain = code.lower().replace("_", "-")
+    return _STANDARD_CODES.get(plain, plain)
 
 
 def name_of(code: str) -> str:
@@ -41,14 +47,23 @@ def name_of(code: str) -> str:
 
 def libretranslate_code(code: str) -> str:
     """Return what LibreTranslate and Argos Translate call a language: zt is traditional Chinese."""
-    return _OTHER_CODES.get(code.lower(), code)
+    return {"zh-hans": "zh", "zh-hant": "zt", "pt-br": "pb"}.get(code.lower(), code)
 
 
 def known(code: str, among: Iterable[str]) -> str | None:
-    """Return the language `among` others that matches `code`, ignoring case; None = no match."""
-    languages = {language.lower(): language for language in among}
-    lower = code.lower()
-    for other in (lower, _OTHER_CODES.get(lower), *(o for o, c in _OTHER_CODES.items() if c == lower)):
-        if other in languages:
-            return languages[other]
-    return None
+    """Return the language `among` others that `code` means; None = no match.
+
+    The same code, ignoring case, or one that means the same; for a code with a country ("en-US") the language
+    without one; for a language ("pt") the only variant that there is.
+    """
+    languages = list(dict.fromkeys(among))
+    standard = standard_code(code)
+    base, _, variant = standard.partition("-")
+    exact = [each for each in languages if each.lower() == code.lower()]
+    same = exact or [each for each in languages if standard_code(each) == standard]
+    if not same and len(variant) == 2:
+        same = [each for each in languages if standard_code(each) == base]
+    if not same and not variant:
+        variants = [each for each in languages if language_code(standard_code(each)) == base]
+        same = variants if len(variants) == 1 else []
+    return same[0] if same else None

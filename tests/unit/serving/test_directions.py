@@ -144,6 +144,41 @@ def test_auto_is_a_language_of_the_models_that_may_answer(
         assert theirs["detectedLanguage"]["language"] == answer["source"]
 
 
+PORTUGUESE, CHINESE = "Onde fica a estação? A casa velha fica perto do rio.", "那座老房子在河边。"
+
+
+def test_auto_finds_variants_and_the_language_of_each_text_by_itself(tiny_run: Path, tmp_path: Path) -> None:
+    texts = {"pb": PORTUGUESE, "zh-Hant": CHINESE, "de": GERMAN}
+    runs = [named(tiny_run, tmp_path, code, source=code, target="en") for code in texts]
+    with TestClient(create_app(service_of(runs))) as made:
+
+        def translated(text: str | list[str], source: str, target: str = "en") -> Any:
+            return made.post("/translate", json={"q": text, "source": source, "target": target}).json()
+
+        english = "Where is the station? The old house stands by the river."
+        answer = translated([*texts.values(), english], "auto")
+        assert [each["language"] for each in answer["detectedLanguage"]] == [*texts, "en"]
+        assert all(each["confidence"] > 50 for each in answer["detectedLanguage"])
+        expected = [translated(text, code)["translatedText"] for code, text in texts.items()]
+        assert answer["translatedText"] == [*expected, english]
+        assert translated("Stary dom stoi.", "auto")["detectedLanguage"]["language"] in texts, "not English"
+        assert "(pb) is not available as a target" in translated(PORTUGUESE, "pt", "pt-BR")["error"]
+        assert (
+            "(de) is not available as a target language from English"
+            in translated(english, "auto", "de")["error"]
+        )
+        for code, model in (
+            ("pt", "pb"),
+            ("pt_BR", "pb"),
+            ("de-AT", "de"),
+            ("zh_tw", "zh-Hant"),
+            ("auto", "pb"),
+        ):
+            assert (
+                answer_of(made, "translate", text=PORTUGUESE, source=code, target="en-GB")["source"] == model
+            )
+
+
 def test_one_source_needs_no_detection_and_none_is_an_error(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
