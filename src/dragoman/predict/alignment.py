@@ -177,10 +177,7 @@ def contrasted(weights: Floats) -> Floats:
 
 
 def words_of(text: str) -> list[tuple[int, int]]:
-    """Return the first character of each word of `text`, and the one behind it.
-
-    `WORD` says what is a word.
-    """
+    """Return the first character of each word of `text`, and the one behind it; `WORD` says what is one."""
     return [span for _, span in _WORDS.pre_tokenize_str(text.translate(_BLANKED))]
 
 
@@ -250,10 +247,7 @@ def _links(weights: Floats) -> list[tuple[int, int]]:
 
 
 def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
-    """Return the parts whose sources make up that of `translation`.
-
-    None where something was taken out before.
-    """
+    """Return the parts whose sources make up that of `translation`; none if any was taken out."""
     joined = "".join(part.source for part in translation.parts)
     return translation.parts if joined == translation.source else ()
 
@@ -264,14 +258,8 @@ def _shifted(translation: Translation, part_links: Iterator[list[Link]]) -> list
     for part in translation.parts:
         tgt_start = translation.text.index(part.text, tgt_start)
         links += [
-            Link(
-                link.source_start + src_start,
-                link.source_end + src_start,
-                link.target_start + tgt_start,
-                link.target_end + tgt_start,
-                link.weight,
-            )
-            for link in next(part_links)
+            Link(src_start + start, src_start + end, tgt_start + first, tgt_start + last, weight)
+            for start, end, first, last, weight in next(part_links)
         ]
         src_start += len(part.source)
         tgt_start += len(part.text)

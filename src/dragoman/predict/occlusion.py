@@ -93,10 +93,7 @@ def word_importance(
 
 
 def parts_of(text: str, *, max_parts: int) -> list[tuple[int, int]]:
-    """Return the words of `text` as spans of characters.
-
-    Of a text with more than `max_parts`, several in one.
-    """
+    """Return the words of `text` as spans of characters, several in one if they are more than `max_parts`."""
     words = _words(text)
     n_each = -(-len(words) // max_parts) if words else 1
     return [(words[i][0], words[min(i + n_each, len(words)) - 1][1]) for i in range(0, len(words), n_each)]

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
+
+import regex
 
 from dragoman.errors import ConfigError, check_texts
 from dragoman.predict.alignment import Align, Link, align_translations
@@ -31,6 +33,9 @@ INLINE_TAGS = frozenset((
     "sup", "tt", "u", "var", "x",
 ))  # fmt: skip
 """Tags that may stand within a word. All others separate words, as white space does."""
+
+MATCH_SECONDS = 5.0
+"""Seconds for one pattern to look at one text."""
 
 _TAG = re.compile(r"<(?P<closes>/?)(?P<name>[A-Za-z][\w:.-]*).*?(?P<empty>/?)>", re.DOTALL)
 _OPENING, _CLOSING = "([{“„«‚‘¿¡", ".,;:!?)]}»”…%。，、！？；："
@@ -51,33 +56,46 @@ class Protection:
     def __init__(self, kinds: Iterable[str] = tuple(PATTERNS), patterns: Iterable[str] = ()) -> None:
         """Protects the `kinds`, names in `PATTERNS`, and whatever the regular expressions `patterns` match.
 
-        ConfigError: a kind is unknown, or a pattern is no regular expression.
+        ConfigError: a kind is unknown, or a pattern is no regular expression, or nested too deeply.
         """
         kinds = tuple(kinds)
         for kind in kinds:
             if kind not in PATTERNS:
                 raise ConfigError(f'"{kind}" cannot be protected; there are {", ".join(PATTERNS)}')
-        self._patterns = [re.compile(PATTERNS[kind], re.DOTALL) for kind in PATTERNS if kind in kinds]
-        for pattern in patterns:
-            try:
-                self._patterns.insert(0, re.compile(pattern))
-            except re.error as error:
-                raise ConfigError(f"{pattern!r}: is no regular expression ({error}); correct it") from error
+        self._finders: dict[str, Callable[[str], Iterable[re.Match[str]]]] = {}
+        """Finders of matches by pattern, the first first."""
+        for pattern in reversed(tuple(patterns)):
+            try:  # expressions of the standard library cannot be stopped
+                self._finders[pattern] = partial(regex.compile(pattern).finditer, timeout=MATCH_SECONDS)
+            except (regex.error, RecursionError) as error:
+                why = "nested too deeply" if isinstance(error, RecursionError) else error
+                raise ConfigError(f"{pattern!r}: is no regular expression ({why}); correct it") from error
+        expressions = [PATTERNS[kind] for kind in PATTERNS if kind in kinds]
+        self._finders |= {each: re.compile(each, re.DOTALL).finditer for each in expressions}
 
     def then(self, other: Protection | None) -> Protection:
         """One that protects the same and, where nothing of that begins, what `other` protects."""
         both = Protection(())
-        both._patterns = [*dict.fromkeys([*self._patterns, *(other._patterns if other else ())])]
+        both._finders = {**self._finders, **(other._finders if other else {})}
         return both
 
     def spans(self, text: str) -> list[ProtectedSpan]:
-        """Return the protected spans of `text`, in order. Of overlapping ones the first wins."""
-        candidates = [
-            (match.start(), rank, match.end())
-            for rank, pattern in enumerate(self._patterns)
-            for match in pattern.finditer(text)
-            if match[0].strip()
-        ]
+        """Return the protected spans of `text`, in order. Of overlapping ones the first wins.
+
+        ConfigError: a pattern takes too long, as one does that backtracks for ever.
+        """
+        try:
+            candidates = [
+                (match.start(), rank, match.end())
+                for rank, find in enumerate(self._finders.values())
+                for match in find(text)
+                if match[0].strip()
+            ]
+        except TimeoutError as error:
+            raise ConfigError(
+                f"a pattern was not done with {text[:40]!r} in {MATCH_SECONDS:g} s; write one that matches a "
+                "text in one way only"
+            ) from error
         spans: list[ProtectedSpan] = []
         for start, _, end in sorted(candidates):
             if not spans or start >= spans[-1].end:
@@ -87,10 +105,9 @@ class Protection:
                 )
         return spans
 
-    def holds(self, text: str, pieces: Counter[str], among: Iterable[str]) -> bool:
-        """Of the spans `among`, `text` has exactly `pieces`."""
-        among = frozenset(among)
-        return Counter(span.text for span in self.spans(text) if span.text in among) == pieces
+    def count(self, text: str, among: Collection[str]) -> Counter[str]:
+        """Count the protected spans of `text` that are `among` others."""
+        return Counter(span.text for span in self.spans(text) if span.text in among)
 
 
 def translate_protected(
@@ -117,13 +134,7 @@ def translate_protected(
     translate = translate or translator.translate
     align = align or partial(align_translations, translator)
     spans = [protection.spans(text) for text in texts]
-    results: dict[int, Translation] = {}
-
-    def settle(i: int, translation: Translation, outcome: Outcome) -> None:
-        results[i] = translation
-        if spans[i] and report is not None:
-            report(i, outcome)
-
+    results: dict[int, tuple[Translation, Outcome]] = {}
     attempts: tuple[tuple[Outcome, bool], ...] = (("copied", False), ("put back", True))
     for outcome, takes_all in attempts:
         rest = [i for i in range(len(texts)) if i not in results]
@@ -140,11 +151,12 @@ def translate_protected(
             if candidate is not None and skeleton.taken:
                 restored = _restored(texts[i], skeleton, candidate, next(links), protection, spans[i])
             if restored is not None:
-                settle(i, restored, outcome)
+                results[i] = restored, outcome
     for i, text in enumerate(texts):
-        if i not in results:
-            settle(i, _unchanged(text), "untranslated")
-    return [results[i] for i in range(len(texts))]
+        _, outcome = results.setdefault(i, (_unchanged(text), "untranslated"))
+        if spans[i] and report is not None:
+            report(i, outcome)
+    return [results[i][0] for i in range(len(texts))]
 
 
 def _unchanged(text: str) -> Translation:
@@ -163,7 +175,7 @@ def _only_whole(
     names = {span.text for span in spans}
     expected = Counter(span.text for span in spans)
     expected.subtract(span.text for span, _ in skeleton.taken)
-    alternatives = tuple(a for a in translation.alternatives if protection.holds(a.text, +expected, names))
+    alternatives = tuple(a for a in translation.alternatives if protection.count(a.text, names) == +expected)
     if not alternatives:
         return None
     parts = translation.parts if alternatives[0].text == translation.text else ()

@@ -1,5 +1,6 @@
 """What is protected comes out as it went in, whatever the translator does."""
 
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
+from dragoman.predict import protection as protection_module
 from dragoman.predict.alignment import Link
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.translator import Alternative, Translate, Translation, Translator
@@ -230,10 +232,16 @@ def test_spans_do_not_overlap_and_patterns_come_first() -> None:
     assert all(text[s.start : s.end] == s.text for s in protection.spans(text))
 
 
-def test_unknown_kinds_and_broken_patterns_are_refused() -> None:
+def test_unknown_kinds_and_bad_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ConfigError, match='"names" cannot be protected; there are tags, urls, emails, placeh'
     ):
         Protection(["names"])
+    with pytest.raises(ConfigError, match=r"nested too deeply\); correct it"):
+        Protection((), ["(" * 1000 + ")" * 1000])
+    monkeypatch.setattr(protection_module, "MATCH_SECONDS", 0.1)
+    stuck = pickle.loads(pickle.dumps(Protection((), ["(a|aa)+$"])))
+    with pytest.raises(ConfigError, match=r"was not done with 'a{40}' in 0\.1 s; write one that matches"):
+        stuck.spans("a" * 60 + "b")
     with pytest.raises(ConfigError, match=r"'\[a': is no regular expression \(unterminated character set"):
         Protection([], ["[a"])
