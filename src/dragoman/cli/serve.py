@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -65,6 +65,9 @@ def serve(
     models and keys.
     """
     require(*PACKAGES, extra="serve", purpose="serving")
+    from rich.text import Text
+
+    from dragoman.cli.console import Console
     from dragoman.serving.access import Keys
     from dragoman.serving.logs import set_up
     from dragoman.serving.models import LoadOptions, Models
@@ -102,7 +105,9 @@ def serve(
         url = url_of(listening)
 
         def welcome() -> None:
-            _welcome(list(dict.fromkeys(printable(model.info.name) for model in models.served)), url)
+            names = ", ".join(dict.fromkeys(printable(model.info.name) for model in models.served))
+            line = Text.assemble("serving ", names, " on ", (url, "bold underline"), "; Ctrl-C ends it")
+            Console(stderr=True, soft_wrap=True, highlight=False).print(line)
             if open_ and workers > 1:  # where forks are made, there are no threads
                 webbrowser.open(url)
             elif open_:
@@ -143,16 +148,6 @@ def _loading(n_models: int) -> Iterator[Callable[[str], None]]:
     finally:
         if sys.stderr.isatty():
             show("")
-
-
-def _welcome(names: Sequence[str], url: str) -> None:
-    """Print one line with the models and the address, which is highlighted on a terminal."""
-    from rich.text import Text
-
-    from dragoman.cli.console import Console
-
-    line = Text.assemble("serving ", ", ".join(names), " on ", (url, "bold underline"), "; Ctrl-C ends it")
-    Console(stderr=True, soft_wrap=True, highlight=False).print(line)
 
 
 class KeyCommands(TyperGroup):

@@ -233,24 +233,19 @@ class PhraseBanks:
     def choose(self, scores: Floats, rows: Ints, tokens: Ints, widths: Ints, *, n_tokens: int) -> BankChoice:
         """Which of the candidates (A, C), best first, are taken: `tokens` after `rows` of the last call."""
         possible = scores > -np.inf
-        parents = np.array([self._needed(row) for row in range(len(self._states))])[rows]
+        pairs = zip(self._sentences, self._states, strict=True)
+        parents = np.array([self._phrases[sentence].need(state) for sentence, state in pairs])[rows]
         is_eos = tokens == self._eos_id
         ranks = np.arange(scores.shape[1])
         too_early = possible & is_eos & (parents > 0) & (ranks < widths[:, None])
         needs = np.full_like(tokens, -1)  # -1: leads to no satisfied end
-        pairs = zip(rows[possible].tolist(), tokens[possible].tolist(), strict=True)
-        needs[possible] = [self._need(*pair, n_tokens + 1) for pair in pairs]
+        continuations = zip(rows[possible].tolist(), tokens[possible].tolist(), strict=True)
+        needs[possible] = [self._need(*each, n_tokens + 1) for each in continuations]
         going = np.where(is_eos, -1, needs)
         return BankChoice(_allocated(needs, widths), _allocated(going, widths), too_early.sum(axis=1))
 
-    def _needed(self, row: int) -> int:
-        return self._phrases[self._sentences[row]].need(self._states[row])
-
     def _need(self, row: int, token: int, n_tokens: int) -> int:
-        """Return the tokens needed behind `token`, the `n_tokens`-th, after `row`.
-
-        -1 if it may not come there.
-        """
+        """Return the tokens needed behind `token`, the `n_tokens`-th, after `row`; -1 if it may not come."""
         sentence = self._sentences[row]
         phrases, state = self._phrases[sentence], self._states[row]
         if token == self._eos_id:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,9 +24,6 @@ from dragoman.serving.errors import ANSWERED, PROBLEMS, HTTPError, response_to
 from dragoman.serving.gate import Gate
 from dragoman.serving.routes import Direct
 from dragoman.serving.service import Service, service_of
-
-BETWEEN_SWEEPS = 60
-"""Seconds."""
 
 PAGE = Path(__file__).parent / "page"
 
@@ -54,9 +50,7 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(service))
         yield
-        sweeping.cancel()
         service.close()
 
     app = FastAPI(
@@ -72,7 +66,12 @@ def create_app(service: Service) -> FastAPI:
     app.include_router(libretranslate.router)
     app.include_router(operations, responses={503: PROBLEMS[503]})
     if service.config.page:
-        _add_page(app)
+
+        @app.get("/", include_in_schema=False)
+        def page() -> Response:
+            return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+
+        app.mount("/page", PageFiles(directory=PAGE), name="page")
     for kind in ANSWERED:
         app.add_exception_handler(kind, lambda _, error: response_to(error))
     routers = (v1.router, documents.router, libretranslate.router, operations)
@@ -110,13 +109,6 @@ def _describe(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
 
 
-async def _sweep(service: Service) -> None:
-    """Delete expired downloads periodically."""
-    while True:
-        await asyncio.sleep(BETWEEN_SWEEPS)
-        await asyncio.to_thread(service.downloads.sweep)
-
-
 class PageFiles(StaticFiles):
     """Static files of the page, revalidated on every request, so that old and new files never mix."""
 
@@ -128,14 +120,6 @@ class PageFiles(StaticFiles):
         return response
 
 
-def _add_page(app: FastAPI) -> None:
-    @app.get("/", include_in_schema=False)
-    def page() -> Response:
-        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
-
-    app.mount("/page", PageFiles(directory=PAGE), name="page")
-
-
 @operations.get(
     "/metrics",
     response_class=Response,
@@ -145,7 +129,6 @@ def metrics(request: Request) -> Response:
     """Metrics in Prometheus format. Needs a key if the service has keys."""
     service = service_of(request)
     service.admit(request, counted=False)
-    service.metrics.waiting.set(service.batcher.n_waiting)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -92,8 +92,8 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
             if self._head_bytes > MAX_HEAD:
-                what = "what is beside its body" if self._in_body else "the head"
-                raise HTTPError(431, f"{what} has more than {MAX_HEAD:,} bytes; send less")
+                what = f"the head, or what is beside the body, has more than {MAX_HEAD:,} bytes; send less"
+                raise HTTPError(431, what)
         except HttpParserCallbackError as error:
             cause = error.__context__
             self._refuse(cause if isinstance(cause, HTTPError) else _bad("its first line"))

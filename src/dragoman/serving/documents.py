@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
@@ -46,14 +47,6 @@ class DocumentRequest(NamedTuple):
     target: str | None = None
 
 
-class Translated(NamedTuple):
-    """A translated document."""
-
-    name: str
-    """With the language before the ending."""
-    content: bytes
-
-
 @router.post(
     "/documents",
     summary="Translate a document",
@@ -80,12 +73,11 @@ async def documents(
 ) -> Response:
     """Translate a document; its format and formatting stay."""
     asked = DocumentRequest(safe_name(file.filename or ""), await file.read(), model, source, target)
-    translated = await translate_document(request, service_of(request), asked)
-    return attachment(translated.name, translated.content)
+    return attachment(*await translate_document(request, service_of(request), asked))
 
 
-async def translate_document(request: Request, service: Service, asked: DocumentRequest) -> Translated:
-    """Translate a document.
+async def translate_document(request: Request, service: Service, asked: DocumentRequest) -> tuple[str, bytes]:
+    """Translate a document; return its name, with the language before the ending, and its content.
 
     Raises:
         DataError: it is damaged, its format is unknown, or there is no model for it.
@@ -97,59 +89,36 @@ async def translate_document(request: Request, service: Service, asked: Document
         raise too_much("bytes", len(asked.content), limits.file_bytes, "file_bytes")
     service.expect(1)
 
-    def work(client: Client) -> Translated:
+    def work(client: Client) -> tuple[str, bytes]:
         with service.document_turn(client):
-            return translated(client)
-
-    def translated(client: Client) -> Translated:
-        served, document = opened(service.models, asked, client)
-        n_characters, n_sentences = document.n_characters, len(document.sentences)
-        name = served.info.name
-        request.state.model, request.state.characters = name, n_characters
-        request.state.sentences = n_sentences
-        service.metrics.characters.labels(name).inc(n_characters)
-        if n_characters > limits.file_characters:
-            raise too_much("characters", n_characters, limits.file_characters, "file_characters")
-        service.metrics.sentences.labels(name).inc(n_sentences)
-        content = document.translated(served.for_client(client), align=partial(served.align, client))
-        return Translated(_in_language(asked.name, served.languages[1]), content)
+            read = partial(_text, asked, client)
+            served = chosen(service.models, read, asked.model, asked.source, asked.target)
+            document = _document(asked, served.languages, client)
+            n_characters, n_sentences = document.n_characters, len(document.sentences)
+            name = served.info.name
+            request.state.model, request.state.characters = name, n_characters
+            request.state.sentences = n_sentences
+            service.metrics.characters.labels(name).inc(n_characters)
+            if n_characters > limits.file_characters:
+                raise too_much("characters", n_characters, limits.file_characters, "file_characters")
+            service.metrics.sentences.labels(name).inc(n_sentences)
+            content = document.translated(served.for_client(client), align=partial(served.align, client))
+        path, language = PurePath(asked.name), served.languages[1]
+        return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}"), content
 
     return await service.run(request, work, seconds=limits.file_seconds, in_thread=True)
 
 
-def _in_language(name: str, language: str) -> str:
-    """Return the name of a document in another language: "letter.de.docx"."""
-    path = PurePath(name)
-    return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}")
-
-
-def opened(models: Models, asked: DocumentRequest, client: Client) -> tuple[ServedTranslator, DocumentFile]:
-    """Return the model for a document, and the document.
-
-    Raises:
-        DataError: it is damaged or too large, or there is no model for it.
-        GoneError: the client has left.
-    """
-    source = asked.source
-    if source == AUTO:
-        read = partial(_text, asked, client)
-        source = resolve_auto(models, read, name=asked.model, target=asked.target)
-    served = models.translator(asked.model, source, asked.target)
-    return served, DocumentFile.read(asked.name, asked.content, served.languages, check=client.go_on)
+def _document(asked: DocumentRequest, languages: tuple[str, str], client: Client) -> DocumentFile:
+    return DocumentFile.read(asked.name, asked.content, languages, check=client.go_on)
 
 
 def _text(asked: DocumentRequest, client: Client, directions: Sequence[tuple[str, str]]) -> str:
     """Return the sentences of a document, as the first of `directions` reads it that can."""
-    problem: DataError | None = None
     for languages in directions:  # a translation memory can only be read in the languages that it has
-        try:
-            document = DocumentFile.read(asked.name, asked.content, languages, check=client.go_on)
-        except DataError as error:
-            problem = problem or error
-        else:
-            return " ".join(document.sentences)
-    assert problem is not None
-    raise problem
+        with suppress(DataError):
+            return " ".join(_document(asked, languages, client).sentences)
+    return " ".join(_document(asked, directions[0], client).sentences)  # complains
 
 
 def attachment(name: str, content: bytes) -> Response:
@@ -163,24 +132,26 @@ def attachment(name: str, content: bytes) -> Response:
     return Response(content, headers=headers)
 
 
-def resolve_auto(
+def chosen(
     models: Models,
     read: Callable[[Sequence[tuple[str, str]]], str],
-    *,
-    name: str | None = None,
-    target: str | None = None,
-) -> str:
-    """Detect the source language of a request, among those of the models that may answer it.
+    name: str | None,
+    source: str | None,
+    target: str | None,
+) -> ServedTranslator:
+    """Return the translator of this name from `source` into `target`; None = any.
 
-    These are the models of this `name` that translate into `target`; None = any. `read` returns the text,
-    given their directions. It is called only if there are several languages.
+    The source "auto" is detected among those of the models that may answer. `read` returns the text, given
+    their directions. It is called only if there are several languages.
 
     DataError: there is no such model. Other errors: those of `read`.
     """
-    answering = [model.languages for model in models.translators if name in (None, model.info.name)]
-    into = target and known(target, (language for _, language in answering))
-    directions = [pair for pair in dict.fromkeys(answering) if target is None or pair[1] == into]
-    languages = list(dict.fromkeys(source for source, _ in directions))
-    if not languages:
-        return models.translator(name, None, target).languages[0]  # complains
-    return languages[0] if len(languages) == 1 else detect(read(directions), languages)[0].language
+    if source == AUTO:
+        answering = [model.languages for model in models.translators if name in (None, model.info.name)]
+        into = target and known(target, (language for _, language in answering))
+        directions = [pair for pair in dict.fromkeys(answering) if target is None or pair[1] == into]
+        languages = list(dict.fromkeys(language for language, _ in directions))
+        source = languages[0] if languages else None
+        if len(languages) > 1:
+            source = detect(read(directions), languages)[0].language
+    return models.translator(name, source, target)

@@ -116,30 +116,23 @@ class Metrics:
     def __init__(self, figures: Figures | None = None) -> None:
         """`figures` are the shared metrics, if there are several workers."""
         self._figures = figures
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "dragoman_requests", "Requests answered.", ["route", "status"], registry=registry
-        )
+        self.registry = CollectorRegistry()
+        common: dict[str, Any] = {"namespace": "dragoman", "registry": self.registry}
+        self.requests = Counter("requests", "Requests answered.", ["route", "status"], **common)
         self.seconds = Histogram(
-            "dragoman_request_seconds", "From the head of a request to the end of its answer.", ["route"],
-            buckets=SECONDS, registry=registry,
+            "request_seconds", "From the head of a request to the end of its answer.", ["route"],
+            buckets=SECONDS, **common,
         )  # fmt: skip
-        self.characters = Counter("dragoman_characters", "Characters taken in.", ["model"], registry=registry)
-        self.sentences = Counter(
-            "dragoman_sentences", "Sentences and texts taken in.", ["model"], registry=registry
-        )
+        self.characters = Counter("characters", "Characters taken in.", ["model"], **common)
+        self.sentences = Counter("sentences", "Sentences and texts taken in.", ["model"], **common)
         self.batch_sizes = Histogram(
-            "dragoman_batch_size", "Items that were worked on together.", buckets=SIZES, registry=registry
+            "batch_size", "Items that were worked on together.", buckets=SIZES, **common
         )
-        self.waiting = Gauge("dragoman_waiting", "Items that no thread has begun.", registry=registry)
-        self.active = Gauge(
-            "dragoman_active_requests", "Requests that are being worked on.", registry=registry
-        )
-        self.workers = Gauge("dragoman_workers", "Processes that answer requests.", registry=registry)
-        self.deaths = Counter("dragoman_worker_deaths", "Workers that have died.", registry=registry)
-        self.reloads = Counter(
-            "dragoman_reloads", "Times that models were loaded again.", ["outcome"], registry=registry
-        )
+        self.waiting = Gauge("waiting", "Items that no thread has begun.", **common)
+        self.active = Gauge("active_requests", "Requests that are being worked on.", **common)
+        self.workers = Gauge("workers", "Processes that answer requests.", **common)
+        self.deaths = Counter("worker_deaths", "Workers that have died.", **common)
+        self.reloads = Counter("reloads", "Times that models were loaded again.", ["outcome"], **common)
 
     def text(self) -> bytes:
         """Return all metrics of all workers in Prometheus format."""

@@ -28,9 +28,9 @@ from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, too_much
+from dragoman.serving.errors import PROBLEMS, HTTPError, json_response
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.routes import DirectRoute, is_json, kind_of
+from dragoman.serving.routes import DirectRoute, is_json
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.v1 import begin
 from dragoman.text.detection import Detected, detect
@@ -149,14 +149,11 @@ async def translate_html(
     request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
 ) -> list[Rendered]:
     """Translate each text as HTML, without alternatives."""
-    limits = service.config.limits
 
     def work(client: Client) -> list[Rendered]:
         budget, pair = Budget("text", client.go_on), served.languages
         pages = [DocumentFile(Hypertext(text, pair, budget), pair, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
-        if len(sentences) > limits.sentences:
-            raise too_much("sentences", len(sentences), limits.sentences, "sentences")
         service.take_in(request, served.info.name, len(sentences))
         protection: Protection | None = None
         for page in pages:
@@ -378,8 +375,8 @@ async def read_fields(request: Request) -> dict[str, Any]:
         if not isinstance(fields, dict):
             raise invalid("Invalid JSON format")
         return fields
-    form: list[tuple[str, Any]]
-    if kind_of(request) == "application/x-www-form-urlencoded":  # Starlette reads raw bytes as Latin-1
+    form: list[tuple[str, Any]]  # not read by Starlette, which takes raw bytes for Latin-1
+    if request.headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
         try:
             form = list(parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict"))
         except ValueError as error:

@@ -5,9 +5,9 @@ Its layers round a route cost more than all else of a short request (docs/decisi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
-from functools import cache
-from typing import Any, get_type_hints
+from collections.abc import Iterable
+from functools import cached_property
+from typing import get_type_hints
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -23,40 +23,42 @@ from dragoman.serving.service import service_of
 class DirectRoute(APIRoute):
     """A route whose function, if it is for POST, takes the request and nothing else."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        return self.answer if self.is_direct else super().get_route_handler()
-
-    @property
-    def is_direct(self) -> bool:
-        return "POST" in (self.methods or ())
-
     async def answer(self, request: Request) -> Response:
         """Return the response to a request. Errors: `ANSWERED`."""
-        response: Response = await self.endpoint(request)
-        return response
+        return await self.endpoint(request)
 
 
 class MessageRoute(DirectRoute):
     """A route whose function, if it is for POST, also takes a message; its sender is admitted first."""
 
+    @cached_property
+    def kind(self) -> type[BaseModel]:
+        """The type of the message that its function takes."""
+        return get_type_hints(self.endpoint)["asked"]
+
     async def answer(self, request: Request) -> Response:
         service_of(request).admit(request)
-        message = _message(_kind_of(self.endpoint), await request.body(), request)
-        response: Response = await self.endpoint(request, message)
-        return response
+        body = await request.body() if is_json(request) else b"null"
+        try:
+            message = self.kind.model_validate_json(body)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            raise RequestValidationError(
+                [{**each, "loc": ("body", *each["loc"])} for each in problems]
+            ) from error
+        return await self.endpoint(request, message)
 
 
 class Direct:
-    """ASGI middleware that answers such of `routes` as are direct."""
+    """ASGI middleware that answers such of `routes` as are direct and for POST."""
 
     def __init__(self, app: ASGIApp, routes: Iterable[BaseRoute]) -> None:
         self._app = app
-        direct = [route for route in routes if isinstance(route, DirectRoute) and route.is_direct]
-        self._routes = {route.path: route for route in direct}
+        direct = [route for route in routes if isinstance(route, DirectRoute)]
+        self._routes = {route.path: route for route in direct if "POST" in (route.methods or ())}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_post = scope["type"] == "http" and scope["method"] == "POST"
-        route = self._routes.get(scope["path"]) if is_post else None
+        route = self._routes.get(scope["path"]) if scope.get("method") == "POST" else None
         if route is None:
             await self._app(scope, receive, send)
             return
@@ -68,30 +70,7 @@ class Direct:
         await response(scope, receive, send)
 
 
-@cache
-def _kind_of(endpoint: Callable[..., Any]) -> type[BaseModel]:
-    """Return the type of the message that the function of a route takes."""
-    kind: type[BaseModel] = get_type_hints(endpoint)["asked"]
-    return kind
-
-
-def _message(kind: type[BaseModel], body: bytes, request: Request) -> BaseModel:
-    """Return the message in the body of `request`. RequestValidationError: the body is not one."""
-    try:
-        return kind.model_validate_json(body if is_json(request) else b"null")
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-        raise RequestValidationError(
-            [{**each, "loc": ("body", *each["loc"])} for each in problems]
-        ) from error
-
-
-def kind_of(request: Request) -> str:
-    """Return the Content-Type of `request`, without parameters."""
-    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
 def is_json(request: Request) -> bool:
     """Return whether the Content-Type of `request` says that its body is JSON."""
-    kind = kind_of(request)
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))

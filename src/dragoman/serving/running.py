@@ -131,15 +131,12 @@ def _allow_files(n: int) -> None:
 
 
 def reload_models(
-    models: Models,
-    load_keys: LoadKeys,
-    present: Keys | None,
-    use: Callable[[Keys | None], None],
-    metrics: Metrics,
-) -> None:
-    """Reload keys and models, and pass the keys to `use`; on failure, log the reason and keep the old models.
+    models: Models, load_keys: LoadKeys, present: Keys | None, metrics: Metrics
+) -> tuple[Keys | None, bool]:
+    """Reload keys and models; return the keys, and whether anything has changed.
 
-    New keys are used even if a model cannot be loaded, so that a revoked key is refused.
+    On failure, log the reason and keep the old models. New keys are used even if a model cannot be loaded, so
+    that a revoked key is refused.
     """
     keys, is_loaded = present, False
     try:
@@ -153,9 +150,9 @@ def reload_models(
         log("reload failed; the old models stay in use", {}, level=logging.ERROR, exc_info=True)
     metrics.reloads.labels("done" if is_loaded else "failed").inc()
     if is_loaded or keys != present:
-        use(keys)
         served = ", ".join(dict.fromkeys(model.info.name for model in models.served))
         log("reloaded", {"models": served} if is_loaded else {"keys": "all"})
+    return keys, is_loaded or keys != present
 
 
 class Server(uvicorn.Server):
@@ -190,7 +187,9 @@ class Server(uvicorn.Server):
         self._on_start()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:  # once per second
+        if counter % 600 == 0:  # once per minute
+            await asyncio.to_thread(self.service.downloads.sweep)
+        if counter % 10 == 0:
             self.service.metrics.waiting.set(self.service.batcher.n_waiting)
             if not self.service.is_working and resident_memory() > self._settled + MUCH:
                 await asyncio.to_thread(release_freed_memory)
@@ -219,12 +218,9 @@ def run(
     reloading = threading.Lock()
     had_terminal = has_terminal()
 
-    def use(keys: Keys | None) -> None:
-        service.keys = keys
-
     def reload() -> None:
         with reloading:
-            reload_models(service.models, load_keys, service.keys, use, service.metrics)
+            service.keys, _ = reload_models(service.models, load_keys, service.keys, service.metrics)
 
     def end(number: int, _: object) -> None:
         if server.should_exit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -154,8 +153,10 @@ class Service:
             seconds = waiting / SENTENCES_A_SECOND
             raise come_later(f"{waiting:,} sentences are queued already; retry in {seconds:.0f} s", seconds)
 
-    def take_in(self, request: Request, model: str, n_items: int) -> None:
-        """Count the sentences or texts of a request. HTTPError: as `expect`."""
+    def take_in(self, request: Request, model: str, n_items: int, what: str = "sentences") -> None:
+        """Count the sentences or texts of a request. HTTPError: too many (413), or as `expect`."""
+        if n_items > self.config.limits.sentences:
+            raise too_much(what, n_items, self.config.limits.sentences, "sentences")
         self.expect(n_items)
         request.state.sentences = n_items
         self.metrics.sentences.labels(model).inc(n_items)
@@ -179,7 +180,8 @@ class Service:
             LeftError: the client has disconnected.
         """
         client = Client(self.batcher)
-        is_brief = not in_thread and _n_bytes(request) <= BRIEF
+        announced = request.headers.get("Content-Length", "")
+        is_brief = not in_thread and announced.isdecimal() and int(announced[:20]) <= BRIEF
         working = self._begin(_here(work, client) if is_brief else self._in_thread(lambda: work(client)))
         leaving = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {working, leaving}
@@ -208,15 +210,10 @@ class Service:
                 return
             loop.call_soon_threadsafe(events.put_nowait, (name, data))
 
-        async def all_of_it() -> None:
-            try:
-                await self._in_thread(lambda: work(client, tell))
-            finally:
-                await events.put(None)
-
         limit = self.config.limits.seconds
         deadline = loop.time() + limit
-        working = self._begin(all_of_it())
+        working = self._begin(self._in_thread(lambda: work(client, tell)))
+        working.add_done_callback(lambda _: events.put_nowait(None))
         leaving = asyncio.ensure_future(_disconnected(request))
         try:
             while True:
@@ -297,12 +294,6 @@ async def _all_done(results: Sequence[Future[Any]], loop: asyncio.AbstractEventL
         each.add_done_callback(lambda _: loop.call_soon_threadsafe(count))
     if results:
         await all_done
-
-
-def _n_bytes(request: Request) -> float:
-    """Return the size of a request's body as announced; infinity: it is not."""
-    announced = request.headers.get("Content-Length", "")
-    return int(announced[:20]) if announced.isdecimal() else math.inf
 
 
 async def _disconnected(request: Request) -> None:

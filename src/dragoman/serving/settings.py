@@ -39,8 +39,7 @@ class LimitsConfig(Settings):
     """Maximum entries in the glossary of a request."""
     required_cost: int = Field(default=500_000, ge=1, le=MAX_COUNT)
     """Maximum cost of the required phrases of a sentence, those of the glossary included: their tokens ×
-    hypotheses (one for each of these tokens and one more, or the beam size) × tokens of the longest
-    translation."""
+    hypotheses (one more than these tokens, or the beam size) × tokens of the longest translation."""
     beam_size: int = Field(default=10, ge=1, le=100)
     """Maximum beam size, and number of alternatives, of a request."""
     seconds: float = Field(default=60.0, gt=0.0, le=1e7)

@@ -219,16 +219,14 @@ class Supervisor:
                     self._reload()
 
     def _reload(self) -> None:
-        def use(keys: Keys | None) -> None:
-            self._keys = keys
-            self._generation += 1
-            self._n_deaths, self._not_before = 0, 0.0
-
         self._is_loading = True
         try:
-            reload_models(self._models, self._load_keys, self._keys, use, self._metrics)
+            keys, is_new = reload_models(self._models, self._load_keys, self._keys, self._metrics)
         finally:
             self._is_loading = False
+        if is_new:
+            self._keys, self._generation = keys, self._generation + 1
+            self._n_deaths, self._not_before = 0, 0.0
 
     def _kill_hung_workers(self) -> None:
         """Kill workers without a heartbeat for `limits.hung_seconds`."""

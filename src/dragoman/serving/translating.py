@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel
 
@@ -19,7 +19,7 @@ from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
-from dragoman.predict.translator import Translation, Translator
+from dragoman.predict.translator import Translation
 from dragoman.serving.batching import Client
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import ServedTranslator
@@ -40,6 +40,7 @@ from dragoman.serving.schemas import (
     WordMessage,
 )
 from dragoman.serving.settings import LimitsConfig
+from dragoman.text.slots import PATTERNS
 
 Tell: TypeAlias = Callable[[str, BaseModel], None]
 """Callback for stream events: name and data."""
@@ -92,7 +93,7 @@ class TranslationJob:
 
         Raises:
             DataError: its fields contradict each other, or entries of its glossary do.
-            HTTPError: too many sentences, hypotheses, alternatives or terms (413).
+            HTTPError: too many hypotheses, alternatives or terms (413).
         """
         texts = [request.text] if isinstance(request.text, str) else request.text
         if (request.prefix or request.required) and (request.split or len(texts) != 1):
@@ -104,15 +105,18 @@ class TranslationJob:
         self.served, self.request, self._client = served, request, client
         self._texts = [Text.read(text, served.languages[0], split=request.split) for text in texts]
         self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
-        if len(self._places) > limits.sentences:
-            raise too_much("sentences", len(self._places), limits.sentences, "sentences")
         self._glossary = Glossary.of(request.glossary, inflect=request.inflect)
+        kinds = PATTERNS if request.protect is True else request.protect
         self._wanted = TranslationRequest(
             settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
             n_best=request.n_best,
-            protection=protection_of(request.protect),
+            protection=Protection(kinds) if kinds else None,
         )
-        self._settings = checked_search(self._wanted, served.translator, limits)
+        defaults = served.translator.config.search
+        self._settings = self._wanted.search(defaults)
+        for setting, what in (("beam_size", "hypotheses"), ("n_best", "alternatives")):
+            if self._settings[setting] > max(limits.beam_size, defaults.beam_size):
+                raise too_much(what, self._settings[setting], limits.beam_size, "beam_size")
         self._translator = served.for_client(client)
         self._align = partial(served.align, client)
 
@@ -232,25 +236,6 @@ class TranslationJob:
             )
 
         return self._wanted.translate(self._translator, sources, search=search, align=self._align)
-
-
-def protection_of(kinds: bool | Sequence[str]) -> Protection | None:
-    """Return the protection of these kinds; of all if it is True, of none if it is False or empty."""
-    if not kinds:
-        return None
-    return Protection() if kinds is True else Protection(kinds)
-
-
-def checked_search(
-    request: TranslationRequest, translator: Translator, limits: LimitsConfig
-) -> dict[str, Any]:
-    """Return the settings of a request's search. HTTPError: its beam is over the limit."""
-    defaults = translator.config.search
-    settings = request.search(defaults)
-    for what, n in {"hypotheses": settings["beam_size"], "alternatives": settings["n_best"]}.items():
-        if n > max(limits.beam_size, defaults.beam_size):
-            raise too_much(what, n, limits.beam_size, "beam_size")
-    return settings
 
 
 def finite(number: float) -> float | None:

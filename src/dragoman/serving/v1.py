@@ -17,9 +17,9 @@ from dragoman.predict.classifier import Classification
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.documents import AUTO, resolve_auto
+from dragoman.serving.documents import chosen
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
-from dragoman.serving.models import Models, ServedTranslator
+from dragoman.serving.models import ServedTranslator
 from dragoman.serving.routes import MessageRoute
 from dragoman.serving.schemas import (
     AttentionRequest,
@@ -112,7 +112,8 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
     service = service_of(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    served = choose(service.models, asked.model, asked.source, asked.target, "\n".join(texts))
+    joined = "\n".join(texts)
+    served = chosen(service.models, lambda _: joined, asked.model, asked.source, asked.target)
     service.take_texts(request, served.info.name, texts)
 
     job = partial(begin, request, service, served, asked)
@@ -227,9 +228,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
     served = service.models.classifier(asked.model)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     service.take_texts(request, served.info.name, texts)
-    if len(texts) > service.config.limits.sentences:
-        raise too_much("texts", len(texts), service.config.limits.sentences, "sentences")
-    service.take_in(request, served.info.name, len(texts))
+    service.take_in(request, served.info.name, len(texts), "texts")
 
     def explained(client: Client, result: Classification) -> Explanation | None:
         if not asked.explain or not result.label:
@@ -274,12 +273,3 @@ async def detect_language(request: Request, asked: DetectRequest) -> Response:
         for each in (await to_thread.run_sync(detect, asked.text))[:5]
     ]
     return json_response(DetectResponse(languages=languages))
-
-
-def choose(
-    models: Models, name: str | None, source: str | None, target: str | None, text: str
-) -> ServedTranslator:
-    """Return the translator of a name or direction; "auto" = the language of `text`. DataError: none fits."""
-    if source == AUTO:
-        source = resolve_auto(models, lambda _: text, name=name, target=target)
-    return models.translator(name, source, target)

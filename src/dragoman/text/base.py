@@ -168,10 +168,7 @@ class Tokenizer(ABC):
         """Return the tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
 
     def unknown_rate(self, texts: Iterable[str]) -> float:
-        """Return the share, from 0 to 1, of the tokens of `texts` that are not in the vocabulary.
-
-        Subwords: 0.
-        """
+        """Return the share, 0 to 1, of tokens of `texts` that are not in the vocabulary; of subwords 0."""
         n_tokens = n_unknown = 0
         remaining = iter(texts)
         while chunk := list(islice(remaining, 10_000)):

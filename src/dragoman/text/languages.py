@@ -56,14 +56,10 @@ def known(code: str, among: Iterable[str]) -> str | None:
     The same code, ignoring case, or one that means the same; for a code with a country ("en-US") the language
     without one; for a language ("pt") the only variant that there is.
     """
-    languages = list(dict.fromkeys(among))
-    standard = standard_code(code)
+    standards, standard = {language: standard_code(language) for language in among}, standard_code(code)
     base, _, variant = standard.partition("-")
-    exact = [each for each in languages if each.lower() == code.lower()]
-    same = exact or [each for each in languages if standard_code(each) == standard]
-    if not same and len(variant) == 2:
-        same = [each for each in languages if standard_code(each) == base]
-    if not same and not variant:
-        variants = [each for each in languages if language_code(standard_code(each)) == base]
-        same = variants if len(variants) == 1 else []
-    return same[0] if same else None
+    exact = [language for language in standards if language.lower() == code.lower()]
+    if same := exact or [language for language, other in standards.items() if other == standard]:
+        return same[0]
+    near = [each for each, other in standards.items() if (other if variant else language_code(other)) == base]
+    return near[0] if len(near) == 1 and len(variant) < 3 else None  # a script is not to be had otherwise

@@ -59,14 +59,9 @@ def sample_of_text(texts: Iterable[str], normalise: Callable[[str], str]) -> lis
 
 def most_frequent(counts: Counter[str], n: int, *, min_frequency: int) -> list[str]:
     """Return the `n` most frequent pieces with at least `min_frequency` occurrences; ties by code point."""
-    ranked = sorted(
-        (
-            piece
-            for piece, count in counts.items()
-            if count >= min_frequency
-            and piece not in (UNKNOWN, *SPECIAL_TOKENS)
-            and not MARK.fullmatch(piece)
-        ),
-        key=lambda piece: (-counts[piece], piece),
-    )
-    return ranked[:n]
+    kept = [
+        piece
+        for piece, count in counts.items()
+        if count >= min_frequency and piece not in (UNKNOWN, *SPECIAL_TOKENS) and not MARK.fullmatch(piece)
+    ]
+    return sorted(kept, key=lambda piece: (-counts[piece], piece))[:n]

@@ -253,7 +253,7 @@ def test_what_is_beside_a_body_is_bounded_as_a_head_is_and_kept_nowhere(port: in
         wire.send(chunks({}, *content, extension=extension, trailers=many))
         answer = wire.answer()
         assert answer.status == 431
-        assert f"what is beside its body has more than {MAX_HEAD:,} bytes" in answer.json["error"]
+        assert f"what is beside the body, has more than {MAX_HEAD:,} bytes" in answer.json["error"]
         assert wire.is_closed()
 
 

@@ -651,18 +651,16 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
 
     metrics = Metrics()
 
-    def used(load: Callable[[], Keys], lines: list[str]) -> list[Keys | None]:
-        found: list[Keys | None] = []
-        keys = keys_of("ann", "bob")
-        running.reload_models(Broken(), load, keys, found.append, metrics)  # type: ignore[arg-type]
+    def used(load: Callable[[], Keys], lines: list[str]) -> tuple[Keys | None, bool]:
+        found = running.reload_models(Broken(), load, keys_of("ann", "bob"), metrics)  # type: ignore[arg-type]
         assert "the old models stay in use" in lines.pop(0)
         return found
 
     with log_of(LineFormatter()) as lines:
-        assert used(lambda: keys_of("ann"), lines) == [keys_of("ann")]
+        assert used(lambda: keys_of("ann"), lines) == (keys_of("ann"), True)
         assert "reloaded · keys all" in lines.pop()
-        assert used(lambda: keys_of("ann", "bob"), lines) == []
-        assert used(missing, lines) == []
+        assert used(lambda: keys_of("ann", "bob"), lines) == (keys_of("ann", "bob"), False)
+        assert used(missing, lines) == (keys_of("ann", "bob"), False)
     assert lines == []
     assert b'dragoman_reloads_total{outcome="failed"} 3.0' in metrics.text()
 

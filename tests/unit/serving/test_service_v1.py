@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import DocumentRequest, opened
+from dragoman.serving.documents import DocumentRequest, _text, chosen
 from dragoman.serving.downloads import MAX_STEM
 from services import named, service_of
 
@@ -480,9 +481,8 @@ def test_the_language_of_a_document_chooses_the_model(
 ) -> None:
     service = client.app.state.service
     asked = DocumentRequest(name, content.encode(), None, "auto", target)
-    served, document = opened(service.models, asked, Client(service.batcher))
-    assert served.info.name == model
-    assert document.sentences
+    read = partial(_text, asked, Client(service.batcher))
+    assert chosen(service.models, read, None, "auto", target).info.name == model
 
 
 def test_a_long_name_keeps_its_language_and_its_ending(client: TestClient) -> None:
