@@ -180,15 +180,6 @@ def test_alternatives_are_others_of_the_search(free: Running, translator: Transl
     assert answer == {"translatedText": found.text, "alternatives": list(dict.fromkeys(others))}
 
 
-def test_a_detected_language_is_told(free: Running) -> None:
-    answer = free.post("/translate", {"q": "The old house by the river.", "source": "auto", "target": "de"})
-    detected = answer.json()["detectedLanguage"]
-    assert detected["language"] == "en"
-    assert 0 < detected["confidence"] <= 100
-    both = free.post("/translate", {"q": ["The old house.", "A red cat."], "source": "auto", "target": "de"})
-    assert [each["language"] for each in both.json()["detectedLanguage"]] == ["en", "en"]
-
-
 def test_a_text_that_is_in_the_target_language_stays(free: Running) -> None:
     text = "Das alte Haus steht am Fluss."
     for source in ("auto", "de"):

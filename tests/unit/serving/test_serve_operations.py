@@ -284,14 +284,6 @@ def test_head_is_answered_as_get_without_the_body(port: int, path: str) -> None:
         assert head.headers.get(name) == expected.headers.get(name) or path == "/metrics"
 
 
-def test_several_hosts_are_no_host(port: int) -> None:
-    with Wire(port) as wire:
-        wire.send("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n")
-        answer = wire.answer()
-        assert answer.status == 400
-        assert "several Host headers; send one" in answer.json["error"]
-
-
 def test_the_policy_allows_nothing_from_elsewhere() -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
     assert rules["default-src"] == "'none'"

@@ -46,11 +46,6 @@ def test_confidences_of_any_text_fall_and_add_to_one(text: str, among: list[str]
             )
 
 
-def test_a_language_that_is_not_known_comes_last_with_nothing() -> None:
-    assert [each.language for each in detect(TEXTS["en"], ["xx", "en"])] == ["en", "xx"]
-    assert detect(TEXTS["en"], ["xx"]) == [("xx", 0.0)]
-
-
 def test_a_variant_is_told_as_its_language_and_the_first_of_equals_comes_first() -> None:
     (chinese,) = detect(TEXTS["zh"], ["zh"])
     for variants in (["zt", "zh-Hant", "zh_CN"], ["zh_CN", "zt", "zh-Hant"]):
