@@ -23,6 +23,9 @@ from dragoman.data.store import Sides, TokenStore
 ROUND_PAIRS = 1 << 22
 """Pairs that are shuffled together, at most: they bound the memory of planning."""
 
+ROUNDING = 1e-12
+"""Relative error of a stage's length, at most."""
+
 
 class MixPart(NamedTuple):
     """What the mix knows of a corpus in one direction."""
@@ -117,19 +120,13 @@ class Mixture:
             return described
         members = [i for i, part in enumerate(self.parts) if part.corpus == name]
         read = sum(shares[i] for i in members) * described.n_pairs  # in an epoch
-        return described._replace(length=count * sum(self.parts[i].n_pairs for i in members) / read)
+        length = count * sum(self.parts[i].n_pairs for i in members) / read
+        whole = round(length)  # of shares such as 0.3, a whole number of epochs may come out a little larger
+        return described._replace(length=whole if 0 < length - whole < ROUNDING * length else length)
 
     def _described(self, shares: tuple[float, ...], length: float) -> Stage:
         n_pairs = sum(part.n_pairs for part, share in zip(self.parts, shares, strict=True) if share)
         return Stage(shares, n_pairs, length)
-
-    def at(self, epoch: int) -> tuple[int, int]:
-        """Return the stage of an epoch, and the number of the epoch within it."""
-        for k, stage in enumerate(self.stages):
-            if epoch < stage.n_epochs:
-                return k, epoch
-            epoch -= int(stage.n_epochs)
-        raise AssertionError("the last stage has no end")
 
     def passes(self, epoch: float) -> tuple[float, ...]:
         """Return how often each part has been read when `epoch` epochs are over."""
@@ -223,7 +220,7 @@ def plan_mix(
             first, last = (round(at * len(place)) for at in (stretch.start, stretch.stop))
             edges = [first + (last - first) * (k + j) // n_rounds for j in (0, 1)]
             chosen.append(place.start + whole[edges[0] : edges[1]])
-        indices = np.concatenate(chosen)
+        indices = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)])
         if not len(indices):
             return []
         rng = np.random.default_rng([seed, epoch, k])

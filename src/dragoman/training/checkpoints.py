@@ -104,7 +104,7 @@ def make_room(run: Run, config: Config, position: TrainPosition) -> None:
 
     def worth(folder: Path) -> tuple[bool, float, int]:
         step = _step(folder)
-        return str(step) in steps, position.scores.get(str(step), float("-inf")), step
+        return str(step) in steps, _score(folder, position), step
 
     older = sorted((folder for folder in _checkpoints(run) if folder != newest), key=worth)
     sizes = {folder: size_of(folder) for folder in [newest, *older]}
@@ -125,9 +125,17 @@ def averaged_steps(position: TrainPosition, config: Config) -> list[str]:
 
 
 def wanted_steps(position: TrainPosition, config: Config) -> set[str]:
-    """Return the validated steps whose checkpoints are kept: those to average, and the `keep_best` best."""
+    """Return the validated steps whose checkpoints are kept in a training: those to average, and the best."""
     best = sorted(position.scores, key=lambda step: position.scores[step], reverse=True)
-    return {*averaged_steps(position, config), *best[: config.training.keep_best]}
+    averaged = [] if config.training.average == "none" else averaged_steps(position, config)
+    return {*averaged, *best[: max(1, config.training.keep_best)]}
+
+
+def keep_best(run: Run, position: TrainPosition, config: Config) -> None:
+    """Delete the checkpoints of a finished training except the best, from which more steps can be made."""
+    by_score = sorted(_checkpoints(run), key=lambda folder: _score(folder, position), reverse=True)
+    for folder in by_score[max(1, config.training.keep_best) :]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def averaged_files(run: Run, position: TrainPosition, config: Config) -> list[Path]:
@@ -146,3 +154,8 @@ def _name(step: int | str) -> str:
 
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
+
+
+def _score(folder: Path, position: TrainPosition) -> float:
+    """Return the validation score of a checkpoint; -inf = it was not validated."""
+    return position.scores.get(str(_step(folder)), float("-inf"))

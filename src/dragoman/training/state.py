@@ -80,7 +80,9 @@ class TrainPosition:
     window_items: float = 0.0
     """... what it is a sum over (target tokens, or texts) ..."""
     window_tokens: int = 0
-    """... and tokens read."""
+    """... tokens read ..."""
+    window_seconds: float = 0.0
+    """... and time spent in updates, validation excluded."""
     warned: list[str] = field(default_factory=list)
     """Names of the warnings already given."""
 
@@ -240,9 +242,11 @@ class Snapshot:
             yield
         except (OSError, RunError) as error:
             shutil.rmtree(_partial(folder), ignore_errors=True)  # which tells the other processes, too
+            earlier = any(folder.parent.glob("step-*"))
             raise RunError(
                 f"{folder}: the checkpoint cannot be written ({error}); "
-                "the last one stands; put that right and run the same command again"
+                f"{'the last one is kept' if earlier else 'there is no earlier one'}; "
+                "put that right and run the same command again"
             ) from error
 
 

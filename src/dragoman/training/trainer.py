@@ -18,10 +18,10 @@ from torch import nn
 from dragoman.config import Config, TrainingConfig
 from dragoman.data.batching import Indices
 from dragoman.data.named import changed_files, hashes_of
-from dragoman.errors import PausedError, RunError, TrainingError
+from dragoman.errors import DataError, PausedError, RunError, TrainingError
 from dragoman.hardware import environment, peak_memory
 from dragoman.runs import Run
-from dragoman.training.checkpoints import CheckpointWriter, averaged_files, newest_checkpoint
+from dragoman.training.checkpoints import CheckpointWriter, averaged_files, keep_best, newest_checkpoint
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.state import TrainPosition, TrainState, average_weights
@@ -41,6 +41,9 @@ TIME_IS_UP = 1000
 
 PATIENCE = 60.0
 """Seconds that a checkpoint may still be written for when a training ends by an error."""
+
+MAX_EMPTY = 100
+"""Epochs without a batch, one after the other, after which the text is taken to have none."""
 
 MIN_STEPS = 100
 """Minimum updates before warnings about a model."""
@@ -96,7 +99,8 @@ class Trainer:
         )
         training, position = config.training, state.position
         clock = time.perf_counter()
-        logged_at = position.seconds
+        if not position.window_seconds:  # a checkpoint of an earlier version, which did not keep them
+            position.window_tokens = 0
         for batches in self.batches():
             updater(batches)
             self.checkpoints.check()
@@ -111,11 +115,11 @@ class Trainer:
             # Agreed among the processes once: what is acted upon below must also have been saved.
             late = TIME_IS_UP if time.monotonic() >= self.deadline else 0
             seconds, stop = processes.largest(position.seconds + now - clock, interrupted() or late)
+            position.window_seconds += seconds - position.seconds
             position.seconds, clock = seconds, now
             last = is_over(position, config)
             if logs or last:
-                record = self.log_record(done.gradient_norm, position.seconds - logged_at)
-                logged_at = position.seconds
+                record = self.log_record(done.gradient_norm)
                 self.write_history(record)
                 self.listener.logged(record)
             settled = position.n_in_a_row == 0  # else the weights may be wrong, and not to return to
@@ -123,7 +127,6 @@ class Trainer:
                 self.validate()
                 now = time.perf_counter()
                 position.seconds, clock = position.seconds + now - clock, now
-                logged_at = position.seconds
             if due or (stop and settled):
                 self.checkpoints.save(state)
             if stop and settled and not is_over(position, config):
@@ -149,11 +152,22 @@ class Trainer:
                     break
 
     def plan(self) -> Sequence[Indices]:
-        """Return the batches of the epoch of the position."""
+        """Return the batches of the epoch of the position, which moves past epochs without a batch.
+
+        Such is the last one of a stage if less than a pair is left of it. DataError: all are.
+        """
+        position = self.state.position
         with self.processes.first_ahead():  # it may draw tokens, which all must share
             if self.config.draws_epochs:
                 recognise_text(self.run, hashes_of(self.config, ["train"]))
-            return self.task.plan(self.state.position.epoch)
+            for _ in range(MAX_EMPTY):
+                if len(plan := self.task.plan(position.epoch)):
+                    return plan
+                position.epoch += 1
+        raise DataError(
+            f"the training text gives no batch in {MAX_EMPTY} epochs up to {position.epoch}; check the "
+            "lengths and shares of data.stages, and data.max_length"
+        )
 
     def find_room(self) -> None:
         """Try a largest batch before the first update on a GPU, and split batches until it fits."""
@@ -168,7 +182,7 @@ class Trainer:
         if position.n_pieces > 1:
             self.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
 
-    def log_record(self, gradient_norm: float, seconds: float) -> dict[str, Any]:
+    def log_record(self, gradient_norm: float) -> dict[str, Any]:
         """Return a record of the updates since the last log line, and reset the counters."""
         position = self.state.position
         peak = peak_memory(self.processes.device)
@@ -180,12 +194,13 @@ class Trainer:
             "train_loss": position.window_loss / n_items if n_items else math.nan,
             "lr": learning_rate(position.step, self.config.training, factor=position.rate_factor),
             "gradient_norm": gradient_norm,
-            "tokens_per_second": position.window_tokens / max(seconds, 1e-9),
+            "tokens_per_second": position.window_tokens / max(position.window_seconds, 1e-9),
             "peak_memory_gb": None if peak is None else round(peak / 1e9, 3),  # of this process, so far
             "seconds": position.seconds,
             **self.task.passes(position.epoch, position.batch),
         }
-        position.window_loss, position.window_items, position.window_tokens = 0.0, 0.0, 0
+        position.window_loss = position.window_items = position.window_seconds = 0.0
+        position.window_tokens = 0
         return record
 
     def write_history(self, record: dict[str, Any]) -> None:
@@ -297,6 +312,7 @@ class Trainer:
             f"valid_{training.metric}": position.best_score,
         }
         run.write_json(REPORT, report)
+        keep_best(run, position, self.config)
         shutil.rmtree(run.path / "cache", ignore_errors=True)
 
 

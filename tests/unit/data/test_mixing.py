@@ -1,6 +1,9 @@
 """Several corpora as one: shares, passes, stages, and which pairs an epoch holds."""
 
+import itertools
+import math
 from collections import Counter
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -61,7 +64,20 @@ def test_a_stage_ends_with_the_passes_that_it_names() -> None:
     assert mix.passes(first - 1)[3] < 3
     assert mix.passes(first + 2)[3] == mix.passes(first + 50)[3]
     assert mix.passes(first + 2)[1] == pytest.approx(2)
-    assert [mix.at(e)[0] for e in (first - 1, first, first + 1, first + 2, first + 99)] == [0, 1, 1, 2, 2]
+
+
+def test_a_stage_has_as_many_epochs_as_its_fractions_say() -> None:
+    """Round shares are no sums of powers of two: 0.3 and 0.1 of 300 and 100 pairs are one epoch."""
+    for n, m, a, b in itertools.product(
+        range(100, 500, 100), range(100, 500, 100), range(1, 10), range(1, 10)
+    ):
+        parts = [MixPart("a", EN_DE, n), MixPart("b", EN_DE, m)]
+        stages = [
+            StageConfig(mix={"a": a / 10, "b": b / 10}, until="1 epochs of a"),
+            StageConfig(mix={"a": 1.0}),
+        ]
+        exact = Fraction(n * (a + b), a * (n + m))
+        assert Mixture(parts, stages=stages).stages[0].n_epochs == math.ceil(exact), (n, m, a, b)
 
 
 @given(

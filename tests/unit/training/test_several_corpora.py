@@ -306,6 +306,32 @@ def test_files_in_several_languages_are_corpora_of_one_model(
     assert translation_config(Run.open("more")).directions == (("en", "de"),)
 
 
+@pytest.mark.parametrize("until", ["1 epochs of large", "1.001 epochs of large", "0.001 epochs"])
+def test_an_epoch_without_a_pair_is_stepped_over(until: str, tmp_path: Path) -> None:
+    """The rest of a stage that is shorter than a pair; a part of 90 pairs is read 0.3 : 0.1 with one of 30."""
+    settings = write_many(tmp_path)
+    for name, n_pairs in {"train": 90, "back": 30}.items():
+        write_corpus(tmp_path, name, n_pairs, seed=1)
+    large, _, back = settings["data"]["corpora"]
+    stages = [{"mix": {"large": 0.3, "back": 0.1}, "until": until}, {"mix": {"back": 1.0}}]
+    settings["data"] = {"corpora": [large | {"both_ways": False}, back], "stages": stages}
+    run = Run.open(
+        train(parse_config(settings, overrides=(*TINY, "training.max_steps=15")), tmp_path / "run")
+    )
+    (*_, last) = (record for record in run.history() if record["kind"] == "train")
+    first = float(until.split()[0]) if "of" in until or until == "0.001 epochs" else 1.0
+    assert last["step"] == 15
+    assert last["passes large en-de"] == pytest.approx(first, abs=1e-3)
+
+
+def test_a_text_without_a_batch_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SeveralCorpora, "plan", lambda *_: [])
+    with pytest.raises(
+        DataError, match="no batch in 100 epochs up to 100; check the lengths and shares of data"
+    ):
+        train(config_of(tmp_path), tmp_path / "run")
+
+
 def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None:
     out = tmp_path / "student"
     settings = [f"--set={one}" for one in TINY if one.startswith("training.") and "max" not in one]
