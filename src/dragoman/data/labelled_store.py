@@ -55,6 +55,7 @@ class LabelledStore:
 
     def __init__(self, folder: Path) -> None:
         """Open the finished store in `folder`; `prepare` makes one. ValueError: it is not complete."""
+        self.folder = folder
         try:
             meta = parse_json((folder / META).read_bytes())
             n_texts = int(meta["n_texts"])

@@ -310,6 +310,14 @@ def prepare_store(
         ) from error
 
 
+def keep_only(stores: Sequence[Any], cache: Path) -> None:
+    """Remove every other store from the folder `cache`: those of past epochs."""
+    kept = {shard.folder for store in stores for shard in getattr(store, "shards", [store])}
+    for folder in cache.iterdir():
+        if folder not in kept and folder.is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class CorpusStream:
     """A corpus that is read a stretch at a time."""
 

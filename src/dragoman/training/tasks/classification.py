@@ -18,6 +18,7 @@ from dragoman.data.document_batching import (
 )
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.labelled_store import LabelledStore
+from dragoman.data.store import keep_only
 from dragoman.data.named import open_labelled_split
 from dragoman.errors import RunError
 from dragoman.files import replacing_folder
@@ -78,7 +79,7 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         self.train_corpus, valid_corpus = open_labelled_split(config)
         self.labels = prepare_labels(run, self.train_corpus)
         self.tokenizer = prepare_tokenizer(config, run, self.train_corpus, listener)
-        self.epoch_store = store = self.store(epoch=0)
+        self.epoch_store = self.first_store = store = self.store(epoch=0)
         self.valid_store = self._prepare(valid_corpus, "valid")
         counts = self.labelling.counts(store.labels, store.labels, len(self.labels)).there.tolist()
         balanced = config.training.class_weights == "balanced"
@@ -143,6 +144,7 @@ class ClassificationObjective(Objective[ClassificationBatch]):
     def plan(self, epoch: int) -> list[npt.NDArray[np.int64]]:
         if self.config.draws_epochs:  # else it has been open from the beginning
             self.epoch_store = self.store(epoch=epoch)
+            keep_only([self.first_store, self.epoch_store], self.run.path / "cache" / "train")
         return plan_documents(
             self.epoch_store.lengths.astype(np.int64),
             max_length=self.config.data.max_length,

@@ -13,7 +13,7 @@ from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.mixing import MixedStore, MixPart, Mixture, as_record, plan_mix, sampled_shares
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
-from dragoman.data.store import TokenStore
+from dragoman.data.store import TokenStore, keep_only
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import MAX_TEXTS, draw_sample
 
@@ -23,6 +23,8 @@ class TrainingText(ABC):
 
     def __init__(self, config: TranslationConfig, parts: Sequence[TrainingPart], cache: Path) -> None:
         self.config, self.parts, self._cache = config, parts, cache
+        self._whole: list[TokenStore] = []
+        """The tokens of each part as its first pass has them."""
 
     @abstractmethod
     def sample(self) -> Iterator[Pair]:
@@ -99,15 +101,17 @@ class OneCorpus(TrainingText):
     def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
         self._tokenizers = tokenizers
         self.store = store = self._store(self.parts[0], tokenizers, draw=0, progress=progress)
+        self._whole = [store]
         counted = f"{len(store):,} training pairs ({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens)"
         return [counted, *self.parts[0].corpus.notes(), store.skipped_message()]
 
     def as_it_stands(self) -> TokenStore:
-        return self._store(self.parts[0], self._tokenizers, draw=0)
+        return self._whole[0]
 
     def open(self, epoch: int) -> TokenStore:
         if self.config.draws_epochs:  # else it has been open from the beginning
             self.store = self._store(self.parts[0], self._tokenizers, draw=epoch)
+            keep_only([*self._whole, self.store], self._cache)
         return self.store
 
     def plan(self, epoch: int, cut: Cut) -> EpochPlan:
@@ -165,6 +169,7 @@ class SeveralCorpora(TrainingText):
         if self.config.draws_epochs:
             passes = [(self.parts[stretch.part], stretch.number) for stretch in self._stretches]
             self.store = MixedStore([self._store(part, self._tokenizers, draw=n) for part, n in passes])
+            keep_only([*self._whole, self.store], self._cache)
             self._places = self.store.places
         else:
             self._places = [self.store.places[stretch.part] for stretch in self._stretches]
