@@ -37,8 +37,8 @@ class TerminalListener(TrainingListener):
         self._console = console or Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._item = "token"
-        self._noted = 0, time.monotonic()
-        """Pairs that had become tokens when that was last said, and when it was."""
+        self._noted = sys.maxsize, 0.0
+        """Pairs that had become tokens when the first or last of them were counted, and when that was."""
 
     def __enter__(self) -> TerminalListener:
         return self
@@ -59,7 +59,7 @@ class TerminalListener(TrainingListener):
     def tokenized(self, n_pairs: int) -> None:
         before, then = self._noted
         now = time.monotonic()
-        if n_pairs < before:  # of another corpus
+        if n_pairs <= before:  # the first ones of a corpus
             self._noted = n_pairs, now
         elif now - then >= EVERY:
             self._noted = n_pairs, now
