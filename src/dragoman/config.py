@@ -683,10 +683,10 @@ class TrainingConfig(Settings):
     patience: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Early stopping after this many validations without a better score; 0 = off."""
     keep_checkpoints: int = Field(default=5, ge=1, le=MAX_COUNT)
-    """Number of validated checkpoints to keep: the last, or for average = "best" the best; the newest
-    always."""
+    """Number of validated checkpoints to average, kept until then: the last, or for average = "best" the
+    best."""
     keep_best: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """Number of best validated checkpoints to keep in addition."""
+    """Number of best validated checkpoints to keep, after the end as well; 0 = one."""
     max_disk_gb: float = Field(default=0.0, ge=0.0, le=1e9)
     """Maximum size of all checkpoints in 10^9 bytes; the worst-scoring ones are deleted. 0 = no limit."""
     average: Literal["last", "best", "none"] = "last"

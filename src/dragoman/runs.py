@@ -54,6 +54,9 @@ OUR_FILES = {"config.toml", "model.safetensors", "shortlist.safetensors", "histo
              "report.json", "environment.json", CORPORA, SCORES}  # fmt: skip
 """The files beside these folders that Dragoman reads or writes."""
 
+LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
+"""The settings of [training] that only say when it ends; 0 = no limit."""
+
 ABANDONED = 24 * 3600
 """Seconds after which a temporary file is nobody's."""
 
@@ -94,10 +97,10 @@ class Run:
     def create(cls, path: str | Path, config: Config) -> Run:
         """Return the run in `path`, made with its config.toml if it is not there yet.
 
-        A run that is there already is returned, to be continued; test sets that it does not name yet are
-        added to its config.toml. One that has learnt nothing yet takes other settings.
-        RunError: a run that has begun has other settings (the message names them), or is damaged, or the
-        folder cannot be written.
+        A run that is there already is returned, to be continued; test sets that it does not name yet, and
+        LIMITS above its own, are written to its config.toml. One that has learnt nothing yet takes other
+        settings. RunError: a run that has begun has other settings (the message names them), or is damaged,
+        or holds no checkpoint to continue from, or the folder cannot be written.
         """
         refuse_remote(path)
         run = cls(Path(path), config)
@@ -116,28 +119,34 @@ class Run:
         existing = cls.open(path)
         old, new = existing.config.data.test, config.data.test
         both = old.keys() & new.keys()
+        raised = _with_raised_limits(existing.config, config)
         before, now = (
             _with_tests(one, {name: one.data.test[name] for name in both}).model_dump()
-            for one in (existing.config, config)
+            for one in (raised, config)
         )
         changed = list(differences(before, now))
-        if changed and not leftover:
-            if run.tokenizer_folder.exists():
-                shutil.rmtree(run.tokenizer_folder)
-            for name in ("labels.json", CORPORA):
-                (run.path / name).unlink(missing_ok=True)
-            write_atomically(run.config_path, to_toml(config).encode())
-            return run
-        if changed:
+        if changed and leftover:
             raise RunError(
                 f"{run.path}: holds a run with other settings ({'; '.join(changed)}); "
                 "choose another folder, or use the same settings to continue it"
             )
-        if new.keys() > both:
-            merged = _with_tests(existing.config, {**new, **old})
-            write_atomically(run.config_path, to_toml(merged).encode())
-            return cls(Path(path), merged, existing.origin)
-        return existing
+        if changed:
+            if run.tokenizer_folder.exists():
+                shutil.rmtree(run.tokenizer_folder)
+            for name in ("labels.json", CORPORA):
+                (run.path / name).unlink(missing_ok=True)
+        if raised is not existing.config and (run.path / "report.json").exists():
+            if not any(run.checkpoints.glob("step-*")):
+                raise RunError(
+                    f"{run.path}: is finished and holds no checkpoint to continue from; train it further in "
+                    f"another folder, with --from {run.path}"
+                )
+            (run.path / "report.json").unlink()
+        merged = config if changed else _with_tests(raised, {**new, **old})
+        if merged == existing.config:
+            return existing
+        write_atomically(run.config_path, to_toml(merged).encode())
+        return cls(Path(path), merged, existing.origin)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -354,6 +363,15 @@ def is_private(file: str) -> bool:
 
 def _with_tests(config: Config, tests: Mapping[str, Any]) -> Config:
     return config.model_copy(update={"data": config.data.model_copy(update={"test": tests})})
+
+
+def _with_raised_limits(config: Config, newer: Config) -> Config:
+    """Return `config` with the LIMITS of `newer`, or as it is if these are the same or one is lower."""
+    before, after = ([getattr(one.training, name) or math.inf for name in LIMITS] for one in (config, newer))
+    if before == after or any(new < old for old, new in zip(before, after, strict=True)):
+        return config
+    limits = {name: getattr(newer.training, name) for name in LIMITS}
+    return config.model_copy(update={"training": config.training.model_copy(update=limits)})
 
 
 def saved_scores(run: Run) -> list[dict[str, Any]]:

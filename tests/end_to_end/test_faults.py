@@ -77,7 +77,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_and_the_run_goe
     assert checkpoints(folder / "run") == ["step-000001"]
     error = error_with_little_room(train("run"), largest_file=max(sizes) - 1)
     assert "the checkpoint cannot be written" in error
-    assert "the last one stands; put that right and run the same command again" in error
+    assert "the last one is kept; put that right and run the same command again" in error
     assert checkpoints(folder / "run") == ["step-000001"]
     succeed(*train("run"))
     assert losses(folder / "run")[-3:] == losses(folder / "whole")[-3:]

@@ -107,7 +107,7 @@ def test_a_full_disk_of_the_first_process_is_one_line_and_the_run_goes_on_when_t
     assert code == 1
     last = said.splitlines()[-1]
     assert last.startswith(f"error: run/checkpoints/step-{EVERY:06d}: the checkpoint cannot be written (")
-    assert "the last one stands; put that right and run the same command again" in last
+    assert "the last one is kept; put that right and run the same command again" in last
     assert said.count("error: ") == 1
     assert "Traceback" not in said
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-000001"]

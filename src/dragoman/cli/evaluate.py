@@ -86,9 +86,9 @@ def evaluate(
     from dragoman.evaluation.scores import keep_scores
     from dragoman.runs import Run
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest
+    from dragoman.tasks.task import EvaluationRequest, open_run
 
-    opened = Run.open(run)
+    opened = open_run(run, say)
     task = task_of(opened.config)
     request = EvaluationRequest(
         split=split,

@@ -53,12 +53,11 @@ def report(
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
     from dragoman.reproduction.reference import reference_curves
-    from dragoman.runs import Run
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest
+    from dragoman.tasks.task import EvaluationRequest, open_run
 
     require("matplotlib", "jinja2", extra="report", purpose="a report")
-    opened = Run.open(run)
+    opened = open_run(run, say)
     task = task_of(opened.config)
     request = EvaluationRequest(split=split, to=to, device=device, precision=precision)
     task.check(request)
@@ -135,9 +134,8 @@ def compare(
     from dragoman.files import write_atomically
     from dragoman.report.comparison import scores_table
     from dragoman.report.page import page_html
-    from dragoman.runs import Run
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest
+    from dragoman.tasks.task import EvaluationRequest, open_run
 
     exports = {kind: file for kind, file in zip(EXPORTS, (json, latex), strict=True) if file is not None}
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
@@ -146,7 +144,7 @@ def compare(
     request = EvaluationRequest(split=split, to=to, src=src, ref=ref, device=device, precision=precision)
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
-    opened = [Run.open(path) for path in runs]
+    opened = [open_run(path, say) for path in runs]
     named = in_one_direction(dict(zip(names_of(opened), opened, strict=True)), request)
     task = task_of(opened[0].config)
     with progress_bar("sentences") as progress:

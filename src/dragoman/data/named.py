@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, overload
 
 from dragoman.config import (
@@ -27,7 +28,9 @@ from dragoman.data.corpora import (
     split_held_out,
 )
 from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
+from dragoman.data.readers.files import find_file
 from dragoman.errors import DataError
+from dragoman.remote import remote_url
 
 
 @overload
@@ -268,6 +271,46 @@ def hashes_of(config: Config, parts: Collection[str] = ("train", "valid")) -> di
     """Return the hash of each file, or other source, that the corpora of these parts are read from."""
     named = {name: corpus for name, corpus in open_named(config).items() if name.split(".")[0] in parts}
     return {name: corpus.hashes() for name, corpus in named.items()}
+
+
+PLACES = "places"
+"""The part of a run's corpora.json that has where each file was, by its name in config.toml."""
+
+
+def places_of(config: Config) -> dict[str, str]:
+    """Return the absolute path of each file of the corpora, by its name in the configuration."""
+    names = sorted({name for _, files in config.data.files() for name in files if not remote_url(name)})
+    places = {}
+    for name in names:
+        with suppress(DataError):  # the embedded text, or a data set of the hub
+            places[name] = str(find_file(name, copied=False).absolute())
+    return places
+
+
+def located(config: Config, places: Mapping[str, Any], say: Callable[[str], Any]) -> Config:
+    """Return `config` with each file that is not here named by its place in `places`, which `say` is told."""
+    gone: dict[str, str] = {}
+    for name, place in places.items():
+        try:
+            find_file(name, copied=False)
+        except DataError:
+            gone[name] = str(place)
+    if not gone:
+        return config
+    say(f"read from where they were in training: {', '.join(sorted(gone.values()))}")
+
+    def moved(section: Any) -> Any:
+        """Name the files of a section of the configuration by their places."""
+        if isinstance(section, str):
+            return gone.get(section, section)
+        if isinstance(section, tuple):
+            return tuple(map(moved, section))
+        if isinstance(section, dict):
+            return {name: moved(files) for name, files in section.items()}
+        parts = {"train", "files", "valid", "test", "corpora"} & type(section).model_fields.keys()
+        return section.model_copy(update={part: moved(getattr(section, part)) for part in parts})
+
+    return config.model_copy(update={"data": moved(config.data)})
 
 
 def changed_files(before: Mapping[str, Any], now: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from dragoman.config import Column, Config, load_recipe, read_settings
+from dragoman.data.named import PLACES, located
 from dragoman.errors import ConfigError
 from dragoman.evaluation.scores import check_split
 from dragoman.runs import Run
@@ -259,6 +260,12 @@ class Task(ABC):
 
         Return tables to print, an example to try, and commands to try next, without the program's name.
         """
+
+
+def open_run(path: str | Path, say: Say) -> Run:
+    """Open a run to score: its corpora are found from any folder, as `named.located` does."""
+    run = Run.open(path)
+    return replace(run, config=located(run.config, run.text_hashes().get(PLACES, {}), say))
 
 
 def split_as_before(config: Config, out: Path) -> Config:

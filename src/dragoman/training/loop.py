@@ -15,7 +15,7 @@ import torch
 
 from dragoman.config import Config
 from dragoman.data.doctor.inspection import inspect_text
-from dragoman.data.named import hashes_of
+from dragoman.data.named import PLACES, hashes_of, places_of
 from dragoman.data.readers.files import remembered_hashes, require_readers
 from dragoman.errors import ConfigError, require
 from dragoman.hardware import choose_dtype, has_bf16, keep_freed_memory, remember_few_shapes
@@ -74,7 +74,10 @@ def train(
                 held.enter_context(only_writer(out))
             run = Run.create(out, config)
         if is_finished(run):
-            listener.message(f"{run.path} is finished; choose another folder to train again")
+            listener.message(
+                f"{run.path} is finished; to continue it: --set training.max_steps=N, with N more than "
+                f"{config.training.max_steps}; to train again, choose another folder"
+            )
             return run.path
         with processes.first_ahead(), remembered_hashes(run.path / "cache" / "hashes.json"):
             hashes = hashes_of(config)
@@ -150,13 +153,13 @@ def start_or_continue(
 
 
 def note_text(trainer: Trainer, hashes: Mapping[str, Mapping[str, str]], changed: Sequence[str]) -> None:
-    """Keep the hashes of the text in the run, and files that have `changed` in its history."""
+    """Keep the hashes and places of the text in the run, and files that have `changed` in its history."""
     if changed:
         step, names = trainer.state.position.step, [Path(file).name for file in changed]
         trainer.write_history({"kind": "data", "step": step, "changed": names})
         trainer.listener.message(f"continuing with changed text from step {step}: {', '.join(names)}")
     if trainer.processes.first and (changed or not (trainer.run.path / CORPORA).exists()):
-        trainer.run.write_json(CORPORA, hashes)
+        trainer.run.write_json(CORPORA, {**hashes, PLACES: places_of(trainer.config)})
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from commands import error_of
-from dragoman.config import TranslationConfig
+from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad, source_mask
 from dragoman.data.store import TokenStore
 from dragoman.errors import PausedError, RunError, TrainingError
@@ -37,6 +37,7 @@ from dragoman.training.updates.updater import BatchShare, SyncUpdater, lower_los
 from recording import Recorder, Saboteur, losses, tiny_config, tiny_state
 from recording import corpus as corpus
 from recording import saboteur as saboteur
+from tiny import TINY_CLASSIFIER, write_labelled
 
 
 class PairsTask(Objective[TranslationBatch]):
@@ -221,22 +222,32 @@ def test_a_training_that_is_asked_to_end_saves_and_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_the_best_checkpoints_are_kept_beside_the_last() -> None:
-    settings = ["training.valid_every=1", "training.keep_checkpoints=1", "training.keep_best=2"]
-    path = train(tiny_config(*settings, "training.metric=loss", "training.average=none"), "runs/tiny")
-    valid = [r for r in Run.open(path).history() if r["kind"] == "valid"]
-    best = sorted(valid, key=lambda r: r["valid_loss"])[:2]
-    expected = {f"step-{r['step']:06d}" for r in best} | {"step-000012"}
-    assert {folder.name for folder in (path / "checkpoints").iterdir()} == expected
+@pytest.mark.parametrize("keep_best", [0, 2])
+def test_the_best_checkpoints_are_kept_and_until_the_end_the_newest(keep_best: int) -> None:
+    settings = ["training.valid_every=1", "training.log_every=99", f"training.keep_best={keep_best}"]
+    config = tiny_config(*settings, "training.metric=loss", "training.average=none")
+    run = Run(Path("runs/tiny"), config)
+
+    def kept(*, newest: set[int]) -> bool:
+        valid = [r for r in run.history() if r["kind"] == "valid"]
+        best = sorted(valid, key=lambda r: r["valid_loss"])[: max(1, keep_best)]
+        expected = {f"step-{step:06d}" for step in newest | {r["step"] for r in best}}
+        return {folder.name for folder in run.checkpoints.iterdir()} == expected
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, run.path, listener=Recorder(stop_at=9))
+    assert kept(newest={9})
+    train(config, run.path)
+    assert kept(newest=set())
 
 
 @pytest.mark.nightly
 def test_checkpoints_fit_into_the_room_they_are_given() -> None:
-    first = train(tiny_config("training.valid_every=1", "training.keep_checkpoints=12"), "runs/first")
+    first = train(tiny_config("training.valid_every=1", "training.keep_best=12"), "runs/first")
     sizes = [sum(f.stat().st_size for f in each.iterdir()) for each in (first / "checkpoints").iterdir()]
     assert len(sizes) == 12
     room = 4.5 * max(sizes) / 1e9
-    settings = ["training.valid_every=1", "training.keep_checkpoints=12", f"training.max_disk_gb={room}"]
+    settings = ["training.valid_every=1", "training.keep_best=12", f"training.max_disk_gb={room}"]
     path = train(tiny_config(*settings), "runs/second")
     assert len(list((path / "checkpoints").iterdir())) == 4
     assert (path / "checkpoints" / "step-000012").is_dir()
@@ -252,7 +263,7 @@ def test_room_is_made_of_what_is_not_needed_any_more_before_what_scores_worst(
     for step in (1, 2, 3):
         (run.checkpoints / f"step-00000{step}").mkdir(parents=True)
         (run.checkpoints / f"step-00000{step}" / "model.safetensors").write_bytes(bytes(100))
-    make_room(run, run.config, TrainPosition(step=4, scores={"1": 9.0, "2": 1.0, "3": 5.0, "4": 4.0}))
+    make_room(run, run.config, TrainPosition(step=4, scores={"1": 3.0, "2": 1.0, "3": 5.0, "4": 9.0}))
     assert {int(folder.name[-1]) for folder in run.checkpoints.iterdir()} == left
 
 
@@ -503,7 +514,8 @@ def test_a_run_directory_holds_what_it_promises() -> None:
     assert kinds.count("train") == 12
     assert kinds.count("valid") == 2
     assert kinds.count("average") == 1
-    assert sorted(p.name for p in (path / "checkpoints").iterdir()) == ["step-000006", "step-000012"]
+    best = Run.open(path).read_json("report.json")["best_step"]
+    assert [p.name for p in (path / "checkpoints").iterdir()] == [f"step-{best:06d}"]
     assert Translator.load(path).translate(["the cat"])[0].source == "the cat"
 
 
@@ -573,6 +585,54 @@ def test_a_finished_run_is_left_as_it_is() -> None:
     train(tiny_config(), "runs/tiny", listener=listener)
     assert (path / "history.jsonl").read_bytes() == before
     assert any("is finished" in message for message in listener.messages)
+
+
+@pytest.mark.parametrize("task", ["translation", "classification"])
+def test_of_past_epochs_no_tokens_stay_on_the_disk(task: str) -> None:
+    """Those of the first are read again by what continues; the current ones are there in any case."""
+    settings = [
+        "training.max_steps=40",
+        "training.valid_every=40",
+        "training.batch_tokens=400",
+        "tokenizer.kind=bpe",
+        "tokenizer.dropout=0.1",
+    ]
+    config: Any = tiny_config(*settings, "modifiers.typos=0.5")
+    if task == "classification":
+        write_labelled(Path(), "train", 60, seed=1)
+        labelled = {"task": task, "name": "c", "data": {"train": ["train.tsv"]}}
+        config = parse_config(labelled, overrides=(*TINY_CLASSIFIER, *settings))
+    recorder = Recorder()
+    n_stores = []
+
+    def stepped(position: TrainPosition) -> None:
+        n_stores.append((position.epoch, sum(path.is_dir() for path in Path("run/cache/train").iterdir())))
+
+    recorder.stepped = stepped  # type: ignore[method-assign]
+    train(config, "run", listener=recorder)
+    assert n_stores[-1][0] > 2
+    assert {n for _, n in n_stores} == {1, 2}
+
+
+def test_a_finished_run_continues_with_more_steps() -> None:
+    """From its best checkpoint, to the bit: the default schedule does not depend on the number of steps."""
+    settings = ("training.average=none", "training.metric=loss", "training.patience=9")
+    whole = train(tiny_config(*settings, "training.max_steps=18"), "whole")
+    path = train(tiny_config(*settings), "run")
+    listener = Recorder()
+    longer = tiny_config(*settings, "training.max_steps=18")
+    with pytest.raises(RunError, match=r"training.max_steps is 12 there, 11 here"):
+        train(tiny_config(*settings, "training.max_steps=11"), path)
+    shutil.copytree(path, "without", ignore=shutil.ignore_patterns("step-*"))
+    with pytest.raises(
+        RunError, match="is finished and holds no checkpoint to continue from; train it further"
+    ):
+        train(longer, "without")
+    train(longer, path, listener=listener)
+    assert "continuing from step 12" in listener.messages
+    assert losses(path) == losses(whole)
+    assert (path / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert Run.open(path).config == longer
 
 
 def test_a_run_that_another_training_writes_is_left_alone() -> None:

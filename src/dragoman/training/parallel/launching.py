@@ -69,7 +69,7 @@ def launch(
                 what = describe(failure, n_processes, run)
                 if attempt == RESTARTS:
                     raise TrainingError(
-                        f"{what}, after {RESTARTS} restarts; the last checkpoint is kept"
+                        f"{what}, after {RESTARTS} restarts; saved checkpoints are kept"
                     ) from error
                 say(f"{what}; restarting all processes from the last checkpoint")
             except SignalException as error:

@@ -151,7 +151,7 @@ def joined(device: str = "auto", *, timeout_minutes: float = 10.0) -> Iterator[P
         time.sleep(GRACE + rank_here)
         raise LostProcessError(
             f"process {rank} of {size}: another one has ended, or has not responded for {timeout_minutes:g} "
-            "minutes (training.timeout_minutes); the last checkpoint is kept"
+            "minutes (training.timeout_minutes); saved checkpoints are kept"
         ) from error
     finally:
         dist.destroy_process_group()

@@ -111,7 +111,7 @@ class Updater(ABC):
             except torch.OutOfMemoryError as error:
                 if self.processes.size > 1:
                     raise TrainingError(
-                        f"out of memory at step {position.step}; the last checkpoint is kept. "
+                        f"out of memory at step {position.step}; saved checkpoints are kept. "
                         "Set a smaller training.batch_tokens, and a larger training.update_freq"
                     ) from error
                 self.state.optimizer.zero_grad(set_to_none=not self.task.static)
@@ -258,8 +258,8 @@ def lower_loss_scale(position: TrainPosition) -> None:
     position.loss_scale, position.n_unscaled = position.loss_scale / 2, 0
     if position.loss_scale < 2**-10:
         raise TrainingError(
-            f"fp16 gradients overflow at step {position.step} whatever the loss is scaled by; the last "
-            'checkpoint stands. Use training.precision = "bf16" or "fp32"'
+            f"fp16 gradients overflow at step {position.step} whatever the loss is scaled by; saved "
+            'checkpoints are kept. Use training.precision = "bf16" or "fp32"'
         )
 
 
@@ -282,7 +282,7 @@ def cut_smaller(position: TrainPosition, batch: Indices) -> None:
     """
     if position.n_pieces >= len(batch):
         raise TrainingError(
-            "a single example does not fit into the device's memory; the last checkpoint is kept. "
+            "a single example does not fit into the device's memory; saved checkpoints are kept. "
             "Set a smaller data.max_length, or a smaller model"
         )
     position.n_pieces *= 2
