@@ -190,7 +190,7 @@ def test_a_document_of_another_format_is_refused(tiny_run: Path) -> None:
         ),
         ("text.odt", "text.odt: .odt is no format of documents; save it as .docx first"),
         ("paper.pdf", "paper.pdf: .pdf is no format of documents; save it as .docx first"),
-        ("page.htm", "page.htm: .htm is no format of documents; save it as .html first"),
+        ("page.xhtml", "page.xhtml: .xhtml is no format of documents; save it as .html first"),
     ],
 )
 def test_a_document_of_a_format_that_is_not_read_names_one_that_is(

@@ -20,7 +20,7 @@ import numpy as np
 
 from dragoman.config import each_corpus
 from dragoman.data.readers import formats
-from dragoman.data.readers.columns import match_parallel, open_table, unnoticed_header
+from dragoman.data.readers.columns import check_format, match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
     ReadOffset,
     count_lines,
@@ -487,6 +487,8 @@ def open_corpus(
             f"a corpus of {len(files)} files; give two aligned files or one with both sides{hint}"
         )
     if len(files) == 2:
+        for name in files:
+            check_format(name)
         src, tgt = map(find_file, files)
         return (Talks if formats.is_iwslt(src) or formats.is_iwslt(tgt) else AlignedFiles)(src, tgt)
     name = files[0]

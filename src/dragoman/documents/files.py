@@ -35,14 +35,15 @@ class DocumentFormat(Protocol):
         ...
 
 
-_HOME = {".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word", ".html": "hypertext"}
+_HOME = {".txt": "plain", ".srt": "subtitles", ".tmx": "memory", ".docx": "word"}
+_HOME |= dict.fromkeys((".html", ".htm"), "hypertext")
 
 FORMATS = tuple(_HOME)
 """The endings of the names of documents."""
 
 SAVED_AS = {
     **dict.fromkeys((".doc", ".docm", ".odt", ".pages", ".pdf", ".ppt", ".pptx", ".rtf", ".wpd"), ".docx"),
-    **dict.fromkeys((".epub", ".htm", ".mht", ".ods", ".xhtml", ".xls", ".xlsx"), ".html"),
+    **dict.fromkeys((".epub", ".mht", ".ods", ".xhtml", ".xls", ".xlsx"), ".html"),
     **dict.fromkeys((".ass", ".lrc", ".sbv", ".smi", ".ssa", ".sub", ".ttml", ".vtt"), ".srt"),
     **dict.fromkeys((".sdlxliff", ".tbx", ".xlf", ".xliff"), ".tmx"),
 }

@@ -26,7 +26,7 @@ MEDIA_TYPES = {
     ".srt": "application/x-subrip",
     ".tmx": "application/xml",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ".html": "text/html",
+    **dict.fromkeys((".html", ".htm"), "text/html"),
 }
 
 AUTO = "auto"

@@ -40,6 +40,7 @@ FILES = {
     ".txt": TEXT.encode(), ".srt": SRT.encode(), ".tmx": TMX.encode(), ".docx": word_file(),
     ".html": HTML.encode(),
 }  # fmt: skip
+FILES[".htm"] = FILES[".html"]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,11 @@ def test_a_model_translates_all_and_keeps_all_tags(translator: Translator, endin
     if ending == ".docx":
         assert any(run.bold for run in docx.Document(io.BytesIO(found)).paragraphs[0].runs)
     elif ending != ".txt":
-        tags = {".srt": ("<i>", "</i>"), ".tmx": ("<hi>", "</hi>"), ".html": ("<b>", "</b>")}[ending]
+        tags = {
+            ".srt": ("<i>", "</i>"),
+            ".tmx": ("<hi>", "</hi>"),
+            **dict.fromkeys((".html", ".htm"), ("<b>", "</b>")),
+        }[ending]
         wanted = 2 if ending == ".tmx" else 1  # the memory keeps its source
         assert [found.decode().count(tag) for tag in tags] == [wanted, wanted]
 
@@ -178,7 +183,7 @@ def test_many_threads_translate_at_once(translator: Translator) -> None:
 
 @pytest.mark.parametrize(("name", "shown"), [("a.xyz", ".xyz"), ("a", "a name without an ending")])
 def test_an_unknown_ending_is_answered_with_those_that_there_are(name: str, shown: str) -> None:
-    message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx, .html"
+    message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx, .html, .htm"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         DocumentFile.read(name, b"", EN_DE)
 

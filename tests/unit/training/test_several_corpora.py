@@ -308,7 +308,7 @@ def test_files_in_several_languages_are_corpora_of_one_model(
 
 @pytest.mark.parametrize("until", ["1 epochs of large", "1.001 epochs of large", "0.001 epochs"])
 def test_an_epoch_without_a_pair_is_stepped_over(until: str, tmp_path: Path) -> None:
-    """The rest of a stage that is shorter than a pair; a part of 90 pairs is read 0.3 : 0.1 with one of 30."""
+    """The rest of a stage that is shorter than a pair: 90 pairs are read 0.3 : 0.1 with 30 others."""
     settings = write_many(tmp_path)
     for name, n_pairs in {"train": 90, "back": 30}.items():
         write_corpus(tmp_path, name, n_pairs, seed=1)

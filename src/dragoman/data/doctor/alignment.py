@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.data.doctor.lexicon import AlignmentLexicon, stems_of
-from dragoman.data.doctor.words import NumberedSide, ranges
+from dragoman.data.doctor.words import NumberedSide, duplicates, ranges
 
 MIN_LINES = 100
 """With fewer, a corpus teaches too little to judge its alignment by."""
@@ -146,7 +146,7 @@ def _anchors(src: NumberedSide, tgt: NumberedSide) -> tuple[list[np.ndarray], li
 
 def _block_shifts(features: _Features) -> np.ndarray:
     """Guess the shift of each line, by block, without a lexicon: by lengths, shared words, marks."""
-    n = features.n
+    n, src, tgt = features.n, features.src, features.tgt
     everywhere = np.arange(n)
     lengths = [(x - x.mean()) / max(x.std(), 1e-9) for x in features.log_lengths]
     far = (everywhere + n // 2) % n
@@ -160,6 +160,7 @@ def _block_shifts(features: _Features) -> np.ndarray:
         value = np.clip(lengths[0][i] * lengths[1][j], -3, 3)
         value += np.clip((features.same_mark(i, j) - scale[0][0]) / scale[0][1], -3, 3)
         value += np.clip((features.shared(i, j) - scale[1][0]) / scale[1][1], -3, 3)
+        value[duplicates(src.hashes[i], tgt.hashes[j])[0]] = 0.0  # a pair that is repeated says nothing new
         whole = np.zeros(n)
         whole[i] = value
         sums.append(np.add.reduceat(whole, starts))
@@ -282,6 +283,7 @@ def _best_path(judge: _Judge, start: int, end: int) -> np.ndarray:
         nats = judge.likelihood(lines, np.full(len(lines), shift))
         emissions[:, k] = np.clip(nats, -_CLEAR, _CLEAR)
     score = emissions[0].copy()
+    score[MAX_SHIFT] += 1e-6  # at equal fit no shift wins
     came_from = np.zeros((len(lines), len(states)), dtype=np.int8)
     stay = np.arange(len(states))
     for t in range(1, len(lines)):

@@ -14,7 +14,7 @@ import numpy as np
 
 from dragoman.data.corpora import Corpus
 from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, check_alignment
-from dragoman.data.doctor.content import PAIR_CHECKS, markup
+from dragoman.data.doctor.content import PAIR_CHECKS, is_visible, markup, mixed_scripts
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import Faults, Report, Tally, threshold_of, thresholds_of
 from dragoman.data.doctor.language import check_languages
@@ -433,10 +433,11 @@ def check_labelled(
 
 
 def _check_example(text: str, label: str, index: int, faults: Faults) -> None:
-    missing = [name for name, value in (("text", text), ("label", label)) if not value.strip()]
+    missing = [name for name, value in (("text", text), ("label", label)) if not is_visible(value)]
     for kind, detail in (
         ("empty", f"no {' and no '.join(missing)}" if missing else ""),
         ("encoding", damage(text)),
+        ("scripts", mixed_scripts(text)),
         ("markup", markup(text)),
     ):
         if detail:

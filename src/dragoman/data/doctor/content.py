@@ -29,6 +29,12 @@ _TAGS = (
 _TAG = re.compile(rf"</?(?:{_TAGS})(?:\s[^<>]*)?/?>|<!--|<!doctype", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:[a-z]+\d?|#\d+|#x[0-9a-f]+);|& ?(?:amp|lt|gt|quot|nbsp|apos)\b", re.IGNORECASE)
 
+_INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+_LETTERS = re.compile(r"[^\W\d_]+")
+_NEIGHBOURS = re.compile(r"[a-zA-Z][\u0370-\u052f]|[\u0370-\u052f][a-zA-Z]")
+_LOOKALIKES = frozenset("aceijopsxyABCEHIJKMNOPSTXYZасеіјорѕхуАВСЕНІЈКМОРЅТХУοΑΒΕΗΙΚΜΝΟΡΤΧΥΖ")
+"""Letters of Latin, Cyrillic and Greek that look like one of another of these scripts."""
+
 _NUMBER = re.compile(r"\d+(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))+|\d+")
 _NOT_DIGITS = re.compile(r"\D")
 _MULTIPLIERS = re.compile(
@@ -39,8 +45,26 @@ _MULTIPLIERS = re.compile(
 
 
 def empty_side(src: str, tgt: str) -> str:
-    sides = [name for name, text in (("source", src), ("target", tgt)) if not text.strip()]
+    sides = [name for name, text in (("source", src), ("target", tgt)) if not is_visible(text)]
     return f"{' and '.join(sides)} empty" if sides else ""
+
+
+def is_visible(text: str) -> bool:
+    """Whether a character of `text` can be seen: no space, control or format character, nor U+3164."""
+    return any(c != "\u3164" and unicodedata.category(c) not in _INVISIBLE for c in text)
+
+
+def mixed_scripts(text: str) -> str:
+    """Return the first word of Latin letters and Cyrillic or Greek ones where one kind only looks alike."""
+    if text.isascii() or not _NEIGHBOURS.search(text):
+        return ""
+    for word in _LETTERS.findall(text):
+        latin = [letter for letter in word if letter < "\u0370"]
+        other = [letter for letter in word if letter >= "\u0370"]
+        for few, many in ((other, latin), (latin, other)):
+            if few and len(few) <= len(many) != 1 and _LOOKALIKES.issuperset(few):
+                return f"{word} has {', '.join(f'U+{ord(letter):04X}' for letter in few)} of another script"
+    return ""
 
 
 def copied(src: str, tgt: str) -> str:
@@ -132,6 +156,7 @@ PAIR_CHECKS: Mapping[str, Check] = {
     "identical": copied,
     "identical-short": copied_words,
     "encoding": partial(_either, damage),
+    "scripts": partial(_either, mixed_scripts),
     "markup": partial(_either, markup),
     "numbers": other_numbers,
     "addresses": other_addresses,

@@ -88,6 +88,10 @@ _KINDS = (
         "export the text again as UTF-8; what is shown after the arrow can be recovered as it stands",
     ),
     Kind(
+        "scripts", "error", True, "a word with letters of two scripts",
+        "write it in one: a Cyrillic letter that looks like a Latin one makes another word",
+    ),
+    Kind(
         "overlap", "error", True, "a text of valid or test is in train",
         "drop it from train: a score on known text says nothing",
     ),

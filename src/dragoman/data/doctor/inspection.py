@@ -66,6 +66,8 @@ FAULTY = {
     "conflict": 0.02,
 }
 """Share of examples with a fault, one of `KINDS`, from which it is reported ..."""
+ERRORS, MANY_ERRORS = 0.01, 100
+"""Share and number of pairs with errors of whatever kinds from which these are reported together."""
 MIN_FAULTY = 3
 """... and the minimum number of examples with it."""
 
@@ -184,7 +186,7 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
         concerns = [
             *_misaligned(sides),
             *_languages(pairs, sides, langs),
-            *_faulty_pairs(pairs, sides),
+            *_faulty_pairs(pairs, sides, n_read=scan.n_read),
             *_share("duplicate", len(duplicates(*scan.hashes)[0]), scan.n_read),
         ]
     concerns += _few(scan.n_read, few, "pairs: a model learns these by heart, and little else")
@@ -338,14 +340,23 @@ def _is_number(text: str) -> bool:
 
 
 def _faulty_pairs(
-    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide]
+    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide], *, n_read: int
 ) -> Iterator[Concern]:
-    """Faults of single pairs that are too frequent."""
+    """Faults of single pairs that are too frequent, each by itself or all errors together."""
     counts = {kind: sum(bool(check(*pair)) for pair in pairs) for kind, check in PAIR_CHECKS.items()}
     languages = check_languages(*sides, langs=(None, None))
     counts |= {kind: len(lines) for kind, lines in languages.lines.items()}
-    for kind, count in counts.items():
-        yield from _share(kind, count, len(pairs))
+    concerns = [concern for kind, n in counts.items() for concern in _share(kind, n, len(pairs))]
+    yield from concerns
+    errors = {kind: n for kind, n in counts.items() if n and KINDS[kind].severity == "error"}
+    n_errors = sum(errors.values()) * n_read // len(pairs)
+    if not concerns and n_errors >= max(MANY_ERRORS, ERRORS * n_read):
+        kinds = ", ".join(f"{kind} {n * n_read // len(pairs):,}" for kind, n in errors.items())
+        what = (
+            f"about {n_errors:,} of {n_read:,} pairs have errors ({kinds}); dragoman data check shows them, "
+            "and with --write-clean DIR writes a copy without them"
+        )
+        yield Concern("errors", what)
 
 
 def _share(kind: str, count: int, n: int) -> Iterator[Concern]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Collection, Sequence
 
 from dragoman.data.readers.arrow import HUB, HubTable, Parquet
-from dragoman.data.readers.files import find_file, format_suffix
+from dragoman.data.readers.files import find_file, format_suffix, open_bytes
 from dragoman.data.readers.tables import (
     Column,
     CommaSeparated,
@@ -25,10 +26,11 @@ _TABLES: dict[str, type[FileTable]] = {
     ".ndjson": JsonLines,
     ".parquet": Parquet,
 }
-_NO_TABLES = frozenset(
-    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".po", ".rar", ".tar", ".tbz", ".tgz", ".tmx", ".xls",
-     ".xlsx", ".xml", ".zip"}
+_NO_TEXT = frozenset(
+    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".rar", ".sdlxliff", ".tar", ".tbz", ".tgz", ".xlf",
+     ".xliff", ".xls", ".xlsx", ".zip"}
 )  # fmt: skip
+_NO_TABLES = frozenset({".po", ".tmx", ".xml"})
 
 _SOURCE = ("source", "src")
 _TARGET = ("target", "tgt", "trg", "translation")
@@ -51,12 +53,32 @@ def open_table(name: str, *, setting: str) -> RecordTable:
     if name.startswith(HUB):
         return HubTable(name, setting=setting)
     suffix = format_suffix(name)
-    if suffix in _NO_TABLES:
-        raise DataError(
-            f"{name}: a {suffix} file has no columns that can be read; "
-            "give .tsv, .csv, .jsonl or .parquet (a spreadsheet can be saved as .csv)"
-        )
+    check_format(name, also=_NO_TABLES)
     return _TABLES.get(suffix, TabSeparated)(find_file(name), setting=setting)
+
+
+def check_format(name: str, *, also: Collection[str] = ()) -> None:
+    """Check that a file can be in a format of corpora, before anything else is said about it.
+
+    DataError: it is of another one (by suffix, `also` these), or does not exist; the message says what to do.
+    """
+    suffix = format_suffix(name)
+    if suffix in _NO_TEXT or suffix in also:
+        raise DataError(
+            f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
+            "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"
+        )
+    with open_bytes(find_file(name)) as file:
+        start = file.read(1 << 12).removeprefix(codecs.BOM_UTF8).lstrip()
+    if _TABLES.get(suffix) is JsonLines and start.startswith(b"["):
+        raise DataError(
+            f"{name}: holds a JSON list; write one object a line, as with: jq -c '.[]' {name} > lines.jsonl"
+        )
+    if suffix not in _TABLES and b" ||| " in (line := start.split(b"\n")[0]) and b"\t" not in line:
+        raise DataError(
+            f"{name}: its sides are separated by ' ||| '; separate them by tabs, as with: "
+            f"sed 's/ ||| /\\t/' {name} > pairs.tsv"
+        )
 
 
 def by_name(name: str, columns: tuple[Column, Column]) -> tuple[Column, Column]:

@@ -308,7 +308,7 @@ class JsonLines(FileTable):
             if not isinstance(record, dict):
                 raise DataError(
                     f"{self.where(n)}: {_kind_of(record)} and no object with named fields; "
-                    "write one object a line, for example with: jq -c '.[]'"
+                    "write one object a line"
                 )
             yield n, record
 

@@ -17,6 +17,7 @@ from dragoman.config import (
     usual_max_length,
 )
 from dragoman.data.named import changed_files, hashes_of, open_listed, open_text
+from dragoman.data.readers.columns import check_format
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
 from dragoman.errors import ConfigError, DataError
@@ -77,6 +78,7 @@ def _with_file(file: Path, files: ParallelFiles, *, is_clear: bool) -> ParallelF
     if file.is_dir():
         raise ConfigError(f"{file}: is a folder; give a recipe.toml, or a file of text")
     if not (is_clear or any(files.languages) or format_suffix(file.name) in (".tmx", ".po")):
+        check_format(file.as_posix())
         raise ConfigError(
             f"{file}: is not a recipe.toml; to learn its translations say their languages, as in "
             "--src-lang en --tgt-lang de, to learn its labels add --task classification"

@@ -18,8 +18,8 @@ from dragoman.data.document_batching import (
 )
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.labelled_store import LabelledStore
-from dragoman.data.store import keep_only
 from dragoman.data.named import open_labelled_split
+from dragoman.data.store import keep_only
 from dragoman.errors import RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype

@@ -36,6 +36,15 @@ def test_nothing_is_found_where_nothing_is_shifted(tgt_lang: str) -> None:
     assert result.notes == ()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_in_a_cycle_of_lines_no_shift_wins(seed: int) -> None:
+    """Every shift fits as well as another: a word stands beside the same one each time."""
+    rng = random.Random(seed)
+    n = rng.choice([2, 3, 5, 7, 10, 11, 20, 50])
+    words = [["".join(rng.choices("abcdefgh", k=rng.randint(2, 9))) for _ in range(n)] for _ in range(2)]
+    assert check([(words[0][i % n], words[1][i % n]) for i in range(400)]) == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [1, -1, 3, -7])
 @pytest.mark.parametrize("tgt_lang", ["de", "zh"])

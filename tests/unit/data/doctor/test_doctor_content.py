@@ -8,6 +8,7 @@ from dragoman.data.doctor.content import (
     copied_words,
     empty_side,
     markup,
+    mixed_scripts,
     other_addresses,
     other_numbers,
 )
@@ -43,6 +44,24 @@ HONEST = (
     "What?You don't know?No.",
     "www.example.com/a?b=c",
 )
+
+
+@pytest.mark.parametrize("text", ["D\u043eg", "M\u043escow is big", "М\u006fсква", "\u039d\u0391\u03a4O"])
+def test_a_word_of_two_scripts_is_found(text: str) -> None:
+    assert "of another script" in mixed_scripts(text)
+    assert PAIR_CHECKS["scripts"]("a dog", text).startswith("target: ")
+
+
+@pytest.mark.parametrize(
+    "text", [*WRITTEN, *HONEST, "3D-печать, SMSка", "5 μm, 3 kΩ", "Δx, Aβ42", "хлеб c маслом"]
+)
+def test_letters_beside_those_of_another_script_are_honest_if_they_do_not_look_alike(text: str) -> None:
+    assert mixed_scripts(text) == ""
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\u200b", "\u00ad\u2060", "\u3164", "\x07"])
+def test_a_side_that_cannot_be_seen_is_empty(text: str) -> None:
+    assert empty_side(text, "—") == "source empty"
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,14 @@ def shuffled(pairs: Pairs) -> Pairs:
 
 
 BROKEN: dict[str, tuple[Callable[[Pairs], Pairs], str, bool]] = {
+    "hundreds of errors of two kinds": (
+        lambda pairs: [
+            (src, src if i % 20 == 0 else f"{tgt}\ufffd" if i % 40 == 10 else tgt)
+            for i, (src, tgt) in enumerate(pairs)
+        ],
+        "errors",
+        False,
+    ),
     "the source on both sides": (lambda pairs: [(src, src) for src, _ in pairs], "equal", True),
     "the target on both sides, in capitals": (lambda p: [(t, t.upper()) for _, t in p], "equal", True),
     "three lines missing from the source": (lambda pairs: shifted(pairs, 3), "shifted", True),
