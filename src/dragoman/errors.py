@@ -104,6 +104,11 @@ def optional(module: str, *, extra: str, purpose: str) -> Any:
         raise MissingExtraError(module.partition(".")[0], extra=extra, purpose=purpose) from error
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, as "1 sentence" and "2,000 sentences"."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def check_texts(texts: object, *, what: str = "text", first_number: int = 1) -> None:
     """Check that `texts` is a list of strings, or the like.
 

@@ -428,6 +428,15 @@ def _acquire(file: BinaryIO) -> bool:
     return True
 
 
+def holder(path: Path) -> str:
+    """Return the process that holds the lock file `path`, in words; "" = none."""
+    try:
+        with path.open("r+b") as file:
+            return "" if _acquire(file) else _holder(path)
+    except OSError:
+        return ""
+
+
 def _holder(path: Path) -> str:
     """Return the process that wrote its number into a lock file, in words."""
     try:

@@ -27,6 +27,7 @@ class Preset(NamedTuple):
     max_steps: int
     learning_rate: float
     warmup_steps: int
+    patience: int = 0
 
 
 TOKENS_OF_A_PAIR = 15
@@ -41,7 +42,7 @@ MAX_PASSES = 300
 # recipe; the last one is the base model of Vaswani et al. 2017, in its batch size.
 PRESETS = (
     #      pairs <  vocab  d  heads d_ff layers drop batch freq   steps    rate  warm-up
-    Preset(10_000, 2000, 128, 4, 512, 3, 0.3, 2048, 1, 4_000, 3e-3, 400),
+    Preset(10_000, 2000, 128, 4, 512, 3, 0.3, 2048, 1, 4_000, 3e-3, 400, patience=5),
     Preset(50_000, 8000, 128, 4, 256, 4, 0.25, 4096, 1, 8_400, 5e-3, 800),
     Preset(250_000, 10000, 256, 4, 1024, 4, 0.2, 4096, 1, 18_000, 2e-3, 1_000),
     Preset(1_000_000, 16000, 512, 8, 2048, 4, 0.15, 8192, 1, 30_000, 1e-3, 2_000),
@@ -136,6 +137,7 @@ def preset_for(n_pairs: int, effort: str = "default") -> dict[str, dict[str, Any
             "ema_decay": 0.998,
             "average": "none",
             "valid_every": max_steps // N_VALIDATIONS,
+            "patience": row.patience,
         },
     }
 

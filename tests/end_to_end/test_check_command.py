@@ -57,7 +57,7 @@ def test_what_the_reader_noticed_is_said_whole() -> None:
     out = succeed(*CHECK, "a.tsv", "--src-lang", "en", "--tgt-lang", "de").stdout
     note = (
         "note: a.tsv: line 1 (English, German) looks like the names of columns and is read as a pair; "
-        "to leave it out, ask for columns by name (data.columns)"
+        "to leave it out, ask for columns by name (--columns or data.columns)"
     )
     assert note in " ".join(out.split())
 

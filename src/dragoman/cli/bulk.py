@@ -29,7 +29,7 @@ from dragoman.cli.options import (
     Workers,
     two_columns,
 )
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
@@ -241,7 +241,7 @@ def describe_summary(summary: Summary, job: Job) -> list[str]:
     speed = summary.n_new / max(summary.seconds, 1e-9)
     earlier = summary.n_lines - summary.n_new
     return [
-        f"{job.out}: {summary.n_lines:,} lines"
+        f"{job.out}: {counted(summary.n_lines, 'line')}"
         + (f", {earlier:,} of them earlier" if earlier else "")
         + f"; {summary.n_new:,} in {summary.seconds:.1f} s, {speed:.1f} {job.noun}/s with loading",
         *job.remarks(summary.counts, n_lines=summary.n_lines),
@@ -280,7 +280,7 @@ def describe_status(status: Status, noun: str = "sentences") -> str:
     return " · ".join(
         [
             *([f"{100 * status.share:.1f} % read"] if status.n_bytes else []),
-            f"{status.n_earlier + status.n_new:,} lines",
+            f"{counted(status.n_earlier + status.n_new, 'line')}",
             f"{status.lines_per_second:.1f} {noun}/s",
             *([] if seconds is None else [f"{duration(seconds)} left"]),
         ]

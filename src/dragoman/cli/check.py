@@ -18,14 +18,17 @@ from dragoman.cli.options import (
     Columns,
     LabelColumn,
     LabelSeparator,
+    Src,
     SrcLang,
     TaskName,
     TextColumn,
+    Tgt,
     TgtLang,
     column,
+    corpus_files,
     two_columns,
 )
-from dragoman.errors import ConfigError, DataError, require
+from dragoman.errors import ConfigError, DataError, counted, require
 
 if TYPE_CHECKING:
     from dragoman.data.corpora import Corpus
@@ -58,9 +61,11 @@ class CorpusCheck(NamedTuple):
 
 def check(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="Two aligned files, one file of pairs, or a recipe.toml.", show_default=False),
-    ],
+    ] = None,
+    src: Src = None,
+    tgt: Tgt = None,
     valid: Annotated[
         str | None,
         typer.Option(metavar="FILES", help="Validation set to check for overlap: a.en,a.de or a.tsv."),
@@ -138,6 +143,7 @@ def check(
     reading = ReadOptions(
         (src_lang, tgt_lang), two_columns(columns), column(text_column), column(label_column), label_separator
     )
+    files = corpus_files(files, src, tgt)
     held_out = _held_out(valid, test or ())
     jobs = list(_jobs(files, held_out, task, reading))
     if (report or threshold) and not isinstance(jobs[0].corpus, Corpus):
@@ -170,7 +176,7 @@ def check(
             _print_report(one, name=job.name)
         typer.echo(summary(reports))
     if strict and (n_problems := sum(one.n_problems for one in reports)):
-        raise DataError(f"--strict: found {n_problems:,} problem{'s' * (n_problems > 1)}; see the report")
+        raise DataError(f"--strict: found {counted(n_problems, 'problem')}; see the report")
 
 
 def _jobs(
@@ -294,7 +300,7 @@ def _write_clean(job: CorpusCheck, report: Report, folder: Path, kinds: frozense
 
 def say_written(files: Sequence[Path], *, n_kept: int, n_lines: int, unit: str) -> None:
     """Report a clean copy on stderr; the last file says what was dropped."""
-    say(f"kept {n_kept:,} of {n_lines:,} {unit}s, dropped {n_lines - n_kept:,}: {files[-1]}")
+    say(f"kept {n_kept:,} of {counted(n_lines, unit)}, dropped {n_lines - n_kept:,}: {files[-1]}")
     for file in files[:-1]:
         say(f"written: {file}")
 
@@ -304,11 +310,8 @@ def summary(reports: Sequence[Report]) -> str:
     n_checked = sum(report.n_lines for report in reports)
     units = {report.unit for report in reports}
     unit = units.pop() if len(units) == 1 else "line"
-    counts = []
-    for severity in SEVERITIES:
-        n = sum(report.n_found(severity) for report in reports)
-        counts.append(f"{n:,} {severity}{'s' if n != 1 else ''}")
-    return f"checked {n_checked:,} {unit}{'s' if n_checked != 1 else ''}: {', '.join(counts)}"
+    counts = [counted(sum(report.n_found(kind) for report in reports), kind) for kind in SEVERITIES]
+    return f"checked {counted(n_checked, unit)}: {', '.join(counts)}"
 
 
 def _print_report(report: Report, *, name: str) -> None:
@@ -319,9 +322,7 @@ def _print_report(report: Report, *, name: str) -> None:
 
     console = Console(highlight=False, soft_wrap=False)
     title = f"{name} · " if name else ""
-    console.print(
-        Text(f"{title}{report.name} · {report.n_lines:,} {report.unit}{'s' * (report.n_lines != 1)}")
-    )
+    console.print(Text(f"{title}{report.name} · {counted(report.n_lines, report.unit)}"))
     for note in report.notes:
         console.print(Text(f"note: {escaped(note)}"))
     if not report.findings:

@@ -14,7 +14,7 @@ import typer
 
 from dragoman.cli.app import Command, as_called, check_folders, check_outputs, say
 from dragoman.cli.check import check, progress_line, say_written
-from dragoman.cli.options import AsJson, Columns, SrcLang, TgtLang, two_columns
+from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files, two_columns
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
@@ -104,9 +104,6 @@ data_app.command("check", cls=Command)(check)
 
 @data_app.command("filter", cls=Command)
 def filter_(
-    files: Annotated[
-        list[str], typer.Argument(help="Two aligned files, or one file of pairs.", show_default=False)
-    ],
     by_score: Annotated[
         list[str],
         typer.Option(
@@ -115,6 +112,11 @@ def filter_(
             show_default=False,
         ),
     ],
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Two aligned files, or one file of pairs.", show_default=False)
+    ] = None,
+    src: Src = None,
+    tgt: Tgt = None,
     at_least: Annotated[
         float | None,
         typer.Option(
@@ -169,6 +171,7 @@ def filter_(
     from dragoman.tasks import task_named
     from dragoman.tasks.task import ReadOptions
 
+    files = corpus_files(files, src, tgt)
     if at_least is not None and keep is not None:
         raise ConfigError("--at-least and --keep are two ways to choose pairs; give one of them")
     if out is not None and at_least is None and keep is None:

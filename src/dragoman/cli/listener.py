@@ -16,6 +16,7 @@ from rich.text import Text
 from dragoman.cli.app import as_called
 from dragoman.cli.console import Console
 from dragoman.config import Config, TrainingConfig
+from dragoman.errors import counted
 from dragoman.training.state import TrainPosition
 from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
@@ -67,7 +68,7 @@ class TerminalListener(TrainingListener):
 
     def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
         self._item = config.names.unit
-        self._print(f"{n_parameters:,} parameters, {config.training.max_steps:,} steps")
+        self._print(f"{counted(n_parameters, 'parameter')}, {counted(config.training.max_steps, 'step')}")
         if self._console.is_terminal:
             self._config = config
             self._bar = Progress(

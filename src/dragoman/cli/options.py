@@ -169,6 +169,14 @@ TgtLang = Annotated[
 ]
 
 
+def corpus_files(files: list[str] | None, src: list[str] | None, tgt: list[str] | None) -> list[str]:
+    """Return the files of one corpus, named as arguments or by --src and --tgt. ConfigError: otherwise."""
+    named = [*(files or ()), *(src or ()), *(tgt or ())]
+    if not named or (files and (src or tgt)) or len(src or ()) != len(tgt or ()) or len(src or ()) > 1:
+        raise ConfigError("name two aligned files or one file of pairs, or give --src and --tgt once each")
+    return named
+
+
 def column(value: str | None) -> int | str | None:
     """Parse a column: a number, counted from 0, or a name."""
     return None if value is None else _number_or_name(value)

@@ -12,8 +12,8 @@ import typer
 
 from dragoman.cli.app import as_called, command_line, say
 from dragoman.cli.options import AsJson, Overrides
-from dragoman.errors import ConfigError, RunError, printable
-from dragoman.files import refuse_overwriting, size_of
+from dragoman.errors import ConfigError, RunError, counted, printable
+from dragoman.files import holder, refuse_overwriting, size_of
 
 if TYPE_CHECKING:
     from dragoman.hardware import Machine
@@ -138,8 +138,9 @@ def describe_run(run: Run) -> Iterator[str]:
 
 
 def _state(run: Run) -> str:
-    history = run.history()
-    step = max((record["step"] for record in history), default=0)
+    step = max((record["step"] for record in run.history()), default=0)
+    if writer := holder(run.path / ".lock"):
+        return f"being trained by {writer}, step {step:,} of {run.config.training.max_steps:,}"
     if (run.path / "report.json").exists():
         report = run.read_json("report.json")
         if "imported" in report:
@@ -159,7 +160,7 @@ def _size(run: Run) -> str:
     if not run.weights_path.exists():
         return "no weights yet"
     n_parameters = sum(map(math.prod, run.weight_shapes().values()))
-    return f"{n_parameters:,} parameters, {run.weights_path.stat().st_size / 1e6:.1f} MB"
+    return f"{counted(n_parameters, 'parameter')}, {run.weights_path.stat().st_size / 1e6:.1f} MB"
 
 
 def _best(run: Run) -> str:

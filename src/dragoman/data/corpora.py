@@ -36,7 +36,7 @@ from dragoman.errors import DataError
 from dragoman.text.normalisation import plain
 from dragoman.text.vocabulary import draw_sample
 
-SETTING = "data.columns"
+SETTING = "--columns or data.columns"
 DEFAULT_COLUMNS = (0, 1)
 PHRASEBOOK = "phrasebook:"
 MANY = 1_000_000
@@ -520,7 +520,7 @@ def _columns_of(
         return matched or columns
     raise DataError(
         f"{table.name}: cannot tell which columns are {src_lang} and {tgt_lang} among "
-        f"{', '.join(names) or 'none'}; name them, as in --columns source,target ({SETTING})"
+        f"{', '.join(names) or 'none'}; name them, as in --columns source,target (data.columns)"
     )
 
 

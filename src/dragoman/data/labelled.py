@@ -17,7 +17,7 @@ from dragoman.data.readers.files import hash_strings, hash_text
 from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
 from dragoman.errors import DataError
 
-SETTING = "data.text_column, data.label_column"
+SETTING = "--text-column and --label-column, or data.text_column and data.label_column"
 DEFAULT_COLUMNS = (1, 0)
 """Text and label, where nothing is said about a table without names: a label, a tab, a text."""
 REVIEWS = "phrasebook:reviews-"

@@ -32,7 +32,7 @@ from dragoman.data.store import (
     prepare_store,
     write_json,
 )
-from dragoman.errors import DataError
+from dragoman.errors import DataError, counted
 from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.text.tokenizer import Tokenizer
 
@@ -91,7 +91,7 @@ class LabelledStore:
     def notes(self) -> list[str]:
         """Return a line for each kind of skipped examples of the corpus."""
         n_empty, n_texts, n_tokens = self.cut
-        lines = [f"skipped {n_empty:,} texts: they are empty"] if n_empty else []
+        lines = [f"skipped {counted(n_empty, 'text')}: they are empty"] if n_empty else []
         if n_texts:
             lines.append(f"cut {n_tokens:,} tokens off {n_texts:,} of {len(self):,} texts (data.max_windows)")
         return lines

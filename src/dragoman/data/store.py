@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from dragoman.config import parse_json
 from dragoman.data.corpora import Corpus, Pair
-from dragoman.errors import DataError
+from dragoman.errors import DataError, counted
 from dragoman.files import locked, sync
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
@@ -214,7 +214,7 @@ class TokenStore:
         n_empty, n_long = self.skipped
         reasons = [f"{n_empty:,} empty on one side"] if n_empty else []
         reasons += [f"{n_long:,} longer than {self.max_length} tokens (data.max_length)"] if n_long else []
-        return f"skipped {n_empty + n_long:,} pairs: {', '.join(reasons)}" if reasons else ""
+        return f"skipped {counted(n_empty + n_long, 'pair')}: {', '.join(reasons)}" if reasons else ""
 
     @classmethod
     def prepare(

@@ -23,7 +23,7 @@ from dragoman.data.corpora import Pair, has_text
 from dragoman.data.doctor.inspection import inspect_text
 from dragoman.distillation.material import Lessons, Material, check_lessons
 from dragoman.distillation.teaching import DROPPED, teach
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, counted
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
@@ -193,7 +193,7 @@ def _speeds(
     parts = [by_length[i : i + N_AT_ONCE] for i in range(0, len(by_length), N_AT_ONCE)]
     best = {(beam, name): [float("inf")] * len(parts) for beam in beams for name in translators}
     for round_ in range(1, ROUNDS + 1):
-        say(f"timing {len(by_length):,} sentences, round {round_} of {ROUNDS}")
+        say(f"timing {counted(len(by_length), 'sentence')}, round {round_} of {ROUNDS}")
         for i, part in enumerate(parts):
             for beam, name in best:
                 start = time.perf_counter()
@@ -216,7 +216,7 @@ def _score(
     beam: int,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    say(f"{name}, beam {beam}: scoring {len(pairs):,} sentences of {which}")
+    say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
     translations = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
     score = bleu(
         [translation.text for translation in translations],

@@ -16,7 +16,7 @@ from dragoman.data.labelled import Labelled, LabelledCorpus
 from dragoman.data.labelled_store import class_numbers, numbers_of
 from dragoman.data.named import changed_files, hashes_of, open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
-from dragoman.errors import DataError, MissingExtraError
+from dragoman.errors import DataError, MissingExtraError, counted
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
 from dragoman.evaluation.scores import aligned, read_score, scores_table
 from dragoman.metrics.classification import (
@@ -207,7 +207,7 @@ class ClassificationScores:
             by_label.append((label, f"{precision:.1f}", f"{recall:.1f}", f"{f1:.1f}", f"{support:,}"))
         return "\n".join(
             [
-                f"{self.name} · {len(self.expected):,} texts · {len(self.labels)} labels",
+                f"{self.name} · {counted(len(self.expected), 'text')} · {len(self.labels)} labels",
                 scores_table(self._scores_beside()),
                 self._describe_baseline(),
                 f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
@@ -246,7 +246,7 @@ class ClassificationScores:
     def _repr_html_(self) -> str:
         scores = self._scores_beside()
         error = self.calibration_error()
-        caption = f"{self.name} · {len(self.expected):,} texts · calibration error {error:.1f}"
+        caption = f"{self.name} · {counted(len(self.expected), 'text')} · calibration error {error:.1f}"
         if self.confusion is None:
             return table_of(scores, caption=caption) + table(("label", "given", "texts"), self.mistakes())
         matrix: list[list[Cell]] = [
@@ -393,7 +393,7 @@ class BaselineScorer:
             if changed := changed_files(self._run.text_hashes(), hashes_of(self._config, ["train"])):
                 raise DataError(f"{', '.join(changed[:3])} changed since the run was trained")
             train = list(open_labelled_split(self._config)[0].examples())
-            listen(f"training the baseline ({NAME}) on {len(train):,} texts")
+            listen(f"training the baseline ({NAME}) on {counted(len(train), 'text')}")
             separator = self._config.data.label_separator
             self._baseline = Baseline.train(train, balanced=self._balanced, separator=separator)
         numbers, labelling = class_numbers(evaluation.labels), evaluation.labelling

@@ -20,7 +20,7 @@ from dragoman.config import CorpusFiles, TranslationConfig, file_names
 from dragoman.data.corpora import Pair
 from dragoman.data.doctor.selection import read_scores
 from dragoman.data.readers.files import find_file, hash_strings
-from dragoman.errors import ConfigError, DataError, RunError, printable
+from dragoman.errors import ConfigError, DataError, RunError, counted, printable
 from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import KeptRecord, keep_scores
 from dragoman.evaluation.translation import TranslationScores, evaluate, read_pairs, split_of
@@ -71,7 +71,7 @@ class TranslatedSet:
     def provenance(self) -> str:
         """What the figures about it were computed on, in words."""
         files = " + ".join(self.files) or "held out of the training text"
-        return f"{self.name}: {len(self.sources):,} of {self.n_lines:,} lines of {files}"
+        return f"{self.name}: {len(self.sources):,} of {counted(self.n_lines, 'line')} of {files}"
 
 
 class _KeptSet(KeptRecord):
@@ -159,7 +159,7 @@ class Translations:
             kept = None  # damaged
         self._translated_now = kept is None
         if kept is None:
-            self._listen(f"{self.run.path}: translating {name}, {len(pairs):,} sentences")
+            self._listen(f"{self.run.path}: translating {name}, {counted(len(pairs), 'sentence')}")
             kept = self._translate(name, pairs, fingerprint)
             with _keeping(self._listen):
                 kept.write(self.run, place)
@@ -282,7 +282,7 @@ def _read(name: str, file: str, test: str, n_sentences: int) -> SentenceScores:
     values = tuple(read_scores(find_file(file)))
     if len(values) != n_sentences:
         raise DataError(
-            f"{file} has {len(values):,} lines and {test} {n_sentences:,} sentences; "
+            f"{file} has {counted(len(values), 'line')} and {test} {counted(n_sentences, 'sentence')}; "
             "give one number for each sentence, in order"
         )
     for number, value in enumerate(values, start=1):

@@ -10,7 +10,7 @@ from typing import Any
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.named import open_direction, open_text, open_validation
-from dragoman.errors import DataError
+from dragoman.errors import DataError, counted
 from dragoman.evaluation.scores import describe_settings, scores_table
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import LOWER_CASED, SentenceScores, score_all, tokenised_lowercased_bleu
@@ -52,7 +52,7 @@ class TranslationScores:
 
     def _repr_html_(self) -> str:
         caption = (
-            f"{self.name} · {len(self.hypotheses):,} sentences · beam {self.beam_size} · "
+            f"{self.name} · {counted(len(self.hypotheses), 'sentence')} · beam {self.beam_size} · "
             f"length penalty {self.length_penalty:g} · {self.seconds:.1f} s"
         )
         return table_of(self.scores, caption=caption)
@@ -73,7 +73,7 @@ class TranslationScores:
     def describe(self) -> str:
         """Return a heading and the table of scores."""
         heading = (
-            f"{self.name} · {len(self.hypotheses):,} sentences · beam {self.beam_size} · "
+            f"{self.name} · {counted(len(self.hypotheses), 'sentence')} · beam {self.beam_size} · "
             f"length penalty {self.length_penalty:g}{describe_settings(self.other_settings)}"
         )
         return f"{heading}\n{scores_table(self.scores)}"

@@ -74,7 +74,7 @@ def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None
         axes.set_xlabel("times in the training text, and words in the references")
         axes.set_title("Words found, %")
         axes.set_ylim(0, 100)
-        axes.legend(loc="lower right")
+        figure.legend(loc="outside lower left", ncols=3)
         _finish(axes)
 
 

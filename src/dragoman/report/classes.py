@@ -110,7 +110,7 @@ def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
         temperature = f"temperature {evaluation.temperature:.2f}, ECE {errors[1]:.1f}"
         _draw_bins(above, after, "o-", BLUE, temperature, intervals=True)
         above.set(ylabel="accuracy, with 95 % intervals", ylim=(0, 1.02))
-        above.legend(loc="lower right")
+        figure.legend(loc="outside lower left")
         highest = max(each.n for each in after)
         for each in after:
             middle = (each.low + each.high) / 2

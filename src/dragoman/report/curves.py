@@ -76,7 +76,7 @@ def plot_runs(runs: Sequence[Curves], path: Path, *, key: str, title: str) -> No
             score.plot(*_series(run.history, "valid", key), **look)
         loss.set_title("Validation loss, nats")
         score.set_title(title)
-        score.legend(loc="lower right")
+        figure.legend(handles=score.get_lines(), loc="outside lower left", ncols=4)
         for axes in (loss, score):
             finish_axes(axes, label="step")
 

@@ -199,7 +199,7 @@ def test_a_header_that_is_read_as_text_is_remarked_on(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "english\tgerman\none\teins\n")
     [note] = notes(path)
     assert note.startswith("line 1 (english, german) looks like the names of columns and is read as a pair; ")
-    assert note.endswith("ask for columns by name (data.columns)")
+    assert note.endswith("ask for columns by name (--columns or data.columns)")
     assert notes(path, columns=("english", "german")) == []
     assert notes(write(tmp_path / "b.tsv", "I speak English here.\tIch spreche hier Deutsch.\n")) == []
 
@@ -635,7 +635,8 @@ def test_fields_inside_a_column_of_a_parquet_file_are_reached_by_dots(tmp_path: 
     assert read(path) == [("a", "A"), ("", "")]
     message = complaint(path, columns=("translation.en", "translation.fr"))
     assert message == (
-        f"{path}: no column 'translation.fr'; there are translation.en, translation.de (data.columns)"
+        f"{path}: no column 'translation.fr'; there are translation.en, translation.de "
+        "(--columns or data.columns)"
     )
 
 
@@ -692,7 +693,7 @@ def test_an_unknown_split_or_column_of_a_data_set_is_reported(hub: Path) -> None
     assert message.endswith("); check the name, the split and the connection")
     assert "train" in message
     assert complaint(f"hf:{hub}", columns=("en", "de")) == (
-        f"hf:{hub}: no column 'en'; there are english, german (data.columns)"
+        f"hf:{hub}: no column 'en'; there are english, german (--columns or data.columns)"
     )
 
 
@@ -730,7 +731,7 @@ REFUSED = [
     ("a.jsonl", '{"en": "a\\u0000", "de": "b"}\n', " line 1: column 'en' holds a NUL character"),
     (
         "a.jsonl", OBJECT + '{"en": "a", "meta": {"x": 1}}',
-        " line 2: no column 'de'; there are en, meta.x (data.columns)",
+        " line 2: no column 'de'; there are en, meta.x (--columns or data.columns)",
     ),
     (
         "a.jsonl", OBJECT + '["a", "b"]',
@@ -802,7 +803,7 @@ def test_a_damaged_file_is_reported_with_the_place(
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        (("en", "fr"), "line 1: no column 'fr'; there are en, de, de, x (data.columns)"),
+        (("en", "fr"), "line 1: no column 'fr'; there are en, de, de, x (--columns or data.columns)"),
         (("en", "de"), "line 1: two columns are called 'de'; rename one"),
         (("en", "x"), "line 3: 3 columns where line 1 names 4; a text that holds the delimiter"),
     ],

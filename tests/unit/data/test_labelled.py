@@ -250,7 +250,7 @@ def test_columns_that_do_not_tell_are_an_error_that_lists_them(
         guess_labelled_columns(path)
     assert str(error.value) == (
         f"{path}: cannot tell which columns are text and label among {there}; "
-        "name them (data.text_column, data.label_column)"
+        "name them (--text-column and --label-column, or data.text_column and data.label_column)"
     )
 
 

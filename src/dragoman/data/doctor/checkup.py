@@ -40,6 +40,7 @@ from dragoman.data.doctor.words import (
 )
 from dragoman.data.labelled import LabelledCorpus, labels_of
 from dragoman.data.readers.files import hash_text
+from dragoman.errors import counted
 from dragoman.processes import Tick, in_order
 
 N_EXAMPLES = 5
@@ -291,7 +292,7 @@ def describe_stretch(stretch: AlignedStretch, numbers: Sequence[int] | np.ndarra
         return f"{where}: no translation near"
     n = abs(stretch.shift)
     direction = "below" if stretch.shift > 0 else "above"
-    return f"{where}: the target of a source is {n} {unit}{'s' if n > 1 else ''} {direction}"
+    return f"{where}: the target of a source is {counted(n, unit)} {direction}"
 
 
 class _WindowSpan(NamedTuple):
@@ -379,7 +380,8 @@ def _add_repetitions(src: np.ndarray, tgt: np.ndarray, near: np.ndarray, tally: 
         n_sources += len(np.unique(src[filled[lines]]))
         n_lines += len(lines)
     if n_sources:
-        tally.summarise("several-targets", [f"{n_sources:,} sources, {n_lines:,} targets"], count=n_sources)
+        facts = [f"{counted(n_sources, 'source')}, {n_lines:,} targets"]
+        tally.summarise("several-targets", facts, count=n_sources)
     for some in _partitions(near):
         distinct = some[is_other[some]]
         repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))

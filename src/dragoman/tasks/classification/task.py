@@ -18,7 +18,7 @@ from dragoman.data.labelled import (
 )
 from dragoman.data.named import open_text
 from dragoman.data.readers.columns import by_name
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError, DataError, counted
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.presets import classification_preset_for
 from dragoman.runs import Run, saved_scores
@@ -170,7 +170,7 @@ class ClassificationTask(Task):
                 say(note)
             evaluation = evaluate(classifier, name, examples)
             say(
-                f"{name}: {len(examples):,} texts in {evaluation.seconds:.1f} s, "
+                f"{name}: {counted(len(examples), 'text')} in {evaluation.seconds:.1f} s, "
                 f"{evaluation.texts_per_second:.1f} texts/s"
             )
             if evaluation.n_cut.any():
@@ -335,9 +335,9 @@ def _config_by_size(request: TrainingRequest, file: str) -> ClassificationConfig
         where="settings chosen by corpus size",
     )
     request.say(
-        f"{n_texts:,} texts of {n_words / n_texts:.0f} words, {len(labels)} labels: "
+        f"{counted(n_texts, 'text')} of {n_words / n_texts:.0f} words, {len(labels)} labels: "
         f"{config.model.n_encoder_layers} layers of {config.model.d_model}, "
-        f"n-grams up to {config.model.ngrams}, {config.training.max_steps:,} steps"
+        f"n-grams up to {config.model.ngrams}, {counted(config.training.max_steps, 'step')}"
     )
     return config
 

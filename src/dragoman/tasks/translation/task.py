@@ -12,7 +12,7 @@ from dragoman.config import Config, read_settings
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
 from dragoman.data.readers.columns import by_name
 from dragoman.data.readers.files import format_suffix
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, counted
 from dragoman.files import recipes_folder
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.translator import Translator, translation_config
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
+
+LOW_BLEU = 20.0
+"""Score below which a training says what it means: the gist is hard to get; below a half, nothing is."""
 
 N_SHOWN = 12
 """Translations that the demo shows."""
@@ -141,7 +144,7 @@ class TranslationTask(Task):
             translator = whole.towards("-".join(direction))
             evaluation = evaluate(translator, name, pairs, settings=request.search)
             say(
-                f"{name}: {len(pairs):,} sentences in {evaluation.seconds:.1f} s, "
+                f"{name}: {counted(len(pairs), 'sentence')} in {evaluation.seconds:.1f} s, "
                 f"{evaluation.sentences_per_second:.1f} sentences/s"
             )
             by_test[name] = evaluation.scores[0].value
@@ -155,6 +158,17 @@ class TranslationTask(Task):
             worst = min(by_test, key=lambda name: by_test[name])
             mean = fmean(by_test.values())
             say(f"mean BLEU of {len(by_test)}: {mean:.1f}; worst: {worst}, {by_test[worst]:.1f}")
+
+    def score_validation(self, run: Run, say: Say) -> Iterator[TranslationScores]:
+        best = [record for record in run.history() if record.get("best")]
+        bleu = best[-1]["bleu"] if best else 100.0
+        if bleu < LOW_BLEU:
+            worth = "drafts" if bleu < LOW_BLEU / 2 else "more than the gist"
+            say(
+                f"BLEU {bleu:.1f}: too little text for {worth}; add public text (dragoman data list), or "
+                "start from a model of more (--from RUN): docs/quality.md"
+            )
+        yield from ()
 
     def report(
         self,

@@ -20,7 +20,7 @@ from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.labelled_store import LabelledStore
 from dragoman.data.named import open_labelled_split
 from dragoman.data.store import keep_only
-from dragoman.errors import RunError
+from dragoman.errors import RunError, counted
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype
 from dragoman.metrics.classification import (
@@ -86,8 +86,8 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         weights = balanced_weights(counts) if balanced else [1.0] * len(counts)
         self.class_weights = torch.tensor(weights, device=device)
         listener.message(
-            f"{len(store):,} training texts ({store.lengths.sum():,} tokens), "
-            f"{len(self.valid_store):,} validation texts"
+            f"{counted(len(store), 'training text')} ({counted(store.lengths.sum(), 'token')}), "
+            f"{counted(len(self.valid_store), 'validation text')}"
         )
         can_balance = not self.labelling.separator
         listener.message(describe_labels(self.labels, counts, balanced=balanced, can_balance=can_balance))

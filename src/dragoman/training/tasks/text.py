@@ -14,6 +14,7 @@ from dragoman.data.mixing import MixedStore, MixPart, Mixture, as_record, plan_m
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
 from dragoman.data.store import TokenStore, keep_only
+from dragoman.errors import counted
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import MAX_TEXTS, draw_sample
 
@@ -145,8 +146,8 @@ class SeveralCorpora(TrainingText):
         for i, (part, store) in enumerate(zip(parts, self._whole, strict=True)):
             shares = ", then ".join(f"{100 * stage.shares[i]:.1f} %" for stage in self.mix.stages)
             notes += [
-                f"{part.name}: {len(store):,} training pairs "
-                f"({store.n_src_tokens:,} + {store.n_tgt_tokens:,} tokens), {shares} of the mix",
+                f"{part.name}: {counted(len(store), 'training pair')} "
+                f"({store.n_src_tokens:,} + {counted(store.n_tgt_tokens, 'token')}), {shares} of the mix",
                 *self.parts[i].corpus.notes(),
                 store.skipped_message(),
             ]

@@ -18,7 +18,7 @@ from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, fi
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_direction, open_training
 from dragoman.data.store import TokenStore
-from dragoman.errors import DataError, RunError
+from dragoman.errors import DataError, RunError, counted
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
@@ -74,7 +74,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         notes = self.text.prepare(self.tokenizers, progress=listener.tokenized)
         validated = {part.name: [*filter(has_text, part.corpus.pairs())] for part in valid_parts}
         n_valid = sum(map(len, validated.values()))
-        listener.message(f"{notes[0]}, {n_valid:,} validation pairs")
+        listener.message(f"{notes[0]}, {counted(n_valid, 'validation pair')}")
         unknown = (note for pairs in validated.values() for note in self._unknown(pairs))
         for note in (*notes[1:], *unknown):
             if note:
@@ -346,6 +346,10 @@ def prepare_tokenizers(
                 marks=marks,
                 slots=slots,
             )
+            for n_tokens in {pair.src.vocab_size, pair.tgt.vocab_size}:
+                if n_tokens < config.tokenizer.vocab_size:
+                    wanted = f"{config.tokenizer.vocab_size:,} (tokenizer.vocab_size)"
+                    listener.message(f"the text gives {counted(n_tokens, 'token')}, fewer than {wanted}")
         with replacing_folder(folder) as unfinished:
             pair.save(unfinished)
     return TokenizerPair.load(folder)
