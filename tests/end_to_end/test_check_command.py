@@ -51,6 +51,16 @@ def test_findings_stand_in_a_table_with_examples_below_and_the_sum_last() -> Non
     assert lines[-1].startswith("checked 300 lines: 3 errors, 2 warnings, ")
 
 
+def test_files_are_named_as_for_a_training_as_well() -> None:
+    Path("scores").write_text("1\n" * 300, encoding="utf-8")
+    options = ("--src", "a.en", "--tgt", "a.de")
+    for command in (CHECK, ("data", "filter", "--by-score", "scores", "--keep", "0.5")):
+        named, given = succeed(*command, "a.en", "a.de"), succeed(*command, *options)
+        assert (named.stdout, named.stderr) == (given.stdout, given.stderr)
+        for files in ((), ("a.en", "--tgt", "a.de"), options[:2], ("a.en", "a.de", *options)):
+            assert "give --src and --tgt once each" in error_of(*command, *files)
+
+
 def test_what_the_reader_noticed_is_said_whole() -> None:
     pairs = [("English", "German"), *phrases(20)]
     Path("a.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")

@@ -13,17 +13,20 @@ from typing import Any
 import pytest
 import torch
 
-from commands import error_of
+from commands import error_of, succeed
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, pad, source_mask
 from dragoman.data.store import TokenStore
-from dragoman.errors import PausedError, RunError, TrainingError
+from dragoman.errors import DataError, PausedError, RunError, TrainingError
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.presets import ROBUST
 from dragoman.runs import Run, only_writer
+from dragoman.tasks.task import EvaluationRequest, open_run
+from dragoman.tasks.translation.task import TranslationTask
 from dragoman.tensors import load_tensors, save_tensors
+from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import PAD_ID, SPECIAL_TOKENS, UNK_ID
 from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.loop import train
@@ -635,6 +638,29 @@ def test_a_finished_run_continues_with_more_steps() -> None:
     assert Run.open(path).config == longer
 
 
+def test_a_run_finds_its_text_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = 'data.test={news=["valid.en", "valid.de"]}'
+    listener = Recorder()
+    config = tiny_config(tests, "training.max_steps=1", "tokenizer.vocab_size=500_000")
+    run = train(config, "run", listener=listener).resolve()
+    n_tokens = len(TokenizerPair.load(run / "tokenizer").src.pieces())
+    assert f"the text gives {n_tokens} tokens, fewer than 500,000 (tokenizer.vocab_size)" in listener.messages
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    messages: list[str] = []
+    opened, task = open_run(run, messages.append), TranslationTask()
+    request = EvaluationRequest()
+    assert len(task.tests(opened, request, print)["news"].pairs) == 20
+    assert str(tmp_path / "valid.en") in messages[0]
+    assert opened.config.data.train == (str(tmp_path / "train.en"), str(tmp_path / "train.de"))
+    said: list[str] = []
+    assert list(task.score_validation(opened, said.append)) == []
+    assert re.fullmatch(r"BLEU \d\.\d: too little text for drafts; .*: docs/quality.md", said[0])
+    (tmp_path / "valid.en").unlink()
+    with pytest.raises(DataError, match=f"^{tmp_path / 'valid.en'}: no such file"):
+        task.tests(opened, request, print)
+
+
 def test_a_run_that_another_training_writes_is_left_alone() -> None:
     path = train(tiny_config("training.max_steps=6"), "runs/tiny")
     (path / "report.json").unlink()
@@ -643,6 +669,9 @@ def test_a_run_that_another_training_writes_is_left_alone() -> None:
         for options in ([], ["--processes", "2"]):
             complaint = error_of("train", path / "config.toml", "--out", path, *options)
             assert f"{path}: process {os.getpid()} is writing it; wait until that has ended" in complaint
+        state = f"state     being trained by process {os.getpid()}, step 6 of 6"
+        assert state in succeed("show", path).stdout
+    assert "state     not finished, step 6 of 6" in succeed("show", path).stdout
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
