@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +22,9 @@ from dragoman.data.doctor.overlap import HeldOutIndex
 from dragoman.data.doctor.reading import (
     Numbered,
     Progress,
-    Reading,
     Texts,
     numbered,
+    read,
     unit_of,
     windows,
 )
@@ -40,7 +40,7 @@ from dragoman.data.doctor.words import (
 )
 from dragoman.data.labelled import LabelledCorpus, labels_of
 from dragoman.data.readers.files import hash_text
-from dragoman.errors import counted
+from dragoman.errors import DataError, counted
 from dragoman.processes import Tick, in_order
 
 N_EXAMPLES = 5
@@ -85,13 +85,13 @@ def check_corpus(
         earlier={name: pair_hashes(one.pairs()) for name, one in (earlier or {}).items()},
     )
     tally, whole = Tally(n_examples, with_survey=with_survey), _Whole(unit)
-    reading = Reading(numbered(corpus), progress)
-    for examined in examine(windows(reading.chunks()), examination, n_workers=n_workers, progress=progress):
+    troubles: list[DataError] = []
+    packed = windows(read(numbered(corpus), progress, troubles))
+    for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
         whole.add(examined, tally)
     progress("repetitions", tally.n)
     whole.conclude(tally)
-    if reading.trouble is not None:
-        tally.summarise("unreadable", [str(reading.trouble)], count=1)
+    tally.summarise("unreadable", map(str, troubles), count=len(troubles))
     notes = (*corpus.notes(), *whole.notes())  # before examples are read again, which need not read it all
     findings, survey = tally.findings(lambda: numbered(corpus))
     return Report(corpus.name, tally.n, unit, findings, notes, survey)
@@ -138,7 +138,7 @@ class Examination:
         for chunk in texts.chunks():
             window.add(chunk, self.held, self.earlier)
         n, faults = len(window.numbers), window.faults
-        src, tgt = window.sides()
+        src, tgt = (reader.side() for reader in window.readers)
         facts: dict[str, list[str]] = {"": []}
         doing("lengths")
         deviations = length_deviations(src, tgt)
@@ -217,7 +217,7 @@ class _Window:
     def __init__(self) -> None:
         self.faults = Faults()
         self.numbers = array("q")
-        self._readers = (SideReader(), SideReader())
+        self.readers = (SideReader(), SideReader())
         self._similar: dict[int, float] = {}
 
     def add(
@@ -230,7 +230,7 @@ class _Window:
                 if detail := check(src, tgt):
                     faults[index] = detail
         for i in (0, 1):
-            self._readers[i].add(one.texts[i] for one in chunk)
+            self.readers[i].add(one.texts[i] for one in chunk)
         if held is not None:
             overlap = held.look_up(start, chunk)
             self.faults.by_kind["overlap"].update(overlap.exact)
@@ -242,9 +242,6 @@ class _Window:
                 for i in np.flatnonzero(np.isin(pair_ids, hashes)).tolist():
                     self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
         self.numbers.extend(one.number for one in chunk)
-
-    def sides(self) -> tuple[NumberedSide, NumberedSide]:
-        return self._readers[0].side(), self._readers[1].side()
 
     def similarities(self) -> np.ndarray:
         """How similar each pair is to the text of valid or test that it is nearly like; 0: to none."""
@@ -295,24 +292,17 @@ def describe_stretch(stretch: AlignedStretch, numbers: Sequence[int] | np.ndarra
     return f"{where}: the target of a source is {counted(n, unit)} {direction}"
 
 
-class _WindowSpan(NamedTuple):
-    """Where a window begins and ends, and what was said about it as a whole, by kind; notes under ""."""
-
-    start: int
-    end: int
-    facts: dict[str, list[str]]
-
-
 class _Whole:
     """What only the whole corpus tells, of what its windows came to."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._hashes: tuple[list[np.ndarray], ...] = ([], [], [])
-        self._parts: list[_WindowSpan] = []
+        self._parts: list[tuple[int, int, dict[str, list[str]]]] = []
+        """Where each window begins and ends, and what was said about it as a whole: `Examined.facts`."""
         self._stretches: list[AlignedStretch] = []
-        self._places: defaultdict[int, str] = defaultdict(str)
-        """What to say in front of facts about a window, by its start; "" for the only one."""
+        self._places: list[str] = []
+        """What to say in front of facts about each window; "" for the only one."""
 
     def add(self, window: Examined, tally: Tally) -> None:
         """Add the next window, to the tally as well."""
@@ -325,24 +315,25 @@ class _Whole:
                 here = here._replace(start=self._stretches.pop().start)
             self._stretches.append(here)
         tally.add(window.faults, window.numbers)
-        self._parts.append(_WindowSpan(start, tally.n, window.facts))
+        self._parts.append((start, tally.n, window.facts))
 
     def conclude(self, tally: Tally) -> None:
         """Add the facts about the whole, repetitions, and windows that are unlike all others."""
         if self._stretches:
             numbers = tally.numbers
             tally.summarise("shifted", (describe_stretch(s, numbers, self._unit) for s in self._stretches))
-        if len(self._parts) > 1:
-            for part in self._parts:
-                first, last = tally.numbers[part.start], tally.numbers[part.end - 1]
-                self._places[part.start] = f"{self._unit}s {first} to {last}: "
+        numbers, several = tally.numbers, len(self._parts) > 1
+        self._places = [
+            f"{self._unit}s {numbers[start]} to {numbers[end - 1]}: " if several else ""
+            for start, end, _ in self._parts
+        ]
         for kind, marked in (("languages", "language"), ("unaligned", "shifted")):
-            wrong = [part for part in self._parts if part.facts.get(kind)]
-            for part in wrong:
-                facts = [f"{self._places[part.start]}{fact}" for fact in part.facts[kind]]
-                tally.summarise(kind, facts, count=len(facts))
+            wrong = {i: facts[kind] for i, (_, _, facts) in enumerate(self._parts) if facts.get(kind)}
+            for i, facts in wrong.items():
+                lines = [f"{self._places[i]}{fact}" for fact in facts]
+                tally.summarise(kind, lines, count=len(lines))
                 if len(wrong) < len(self._parts):  # others show that the corpus is not so as a whole
-                    tally.mark(marked, np.arange(part.start, part.end), partial(_same_for_all, facts[0]))
+                    tally.mark(marked, np.arange(*self._parts[i][:2]), partial(_same_for_all, lines[0]))
         src, tgt, near = map(self._take_hashes, range(3))
         _add_repetitions(src, tgt, near, tally, self._unit)
 
@@ -354,7 +345,8 @@ class _Whole:
 
     def notes(self) -> list[str]:
         """Return what could not be judged, and where."""
-        return [f"{self._places[part.start]}{note}" for part in self._parts for note in part.facts[""]]
+        parts = zip(self._places, self._parts, strict=True)
+        return [f"{place}{note}" for place, (_, _, facts) in parts for note in facts[""]]
 
 
 def _same_for_all(fact: str, _: int) -> str:
@@ -412,14 +404,19 @@ def check_labelled(
     numbers, texts, labels = array("q"), array("q"), array("q")
     n_of_label: Counter[str] = Counter()
     held = _open_held_out(held_out or {}, ("text",), progress)
-    reading = Reading(numbered(corpus), progress)
-    for chunk in reading.chunks():
+    troubles: list[DataError] = []
+    for chunk in read(numbered(corpus), progress, troubles):
         if held is not None:
             overlap = held.look_up(len(numbers), chunk)
             faults.by_kind["overlap"].update(overlap.exact)
             faults.by_kind["overlap-near"].update(overlap.near)
         for number, (text, label) in chunk:
-            _check_example(text, label or corpus.separator, len(numbers), faults)
+            parts = {"text": text, "label": label or corpus.separator}
+            missing = [f"no {name}" for name, part in parts.items() if not is_visible(part)]
+            faulty = {"empty": " and ".join(missing), "encoding": damage(text)}
+            faulty |= {"scripts": mixed_scripts(text), "markup": markup(text)}
+            for kind in filter(faulty.get, faulty):
+                faults.add(kind, len(numbers), faulty[kind])
             numbers.append(number)
             texts.append(hash(" ".join(text.split())))
             labels.append(hash(label))
@@ -427,23 +424,16 @@ def check_labelled(
     unit = unit_of(corpus)
     _add_repeated_texts(np.array(texts), np.array(labels), faults, np.array(numbers), unit)
     tally.add(faults, numbers)
-    _summarise_labels(n_of_label, len(numbers) - n_of_label.pop("", 0), tally)
-    if reading.trouble is not None:
-        tally.summarise("unreadable", [str(reading.trouble)], count=1)
+    n_texts = len(numbers) - n_of_label.pop("", 0)
+    lines = [
+        f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
+    ]
+    if len(n_of_label) > _MAX_SHOWN:
+        lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
+    tally.summarise("labels", lines, count=len(n_of_label))
+    tally.summarise("unreadable", map(str, troubles), count=len(troubles))
     findings, _ = tally.findings(lambda: numbered(corpus))
     return Report(corpus.name, len(numbers), unit, findings)
-
-
-def _check_example(text: str, label: str, index: int, faults: Faults) -> None:
-    missing = [name for name, value in (("text", text), ("label", label)) if not is_visible(value)]
-    for kind, detail in (
-        ("empty", f"no {' and no '.join(missing)}" if missing else ""),
-        ("encoding", damage(text)),
-        ("scripts", mixed_scripts(text)),
-        ("markup", markup(text)),
-    ):
-        if detail:
-            faults.add(kind, index, detail)
 
 
 def _add_repeated_texts(
@@ -460,12 +450,3 @@ def _add_repeated_texts(
     for i, original in first.items():
         if not conflicting[i]:
             faults.add("duplicate", int(kept[i]), f"as {unit} {numbers[kept[original]]}")
-
-
-def _summarise_labels(n_of_label: Counter[str], n_texts: int, tally: Tally) -> None:
-    lines = [
-        f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
-    ]
-    if len(n_of_label) > _MAX_SHOWN:
-        lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
-    tally.summarise("labels", lines, count=len(n_of_label))

@@ -336,7 +336,7 @@ class Tally:
     def summarise(self, kind: str, facts: Iterable[str], *, count: int | None = None) -> None:
         """Add facts about the whole; and their number, where there are no lines to count."""
         self.summaries.setdefault(kind, []).extend(facts)
-        if count is not None:
+        if count:
             self.counts[kind] = self.counts.get(kind, 0) + count
 
     def add(self, faults: Faults, numbers: Sequence[int] | np.ndarray) -> None:
@@ -349,22 +349,17 @@ class Tally:
             while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
                 kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
             kept += [(self.n + i, details[i]) for i in sorted(details)[:: self._strides[kind]]]
-        if self._with_survey:
-            for kind, values in faults.values.items():
-                self._grade(kind, values)
+        for kind, values in faults.values.items() if self._with_survey else ():
+            grades = threshold_of(kind).grades(values)
+            graded = self._rng.permutation(np.flatnonzero(grades))
+            self._n_graded[kind] += np.bincount(grades[graded], minlength=256)
+            some, first = np.unique(grades[graded], return_index=True)
+            for grade, i in zip(some.tolist(), graded[first].tolist(), strict=True):  # one of each is drawn
+                drawn = (float(self._rng.random()), self.n + i, float(values[i]))
+                self._sampled[kind, grade] = min(drawn, self._sampled.get((kind, grade), drawn))
         self._masks.append(mask)
         self._numbers.append(np.array(numbers, dtype=np.uint32))
         self.n += len(numbers)
-
-    def _grade(self, kind: str, values: np.ndarray) -> None:
-        """Count the pairs of each grade, and draw one of each."""
-        grades = threshold_of(kind).grades(values)
-        graded = self._rng.permutation(np.flatnonzero(grades))
-        self._n_graded[kind] += np.bincount(grades[graded], minlength=256)
-        some, first = np.unique(grades[graded], return_index=True)
-        for grade, i in zip(some.tolist(), graded[first].tolist(), strict=True):
-            drawn = (float(self._rng.random()), self.n + i, float(values[i]))
-            self._sampled[kind, grade] = min(drawn, self._sampled.get((kind, grade), drawn))
 
     def mark(self, kind: str, indices: np.ndarray, describe: Callable[[int], str]) -> None:
         """Add faults that only the whole corpus tells; `describe(k)` says what is wrong with the k-th."""
@@ -385,10 +380,6 @@ class Tally:
             parts[:] = [np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)]
         return parts[0]
 
-    def lines(self, kind: str) -> np.ndarray:
-        """Return the numbers of the pairs with that fault."""
-        return self.numbers[(self._whole(self._masks) & _BITS[kind]) != 0]
-
     def findings(
         self, reread: Callable[[], Iterable[Numbered]]
     ) -> tuple[tuple[Finding, ...], dict[str, tuple[Step, ...]]]:
@@ -399,7 +390,7 @@ class Tally:
         texts = chosen(reread(), indices + [i for _, i, _ in self._sampled.values()])
         findings = []
         for name, kind in KINDS.items():
-            lines = self.lines(name)
+            lines = self.numbers[(self._whole(self._masks) & _BITS[name]) != 0]
             if count := self.counts.get(name, len(lines)):
                 examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self.summaries.get(name, ())), examples))

@@ -108,7 +108,7 @@ def check_languages(
     sides = (src.bags, tgt.bags)
     letters = [_letters_by_script(bags) for bags in sides]
     main = [_main_scripts(counts) for counts in letters]
-    faults.whole = _check_declared(sides, main, langs)
+    faults.whole = wrong_declarations(src, tgt, langs=langs)
     wrong = [_wrong_script(letters[i], main[i]) for i in (0, 1)]
     swapped = _swapped_scripts(letters, main, wrong)
     faults.lines["swapped"].update(dict.fromkeys(np.flatnonzero(swapped).tolist(), "by their scripts"))
@@ -129,14 +129,6 @@ def check_languages(
     for i in (0, 1):
         _find_foreign(faults, sides[i], side=i, main=main[i], named=named, skip=wrong[i])
     return faults
-
-
-def wrong_declarations(
-    src: NumberedSide, tgt: NumberedSide, *, langs: tuple[str | None, str | None]
-) -> list[str]:
-    """Describe wrong declared languages `langs` of the sides as a whole."""
-    sides = (src.bags, tgt.bags)
-    return _check_declared(sides, [_main_scripts(_letters_by_script(bags)) for bags in sides], langs)
 
 
 def _add(lines: dict[int, str], line: int, detail: str) -> None:
@@ -212,10 +204,12 @@ def _guess(bags: Bags) -> str | None:
     return best if coverage[best] >= _COVERED else None
 
 
-def _check_declared(
-    sides: Sequence[Bags], main: Sequence[frozenset[str]], langs: Sequence[str | None]
+def wrong_declarations(
+    src: NumberedSide, tgt: NumberedSide, *, langs: tuple[str | None, str | None]
 ) -> list[str]:
-    """Describe wrong declared languages."""
+    """Describe wrong declared languages `langs` of the sides as a whole."""
+    sides = (src.bags, tgt.bags)
+    main = [_main_scripts(_letters_by_script(bags)) for bags in sides]
     complaints = []
     for bags, scripts, lang, name in zip(sides, main, langs, _SIDES, strict=True):
         if lang is None or not scripts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
@@ -68,53 +68,39 @@ def pair_numbers(corpus: Corpus) -> Iterator[int]:
     return (one.number for one in numbered(corpus)) if isinstance(corpus, TableCorpus) else count(1)
 
 
-class Reading:
-    """Reads once, in chunks. Where a corpus breaks off, `trouble` says why, and what came before counts."""
+def read(
+    records: Iterator[Numbered], progress: Progress, troubles: list[DataError]
+) -> Iterator[list[Numbered]]:
+    """Yield all that can be read, in chunks; why a corpus breaks off is added to `troubles`.
 
-    def __init__(self, numbered: Iterator[Numbered], progress: Progress) -> None:
-        self._numbered, self._progress = numbered, progress
-        self.trouble: DataError | None = None
-
-    def chunks(self) -> Iterator[list[Numbered]]:
-        """Everything that can be read. DataError: nothing can, or there is no text."""
-        chunk: list[Numbered] = []
-        has_text, n_characters, n_read = False, 0, 0
-        while self.trouble is None:
-            try:
-                one = next(self._numbered)
-            except StopIteration:
-                break
-            except DataError as error:
-                if not has_text:
-                    raise
-                self.trouble = error
-                break
+    DataError: nothing can be read, or there is no text.
+    """
+    chunk: list[Numbered] = []
+    has_text, n_characters, n_read = False, 0, 0
+    try:
+        for one in records:
             has_text = has_text or all(text.strip() for text in one.texts)
             chunk.append(one)
             n_read += 1
             n_characters += sum(map(len, one.texts))
             if len(chunk) == CHUNK or n_characters >= CHUNK_CHARACTERS:
                 yield chunk
-                self._progress("reading", n_read)
+                progress("reading", n_read)
                 chunk, n_characters = [], 0
-        if chunk:
-            yield chunk
-            self._progress("reading", n_read)
+    except DataError as error:
+        if not has_text:
+            raise
+        troubles.append(error)
+    if chunk:
+        yield chunk
+        progress("reading", n_read)
 
 
 def chosen(numbered: Iterable[Numbered], indices: Iterable[int]) -> dict[int, Numbered]:
     """Those at some indices, counted from 0. Reads no further than it must."""
     requested = set(indices)
-    last = max(requested, default=-1)
-    records = {}
-    for index, one in enumerate(numbered):
-        if index > last:
-            break
-        if index in requested:
-            records[index] = one
-            if index == last:
-                break
-    return records
+    first = islice(numbered, max(requested, default=-1) + 1)
+    return {index: one for index, one in enumerate(first) if index in requested}
 
 
 class Texts:

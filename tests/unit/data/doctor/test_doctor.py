@@ -133,7 +133,7 @@ def test_sources_with_several_targets_are_information() -> None:
     finding = report.finding("several-targets")
     assert finding is not None
     assert finding.count == 1
-    assert finding.summary == ("1 sources, 2 targets",)
+    assert finding.summary == ("1 source, 2 targets",)
     assert lines_with(report, "duplicate") == [4]
     assert report.finding("duplicate").examples[0].detail == "as pair 1"  # type: ignore[union-attr]
 
