@@ -42,8 +42,7 @@ def list_(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show details of this data set; opus:en-pl lists the corpora of OPUS.",
-            show_default=False,
+            help="Show details of this data set; opus:en-pl lists the corpora of OPUS.", show_default=False
         ),
     ] = None,
     as_json: AsJson = False,
@@ -119,12 +118,7 @@ def filter_(
     tgt: Tgt = None,
     at_least: Annotated[
         float | None,
-        typer.Option(
-            min=-1e9,
-            max=1e9,
-            help="Keep pairs with at least this score.",
-            show_default=False,
-        ),
+        typer.Option(min=-1e9, max=1e9, help="Keep pairs with at least this score.", show_default=False),
     ] = None,
     keep: Annotated[
         float | None,

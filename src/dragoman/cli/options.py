@@ -73,14 +73,12 @@ Method = Annotated[
     str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
 ]
 TaskName = Annotated[
-    str | None,
-    typer.Option(help="classification if the file holds texts and labels.", show_default=False),
+    str | None, typer.Option(help="classification if the file holds texts and labels.", show_default=False)
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
 Ensemble = Annotated[
-    list[Path] | None,
-    typer.Option(help="Add a run with the same vocabulary to an ensemble; repeatable."),
+    list[Path] | None, typer.Option(help="Add a run with the same vocabulary to an ensemble; repeatable.")
 ]
 
 
@@ -113,8 +111,7 @@ RayAddress = Annotated[
 
 
 TextColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of the text: name, or number from 0.", show_default="detected"),
+    str | None, typer.Option(help="Column of the text: name, or number from 0.", show_default="detected")
 ]
 LabelColumn = Annotated[
     str | None, typer.Option(help="Column of the label: name, or number from 0.", show_default="detected")
@@ -148,14 +145,12 @@ Tsv = Annotated[
     ),
 ]
 ValidSrc = Annotated[
-    list[str] | None,
-    typer.Option(help="Source sentences for validation; repeatable.", show_default=False),
+    list[str] | None, typer.Option(help="Source sentences for validation; repeatable.", show_default=False)
 ]
 ValidTgt = Annotated[
     list[str] | None,
     typer.Option(
-        help="Translations of --valid-src; default: hold out a part of the training text.",
-        show_default=False,
+        help="Translations of --valid-src; default: hold out a part of the training text.", show_default=False
     ),
 ]
 ValidTsv = Annotated[

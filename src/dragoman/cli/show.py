@@ -25,10 +25,7 @@ FIGURES = ("schedule", "positions", "masks")
 NOUNS = {"schedule": "learning rates"}
 """Titles of figures that differ from their names."""
 
-PLACEHOLDER = {
-    "name": "figure",
-    "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]},
-}
+PLACEHOLDER = {"name": "figure", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]}}
 """The settings that every recipe needs; figures do not depend on them."""
 
 
@@ -189,9 +186,7 @@ def _labels(run: Run) -> str | None:
     return f"{len(labels)}: {shown}"
 
 
-def doctor(
-    as_json: AsJson = False,
-) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Show hardware, versions and the measured speed of matrix products, with advice.
 
     To check a corpus, see `dragoman data check`.

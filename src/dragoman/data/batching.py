@@ -159,12 +159,7 @@ def _in_order(band: npt.NDArray[np.uint16], src: Lengths, rng: np.random.Generat
 
 
 def _cut(
-    src: Lengths,
-    tgt: Lengths,
-    *,
-    src_tokens: float,
-    tgt_tokens: float,
-    first_filled: float,
+    src: Lengths, tgt: Lengths, *, src_tokens: float, tgt_tokens: float, first_filled: float
 ) -> list[int]:
     """Where each batch ends: the longest that fit, but for the first, filled in part to move the rest."""
     ends = [0]

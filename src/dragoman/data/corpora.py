@@ -487,10 +487,11 @@ def open_corpus(
             f"a corpus of {len(files)} files; give two aligned files or one with both sides{hint}"
         )
     if len(files) == 2:
+        if any(formats.is_iwslt(Path(name)) for name in files):
+            return Talks(*map(find_file, files))
         for name in files:
             check_format(name)
-        src, tgt = map(find_file, files)
-        return (Talks if formats.is_iwslt(src) or formats.is_iwslt(tgt) else AlignedFiles)(src, tgt)
+        return AlignedFiles(*map(find_file, files))
     name = files[0]
     if name.startswith(PHRASEBOOK):
         return Phrasebook(name.removeprefix(PHRASEBOOK), src_lang=src_lang, tgt_lang=tgt_lang)
@@ -537,8 +538,7 @@ def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[HeldO
     depends on `seed` and the text alone, not on the order of lines. DataError: too few different sources.
     """
     hashes = np.fromiter(
-        (hash_text(pair.src, seed=seed) for pair in corpus.pairs() if has_text(pair)),
-        dtype=np.uint64,
+        (hash_text(pair.src, seed=seed) for pair in corpus.pairs() if has_text(pair)), dtype=np.uint64
     )
     limit = min(n_held_out, max(1, len(hashes) // 10))
     sources, counts = np.unique(hashes, return_counts=True)  # in order of hash: a random one

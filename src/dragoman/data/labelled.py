@@ -386,17 +386,12 @@ def _choose(
     n_labels = int(labels.max(initial=-1)) + 1
     sizes = np.bincount(label_of, weights=counts, minlength=n_labels).astype(np.float64)
     held_out: list[int] = []
-    for label, quota in enumerate(_shares(sizes, total)):
+    # In proportion to the sizes: rounded down, then one more for the largest remainders.
+    exact = sizes * total / max(sizes.sum(), 1)
+    quotas = np.floor(exact).astype(np.int64)
+    quotas[np.argsort(quotas - exact, kind="stable")[: total - int(quotas.sum())]] += 1
+    for label, quota in enumerate(quotas):
         members = np.flatnonzero(label_of == label)[:-1]  # in order of hash
         members = members[counts[members] <= quota]
         held_out += unique[members[np.cumsum(counts[members]) <= quota]].tolist()
     return frozenset(held_out)
-
-
-def _shares(sizes: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.int64]:
-    """`total` shared out in proportion to `sizes`: rounded down, then one more for the largest remainders."""
-    exact = sizes * total / max(sizes.sum(), 1)
-    shares = np.floor(exact).astype(np.int64)
-    missing = total - int(shares.sum())
-    shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
-    return shares

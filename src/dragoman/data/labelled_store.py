@@ -118,12 +118,7 @@ class LabelledStore:
             f"labelled {FORMAT} {corpus.fingerprint()} {tokenizer.fingerprint} {names} {max_tokens} {dropout}"
         )
         build = partial(
-            _build,
-            corpus=corpus,
-            tokenizer=tokenizer,
-            labels=labels,
-            max_tokens=max_tokens,
-            dropout=dropout,
+            _build, corpus=corpus, tokenizer=tokenizer, labels=labels, max_tokens=max_tokens, dropout=dropout
         )
         return prepare_store(cache, key, name=corpus.name, opened=cls, build=build)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -229,14 +229,3 @@ def plan_mix(
     n_pairs = sum((s.stop - s.start) * len(place) for s, place in zip(stretches, places, strict=True))
     n_rounds = max(1, math.ceil(n_pairs / ROUND_PAIRS))
     return EpochPlan([partial(of_round, k) for k in range(n_rounds)])
-
-
-def sampled_shares(stage: Stage, most: int) -> list[int]:
-    """Return how many pairs of each part a vocabulary is learnt from: as the mix has them, `most` in all."""
-    n_pairs = min(most, stage.n_pairs)
-    return [max(1, round(share * n_pairs)) if share else 0 for share in stage.shares]
-
-
-def as_record(parts: Sequence[MixPart], passes: Sequence[float]) -> dict[str, Any]:
-    """Return the passes over each part, by names for a log."""
-    return {f"passes {part.name}": round(n, 3) for part, n in zip(parts, passes, strict=True)}

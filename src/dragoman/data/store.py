@@ -266,12 +266,7 @@ class TokenStore:
 
 
 def prepare_store(
-    cache: Path,
-    key: str,
-    *,
-    name: str,
-    opened: Callable[[Path], Store],
-    build: Callable[[Path], None],
+    cache: Path, key: str, *, name: str, opened: Callable[[Path], Store], build: Callable[[Path], None]
 ) -> Store:
     """Open the folder of `key` in `cache`; if it is missing, `build` writes it first, or what lacks of it.
 

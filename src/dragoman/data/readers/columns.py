@@ -26,11 +26,10 @@ _TABLES: dict[str, type[FileTable]] = {
     ".ndjson": JsonLines,
     ".parquet": Parquet,
 }
-_NO_TEXT = frozenset(
-    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".rar", ".sdlxliff", ".tar", ".tbz", ".tgz", ".xlf",
-     ".xliff", ".xls", ".xlsx", ".zip"}
+_NO_TABLES = frozenset(
+    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".po", ".rar", ".sdlxliff", ".tar", ".tbz", ".tgz",
+     ".tmx", ".xlf", ".xliff", ".xls", ".xlsx", ".xml", ".zip"}
 )  # fmt: skip
-_NO_TABLES = frozenset({".po", ".tmx", ".xml"})
 
 _SOURCE = ("source", "src")
 _TARGET = ("target", "tgt", "trg", "translation")
@@ -52,18 +51,14 @@ def open_table(name: str, *, setting: str) -> RecordTable:
     """
     if name.startswith(HUB):
         return HubTable(name, setting=setting)
+    check_format(name)
+    return _TABLES.get(format_suffix(name), TabSeparated)(find_file(name), setting=setting)
+
+
+def check_format(name: str) -> None:
+    """Check that a file can be a table or plain text. DataError: it is not; the message says what to do."""
     suffix = format_suffix(name)
-    check_format(name, also=_NO_TABLES)
-    return _TABLES.get(suffix, TabSeparated)(find_file(name), setting=setting)
-
-
-def check_format(name: str, *, also: Collection[str] = ()) -> None:
-    """Check that a file can be in a format of corpora, before anything else is said about it.
-
-    DataError: it is of another one (by suffix, `also` these), or does not exist; the message says what to do.
-    """
-    suffix = format_suffix(name)
-    if suffix in _NO_TEXT or suffix in also:
+    if suffix in _NO_TABLES:
         raise DataError(
             f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
             "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"

@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.config import ClassificationConfig, Column, Config, file_names, parse_section
-from dragoman.data.labelled import (
-    REVIEWS,
-    Labelled,
-    LabelledCorpus,
-    guess_labelled_columns,
-    open_labelled,
-)
+from dragoman.data.labelled import REVIEWS, Labelled, LabelledCorpus, guess_labelled_columns, open_labelled
 from dragoman.data.named import open_text
 from dragoman.data.readers.columns import by_name
 from dragoman.errors import ConfigError, DataError, counted

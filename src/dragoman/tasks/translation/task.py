@@ -188,12 +188,7 @@ class TranslationTask(Task):
         for problem in content.problems:
             say(problem)
         return translation_page(
-            translations,
-            content,
-            figures=figures,
-            n_sentences=n_examples,
-            reference=reference,
-            listen=say,
+            translations, content, figures=figures, n_sentences=n_examples, reference=reference, listen=say
         )
 
     def compare(

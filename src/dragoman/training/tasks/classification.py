@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.document_batching import (
-    ClassificationBatch,
-    make_classification_batch,
-    plan_documents,
-)
+from dragoman.data.document_batching import ClassificationBatch, make_classification_batch, plan_documents
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.labelled_store import LabelledStore
 from dragoman.data.named import open_labelled_split

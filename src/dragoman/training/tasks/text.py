@@ -10,7 +10,7 @@ from pathlib import Path
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import Cut, EpochPlan, plan_shards
 from dragoman.data.corpora import Corpus, Pair, has_text
-from dragoman.data.mixing import MixedStore, MixPart, Mixture, as_record, plan_mix, sampled_shares
+from dragoman.data.mixing import MixedStore, MixPart, Mixture, plan_mix
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
 from dragoman.data.store import TokenStore, keep_only
@@ -131,9 +131,10 @@ class SeveralCorpora(TrainingText):
             samples.append(draw_sample((p for p in drawn if has_text(p) and next(numbers) >= 0), most))
             counts.append(next(numbers))
         mix = Mixture(self._described(counts), temperature=self.config.data.temperature)
-        n_each = sampled_shares(mix.stages[0], MAX_TEXTS // 2)
-        for pairs, n in zip(samples, n_each, strict=True):
-            yield from islice(cycle(pairs), n)
+        stage = mix.stages[0]
+        n_pairs = min(MAX_TEXTS // 2, stage.n_pairs)
+        for pairs, share in zip(samples, stage.shares, strict=True):
+            yield from islice(cycle(pairs), max(1, round(share * n_pairs)) if share else 0)
 
     def prepare(self, tokenizers: TokenizerPair, progress: Callable[[int], None] | None = None) -> list[str]:
         self._tokenizers = tokenizers
@@ -183,4 +184,5 @@ class SeveralCorpora(TrainingText):
         return plan
 
     def passes(self, epoch: int, batch: int) -> dict[str, float]:
-        return as_record(self.mix.parts, self.mix.passes(epoch + batch / self._n_batches))
+        passes = self.mix.passes(epoch + batch / self._n_batches)
+        return {f"passes {part.name}": round(n, 3) for part, n in zip(self.mix.parts, passes, strict=True)}
