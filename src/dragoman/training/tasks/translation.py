@@ -348,8 +348,8 @@ def prepare_tokenizers(
             )
             for n_tokens in {pair.src.vocab_size, pair.tgt.vocab_size}:
                 if n_tokens < config.tokenizer.vocab_size:
-                    wanted = f"{config.tokenizer.vocab_size:,} (tokenizer.vocab_size)"
-                    listener.message(f"the text gives {counted(n_tokens, 'token')}, fewer than {wanted}")
+                    asked = f"{config.tokenizer.vocab_size:,} (tokenizer.vocab_size)"
+                    listener.message(f"the text gives {n_tokens:,} tokens, fewer than {asked}")
         with replacing_folder(folder) as unfinished:
             pair.save(unfinished)
     return TokenizerPair.load(folder)
