@@ -23,9 +23,6 @@ from dragoman.data.store import Sides, TokenStore
 ROUND_PAIRS = 1 << 22
 """Pairs that are shuffled together, at most: they bound the memory of planning."""
 
-ROUNDING = 1e-12
-"""Relative error of a stage's length, at most."""
-
 
 class MixPart(NamedTuple):
     """What the mix knows of a corpus in one direction."""
@@ -122,7 +119,7 @@ class Mixture:
         read = sum(shares[i] for i in members) * described.n_pairs  # in an epoch
         length = count * sum(self.parts[i].n_pairs for i in members) / read
         whole = round(length)  # of shares such as 0.3, a whole number of epochs may come out a little larger
-        return described._replace(length=whole if 0 < length - whole < ROUNDING * length else length)
+        return described._replace(length=whole if 0 < length - whole < 1e-12 * length else length)
 
     def _described(self, shares: tuple[float, ...], length: float) -> Stage:
         n_pairs = sum(part.n_pairs for part, share in zip(self.parts, shares, strict=True) if share)

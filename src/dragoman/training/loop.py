@@ -74,10 +74,8 @@ def train(
                 held.enter_context(only_writer(out))
             run = Run.create(out, config)
         if is_finished(run):
-            listener.message(
-                f"{run.path} is finished; to continue it: --set training.max_steps=N, with N more than "
-                f"{config.training.max_steps}; to train again, choose another folder"
-            )
+            more = f"more than {config.training.max_steps:,} steps (--set training.max_steps=N)"
+            listener.message(f"{run.path} is finished; choose {more}, or another folder to train again")
             return run.path
         with processes.first_ahead(), remembered_hashes(run.path / "cache" / "hashes.json"):
             hashes = hashes_of(config)

@@ -164,10 +164,8 @@ class Trainer:
                 if len(plan := self.task.plan(position.epoch)):
                     return plan
                 position.epoch += 1
-        raise DataError(
-            f"the training text gives no batch in {MAX_EMPTY} epochs up to {position.epoch}; check the "
-            "lengths and shares of data.stages, and data.max_length"
-        )
+        what = f"the training text gives no batch in {MAX_EMPTY} epochs up to {position.epoch}"
+        raise DataError(f"{what}; check the lengths and shares of data.stages, and data.max_length")
 
     def find_room(self) -> None:
         """Try a largest batch before the first update on a GPU, and split batches until it fits."""

@@ -59,7 +59,17 @@ def launch(
     begun = time.monotonic()
     for attempt in range(RESTARTS + 1):
         with tempfile.TemporaryDirectory() as logs:
-            config = on_this_machine(n_processes, run, logs)
+            config = LaunchConfig(
+                min_nodes=1,
+                max_nodes=1,
+                nproc_per_node=n_processes,
+                run_id=run.path.name,
+                rdzv_backend="c10d",
+                rdzv_endpoint="127.0.0.1:0",
+                local_addr="127.0.0.1",
+                max_restarts=0,
+                logs_specs=DefaultLogsSpecs(log_dir=logs),
+            )
             try:
                 elastic_launch(config, sys.executable)(*arguments, *hours_left(max_hours, since=begun))
             except ChildFailedError as error:
@@ -77,21 +87,6 @@ def launch(
             else:
                 return 0
     raise AssertionError("the last attempt returns or raises")
-
-
-def on_this_machine(n_processes: int, run: Run, logs: str) -> LaunchConfig:
-    """Return the settings of PyTorch's launcher for `n_processes` that train `run`; `logs` is a folder."""
-    return LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=n_processes,
-        run_id=run.path.name,
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
-        max_restarts=0,
-        logs_specs=DefaultLogsSpecs(log_dir=logs),
-    )
 
 
 def hours_left(max_hours: float, *, since: float) -> list[str]:
