@@ -371,9 +371,8 @@ def locked(path: Path, *, what: str | Path, wait: float = 0.0) -> Iterator[None]
     try:
         while (file := _lock(path)) is None:
             if time.monotonic() >= deadline:
-                raise RunError(
-                    f"{what}: {_holder(path)} is writing it; wait until that has ended, or choose another"
-                )
+                other = holder(path) or "another process"
+                raise RunError(f"{what}: {other} is writing it; wait until that has ended, or choose another")
             time.sleep(0.05)
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -429,18 +428,14 @@ def _acquire(file: BinaryIO) -> bool:
 
 
 def holder(path: Path) -> str:
-    """Return the process that holds the lock file `path`, in words; "" = none."""
+    """Return the process that holds the lock file `path`, by the number in it, in words; "" = none."""
     try:
         with path.open("r+b") as file:
-            return "" if _acquire(file) else _holder(path)
-    except OSError:
+            if _acquire(file):
+                return ""
+            number, host = file.read().decode().split()
+    except FileNotFoundError:
         return ""
-
-
-def _holder(path: Path) -> str:
-    """Return the process that wrote its number into a lock file, in words."""
-    try:
-        number, host = path.read_text(encoding="utf-8").split()
     except (OSError, ValueError):
         return "another process"
     return f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
