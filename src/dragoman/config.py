@@ -672,7 +672,8 @@ class TrainingConfig(Settings):
     """Precision of activations; weights and optimizer stay fp32. "auto" = bf16 if the hardware supports it.
     "fp16" scales the loss against underflow, and lowers the scale if gradients overflow."""
     kernels: Literal["fast", "plain"] = "fast"
-    """Implementation of dropout and loss: hand-written (model/kernels.py), or PyTorch's. Same results."""
+    """Implementation of dropout, loss and search: hand-written ("fast"), or PyTorch's operations. A search by
+    hand-written code that computes another network than src/dragoman/model is not used."""
     ema_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Decay per update of the exponential moving average of the weights, which is validated and saved; 0 =
     off."""

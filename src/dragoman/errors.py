@@ -32,6 +32,10 @@ PACKAGES = {
 """The packages whose modules are called otherwise."""
 
 
+class DragomanWarning(UserWarning):
+    """Something that a user should know, and that stops nothing; the command line prints it as one line."""
+
+
 class DragomanError(Exception):
     """Something a user can put right. The message says what is wrong, where, and what to do."""
 

@@ -214,11 +214,11 @@ class Run:
         """Return the files that the run consists of; none that a user put beside them."""
         return [path for path in _entries(self.path) if path.parent != self.path or path.name in OUR_FILES]
 
-    def save_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Write model.safetensors. RunError: it cannot be written."""
+    def save_weights(self, weights: Mapping[str, Tensor], *, probe: str = "") -> None:
+        """Write model.safetensors, with what is computed with them. RunError: it cannot be written."""
         from dragoman.tensors import save_tensors
 
-        save_tensors(self.weights_path, weights)
+        save_tensors(self.weights_path, weights, probe=probe)
 
     def load_weights(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
         """Read the weights to use. RunError: there are none yet, or the file is damaged."""

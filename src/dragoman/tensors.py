@@ -32,8 +32,8 @@ MAX_HEADER = 8 << 20
 """Maximum bytes of the list of tensors at the head of a safetensors file: about 80,000 tensors."""
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors as a safetensors file, atomically.
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, probe: str = "") -> None:
+    """Write named tensors as a safetensors file, atomically, with a `probe` in its header if there is one.
 
     Tensors that share memory are written under each of their names.
 
@@ -49,7 +49,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             copies[name] = copies[name].clone()
         storages.add(storage)
     # Not save_file: it makes files that nobody but their owner may read.
-    metadata = {"format": "pt"}  # one entry: safetensors writes several in any order
+    metadata = {"probe": probe} if probe else {"format": "pt"}  # one entry: several are in any order
     write_atomically(path, save(copies, metadata=metadata))
 
 
@@ -128,6 +128,12 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """
     with open_tensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def load_probe(path: Path) -> str:
+    """Return the probe in the header of a safetensors file; "": it has none. RunError: as `load_tensors`."""
+    with open_tensors(path) as file:
+        return (file.metadata() or {}).get("probe", "")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from dragoman.errors import (
     ConfigError,
     DataError,
     DragomanError,
+    DragomanWarning,
     LostProcessError,
     PausedError,
     printable,
@@ -235,6 +237,17 @@ def say(message: str) -> None:
     typer.echo(printable(as_called(message)), err=True)
 
 
+def show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Print a warning of Dragoman as one line, and others as Python does."""
+    if issubclass(category, DragomanWarning):
+        say(str(message))
+    else:
+        print_warning(message, category, *place, **more)
+
+
+print_warning = warnings.showwarning
+
+
 def invite(what: str) -> None:
     """Print on a terminal how to end the input; otherwise a command that waits for it seems to hang."""
     if sys.stdin is not None and sys.stdin.isatty():
@@ -294,6 +307,7 @@ def dragoman(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
+    warnings.showwarning = show_warning
     if version:
         typer.echo(f"dragoman {__version__}")
         raise typer.Exit

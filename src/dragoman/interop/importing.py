@@ -6,7 +6,6 @@ corpus, and its report.json says where it came from.
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from dragoman.interop.foreign import (
     ImportOptions,
     cut_note,
 )
+from dragoman.predict.probe import Probe
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, TokenizerPair
@@ -168,7 +168,7 @@ def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFo
     with replacing_folder(out) as partial:
         run = Run.create(partial, imported.config)
         imported.tokenizers.save(run.tokenizer_folder)
-        run.save_weights(imported.weights)
+        run.save_weights(imported.weights)  # to be loaded, and asked for a probe
         run.write_json("environment.json", environment())
         origin = {
             "format": format_name,
@@ -181,26 +181,15 @@ def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFo
             "notes": list(imported.notes),
         }
         run.write_json("report.json", {"imported": origin})
-        _check_run(run, folder.given)
+        model = Translator.load(run.path, device="cpu", precision="fp32").model
+        probe = Probe.of(model)
+        if not probe.is_finite:
+            raise RunError(
+                f"{folder.given}: computes what is no probability; the model is damaged, copy it again"
+            )
+        run.save_weights(imported.weights, probe=probe.text())
         _check_free(out)  # still
     return Run.open(out)
-
-
-def _check_run(run: Run, origin: Path) -> None:
-    """RunError: the run that was written cannot be loaded, or computes what is no probability."""
-    translator = Translator.load(run.path, device="cpu", precision="fp32")
-    translator = translator.towards("-".join(translator.directions[0]))
-    ids = range(len(SPECIAL_TOKENS), min(len(SPECIAL_TOKENS) + 5, translator.tokenizers.src.vocab_size))
-    text = f"{translator.tokenizers.src.decode(list(ids))} a"  # one without a letter would be copied
-    try:
-        (translation,) = translator.translate(
-            [text], method="beam", beam_size=1, n_best=1, max_length_extra=5
-        )
-        computes = math.isfinite(translation.score)
-    except RunError:  # the search says so of NaN
-        computes = False
-    if not computes:
-        raise RunError(f"{origin}: computes what is no probability; the model is damaged, copy it again")
 
 
 def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> TranslationConfig:

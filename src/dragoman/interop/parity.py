@@ -14,7 +14,7 @@ from dragoman.data.named import open_text
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
 from dragoman.predict.engine import NativeEngine, SearchInput
-from dragoman.predict.scoring import score_ids
+from dragoman.predict.probe import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS

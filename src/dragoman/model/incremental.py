@@ -118,6 +118,32 @@ class IncrementalDecoder:
                 )
 
 
+class WholeDecoder:
+    """The same next-token function by `Seq2SeqTransformer.decode` on all tokens so far.
+
+    Slow, and right whatever its layers compute.
+    """
+
+    def __init__(
+        self, model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
+    ) -> None:
+        self.model = model
+        self.forbidden = list(forbidden)
+        self.memory, self.src_mask = model.encode(src, src_mask), src_mask  # (N, S, D), (N, S)
+        self.tokens = src.new_empty(len(src), 0)  # (N, T)
+
+    @torch.inference_mode()
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
+        last, parents = last.to(self.tokens.device), parents.to(self.tokens.device)
+        self.memory, self.src_mask = self.memory[parents], self.src_mask[parents]
+        self.tokens = torch.cat([self.tokens[parents], last[:, None]], dim=1)
+        hidden = self.model.decode(self.tokens, self.memory, self.src_mask)
+        logits = self.model.project(hidden[:, -1]).float()
+        logits[:, self.forbidden] = float("-inf")
+        return logits.log_softmax(-1)
+
+
 def _take(cache: Tensor, parents: Tensor, length: int) -> Tensor:
     """Return the rows `parents` of a cache (N, H, room, d).
 

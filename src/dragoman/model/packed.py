@@ -51,7 +51,7 @@ COLUMNS_ROUNDED_TO = 512
 
 def can_pack(model: Seq2SeqTransformer) -> bool:
     """Whether this processor and this PyTorch have what packing needs, and `model` wants fast kernels."""
-    if model.device.type != "cpu" or model.kernels != FAST:
+    if model.device.type != "cpu" or model.kernels != FAST or model.stepping != "fast":
         return False
     has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     operators = torch.ops.mkldnn

@@ -33,7 +33,7 @@ LEAST_ROOM = 16
 
 def can_record(model: Seq2SeqTransformer) -> bool:
     """Whether `model` is on a GPU and wants fast kernels."""
-    return model.device.type == "cuda" and model.kernels == FAST_ON_GPU
+    return model.device.type == "cuda" and model.kernels == FAST_ON_GPU and model.stepping == "fast"
 
 
 class Shape(NamedTuple):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import torch
 from torch import Tensor, nn
 
 from dragoman.config import EncoderConfig, ModelConfig
 from dragoman.model.kernels import PLAIN, Kernels
 from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, Linear, MultiHeadAttention
+
+Stepping: TypeAlias = Literal["fast", "incremental", "whole"]
+"""How a search computes the next tokens: by hand-written code for this device, by parts of the layers on one
+token at a time, or by `decode` on all tokens so far."""
 
 
 class Transformer(nn.Module):
@@ -72,6 +78,7 @@ class Seq2SeqTransformer(Transformer):
     ) -> None:
         super().__init__(config, kernels=kernels)
         self.config = config
+        self.stepping: Stepping = "fast"
         self.src_embedding = Embedding(src_vocab_size, config, kernels)
         self.tgt_embedding = Embedding(tgt_vocab_size, config, kernels)
         self.decoder = nn.ModuleList(DecoderLayer(config, kernels) for _ in range(config.n_decoder_layers))

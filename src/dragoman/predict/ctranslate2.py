@@ -29,11 +29,11 @@ from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import (
     FORBIDDEN,
-    NativeEngine,
     SearchInput,
     longest_translation,
     ranked_hypotheses,
 )
+from dragoman.predict.probe import Probe
 from dragoman.predict.shortlist import Shortlist
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
@@ -186,7 +186,7 @@ def converted(
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
             fresh = Path(partial) / compute_type
             convert(model, tokenizers, fresh, compute_type=compute_type)
-            difference = largest_difference(fresh, model, tokenizers)
+            difference = distance(fresh, model, tokenizers)
             if not difference <= TOLERANCE[compute_type]:
                 raise RunError(
                     f"{run.path}: CTranslate2 gives other probabilities ({difference:.2g} nats a token, "
@@ -203,30 +203,13 @@ def converted(
     return folder
 
 
-def largest_difference(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
-    """How far apart the two models are on random sentences: nats a token, in the sentence where it is most.
-
-    16 sentences of 3 to 18 tokens, or as many as the model reads, are translated greedily; CTranslate2 scores
-    what was found.
-    """
-    generator, longest = torch.Generator().manual_seed(1), model.config.max_positions - 1
-    lengths = torch.randint(min(3, longest), min(18, longest) + 1, (16,), generator=generator).tolist()
-    low, high = len(SPECIAL_TOKENS), tokenizers.src.vocab_size
-    sentences = [
-        SearchInput([*torch.randint(low, high, (length,), generator=generator).tolist(), EOS_ID])
-        for length in lengths
-    ]
-    translations = NativeEngine(model).search(sentences, SearchConfig(beam_size=1, max_length_extra=10))
-    config = model.config
+def distance(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
+    """Return how far the converted model is from `model`: the mean over a probe, in nats a token."""
+    probe, config = Probe.of(model), model.config
     engine = CTranslate2Engine(
         folder, tokenizers, max_positions=config.max_positions, threads=1, source_end=config.source_end
     )
-    scores = engine.score(sentences, [best.ids for best, *_ in translations])
-    differences = [
-        abs(sum(score) - best.log_prob) / (len(best.ids) + 1)
-        for score, (best, *_) in zip(scores, translations, strict=True)
-    ]
-    return max(differences)
+    return probe.distance(engine.score([SearchInput(source) for source in probe.sources], probe.targets))
 
 
 def convert(

@@ -27,8 +27,9 @@ from dragoman.decoding.wrappers import (
     NoRepeatedNgrams,
     NotEmpty,
 )
+from dragoman.errors import ConfigError
 from dragoman.hardware import resident_bytes
-from dragoman.model.incremental import IncrementalDecoder
+from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
 from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -231,6 +232,10 @@ class NativeEngine(StepEngine):
 
     def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
         if settings.coverage_penalty > 0:
+            if any(model.stepping == "whole" for model in self.models):
+                raise ConfigError(
+                    "a coverage penalty needs the attention of model/layers.py as it was; set it to 0"
+                )
             decoders = [
                 IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
                 for model in self.models
@@ -267,7 +272,8 @@ class NativeEngine(StepEngine):
         src_mask = _mask(model, src)
         if can_record(model):
             return self._static[i].start(src, src_mask, forbidden=FORBIDDEN)
-        return IncrementalDecoder(model, src, src_mask, forbidden=FORBIDDEN)
+        decoder = WholeDecoder if model.stepping == "whole" else IncrementalDecoder
+        return decoder(model, src, src_mask, forbidden=FORBIDDEN)
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
         """Return the weights of model i as they are now, packed."""

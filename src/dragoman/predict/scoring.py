@@ -6,16 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.wrappers import mean_probability
 from dragoman.errors import DataError, check_texts
-from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import FORBIDDEN
+from dragoman.predict.probe import score_ids
 from dragoman.predict.translator import Translator
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 BATCH_TOKENS = 2048
@@ -162,39 +156,6 @@ def _score(
         if progress is not None:
             progress(len(scores) + len(pairs) - len(filled))
     return [TokenScores(scores.get(i, ()), fault) for i, fault in enumerate(faults)]
-
-
-@torch.inference_mode()
-def score_ids(
-    models: Sequence[Seq2SeqTransformer], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> list[list[float]]:
-    """Return the log-probability of each token of each target, and of eos behind it, all in one batch.
-
-    Sources end with eos, targets do not. Of several models it is the mean probability.
-    """
-    device = models[0].device
-    src = pad(sources).to(device)
-    tgt_in = pad([[BOS_ID, *ids] for ids in targets]).to(device)  # (B, T)
-    tgt_out = pad([[*ids, EOS_ID] for ids in targets]).to(device)
-    real = tgt_out != PAD_ID
-    strange = (tgt_out == UNK_ID).any(dim=1, keepdim=True).expand_as(real)[real]  # (R,)
-    by_model = [_log_probs(model, src, tgt_in, real, strange) for model in models]
-    log_probs = mean_probability(torch.stack(by_model)) if len(by_model) > 1 else by_model[0]  # (R, V)
-    values = iter(log_probs.gather(1, tgt_out[real][:, None])[:, 0].tolist())
-    return [[next(values) for _ in range(len(ids) + 1)] for ids in targets]
-
-
-def _log_probs(
-    model: Seq2SeqTransformer, src: Tensor, tgt_in: Tensor, real: Tensor, strange: Tensor
-) -> Tensor:
-    """(R, V), fp32, at the R positions that are `real` (B, T); where `strange` (R,), <unk> can be written."""
-    src_mask = source_mask(src, with_end=model.config.source_end)
-    hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)
-    logits = model.project(hidden[real]).float()
-    unknown = logits[:, UNK_ID].clone()
-    logits[:, list(FORBIDDEN)] = -torch.inf
-    logits[:, UNK_ID] = torch.where(strange, unknown, -torch.inf)
-    return logits.log_softmax(dim=-1)
 
 
 def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[list[int]]:

@@ -24,11 +24,13 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.notebook import Cell, Shown, table, table_of
 from dragoman.predict.engine import Engine, NativeEngine, SearchInput
 from dragoman.predict.loading import for_inference, load_translator_model
+from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.sentences import InputEncoder
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.splitting import gap_between, split_to_fit
 from dragoman.predict.threads import map_in_threads
 from dragoman.runs import Run
+from dragoman.tensors import load_probe
 from dragoman.text.casing import in_casing
 from dragoman.text.normalisation import without_controls
 from dragoman.text.slots import without_slots
@@ -187,14 +189,18 @@ class Translator:
             model = load_translator_model(run, config, pair, device=target)
             models.append(for_inference(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
-        if engine == "native":
-            if precision == "int8":
-                check_int8(translator.models)
-            shortlist = Shortlist.load(runs[0].path, tokenizers)
-            translator.engine = NativeEngine(
-                *translator.models, int8=precision == "int8", shortlist=shortlist
-            )
-        else:
+        int8 = (engine, precision) == ("native", "int8")
+        if int8:
+            check_int8(translator.models)
+        native = NativeEngine(
+            *translator.models, int8=int8, shortlist=Shortlist.load(runs[0].path, tokenizers)
+        )
+        for run, model in zip(runs, translator.models, strict=True):
+            if probe := Probe.parse(load_probe(run.weights_path)):
+                alone = NativeEngine(model) if int8 or len(runs) > 1 else native
+                choose_stepping(alone, probe, where=str(run.path))
+        translator.engine = native
+        if engine != "native":
             translator.engine = _ctranslate2(runs, translator, engine, precision, device=target)
         return translator
 

@@ -63,6 +63,8 @@ class Validation:
     """What is suspicious, by a name under which it is said only once."""
     samples: tuple[Sample, ...] = ()
     """Some of the examples, always the same ones."""
+    probe: str = ""
+    """What the model computes with these weights, kept with them; "" of a task whose model has one code."""
 
 
 class Objective(ABC, Generic[Batch]):

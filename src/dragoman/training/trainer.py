@@ -264,7 +264,7 @@ class Trainer:
         if best:
             position.best_score, position.best_step = result.score, position.step
             position.n_worse = position.n_stalled = position.n_times_back = 0
-            self.run.save_weights(weights)
+            self.run.save_weights(weights, probe=result.probe)
         else:
             position.n_worse += 1
             position.n_stalled += 1
@@ -294,7 +294,7 @@ class Trainer:
             if better:
                 kept = "average"
                 position.best_score = result.score
-                run.save_weights(mean)
+                run.save_weights(mean, probe=result.probe)
             record = {"kind": "average", "step": position.step, "n": len(files), **result.record}
             self._note_scores({**record, "best": better}, result)
         self.task.finish(run.load_weights())

@@ -16,7 +16,7 @@ from dragoman.hardware import has_int8
 from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import FOLDER, ORIGIN, convert, largest_difference
+from dragoman.predict.ctranslate2 import FOLDER, ORIGIN, convert, distance
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -219,7 +219,7 @@ def test_a_model_of_few_positions_is_compared_on_sentences_that_fit(run: Path, t
     sizes = {"src_vocab_size": tokenizers.src.vocab_size, "tgt_vocab_size": tokenizers.tgt.vocab_size}
     model = Seq2SeqTransformer(config.model_copy(update={"max_positions": 8}), **sizes).eval()
     convert(model, tokenizers, tmp_path / "model")
-    assert largest_difference(tmp_path / "model", model, tokenizers) < 1e-4
+    assert distance(tmp_path / "model", model, tokenizers) < 1e-4
 
 
 def test_a_conversion_that_computes_something_else_is_refused(

@@ -24,7 +24,9 @@ from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import build_model, inference_copy
+from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -230,7 +232,8 @@ class SeveralValidator:
         }
         samples = tuple(sample for one in validations.values() for sample in one.samples[:1])
         record = {**means, "valid_perplexity": perplexity, **old, **about, **by_name}
-        return Validation(record, fmean(one.score for one in counted), warnings, samples)
+        score, probe = fmean(one.score for one in counted), validations[next(iter(validations))].probe
+        return Validation(record, score, warnings, samples, probe)
 
 
 class Validator:
@@ -259,6 +262,9 @@ class Validator:
         dtype = choose_dtype(self.config.training.precision, self.device)
         candidate = inference_copy(model, dtype, weights=weights, device=self.device)
         translator = Translator(candidate, self.tokenizers, self.config)
+        probe = Probe.of(candidate)
+        if probe.is_finite:
+            choose_stepping(NativeEngine(candidate), probe, where="this model")
         hypotheses = self._translations(translator, self.sources)
         tgt_lang = self.config.data.tgt_lang
         loss, use = self._loss(candidate), source_use(candidate, self.store)
@@ -277,9 +283,8 @@ class Validator:
         samples = tuple(
             Sample(self.sources[i], self.references[i], hypotheses[i]) for i in sampled(len(hypotheses))
         )
-        return Validation(
-            record, score if self.config.training.metric == "bleu" else -loss, warnings, samples
-        )
+        score = score if self.config.training.metric == "bleu" else -loss
+        return Validation(record, score, warnings, samples, probe.text() if probe.is_finite else "")
 
     def _translations(self, translator: Translator, sources: list[str]) -> list[str]:
         beam_size = self.config.training.valid_beam_size
