@@ -15,6 +15,7 @@ REMOVED = {
     "--csv": "use --json",
     "--record": "run `python tools/record_results.py RECIPE RUN` in a checkout",
     "batching.joining": "remove it; requests are decoded in batches",
+    "limits.required_characters": "set limits.required_cost, tokens times hypotheses times length",
     "mtdata:": "download with `mtdata get`, and give its files to --src and --tgt",
     "DRAGOMAN_MODELS": "name runs as hf:user/model",
     "DRAGOMAN_MTDATA_PYTHON": "download with `mtdata get`, and give its files to --src and --tgt",
