@@ -2,7 +2,7 @@
 
 Training and scoring call the blocks of `model.layers`. Searches have faster blocks of their own (native.c,
 `model.packed`, `model.static`, `model.incremental`), which know nothing of a change in `model.layers`. So
-weights are kept with a probe, the log-probabilities of a few tokens, and whoever loads them asks the engine.
+weights are kept with a probe, the log-probabilities of a few tokens, and a reader of weights asks the engine.
 """
 
 from __future__ import annotations
