@@ -236,16 +236,7 @@ def test_groups_of_seeds_are_compared_and_written_as_tables(run: Path, tmp_path:
     assert steps is not None
     runs = four_runs(run, tmp_path, (steps[0], "warmup_steps = 77"))
     files = [tmp_path / name for name in ("t.json", "t.tex")]
-    result = succeed(
-        "compare",
-        *runs,
-        "--json",
-        files[0],
-        "--latex",
-        files[1],
-        "--out",
-        tmp_path / "out",
-    )
+    result = succeed("compare", *runs, "--json", files[0], "--latex", files[1], "--out", tmp_path / "out")
     assert "  training.warmup_steps = 77: b1, b2" in result.stdout.splitlines()
     assert "p, seeds" in result.stdout
     rows = json.loads(files[0].read_text(encoding="utf-8"))
@@ -256,11 +247,13 @@ def test_groups_of_seeds_are_compared_and_written_as_tables(run: Path, tmp_path:
     assert groups[1]["difference"] == pytest.approx(groups[1]["value"] - groups[0]["value"])
     assert groups[1]["difference_low"] <= groups[1]["difference_high"]
     assert groups[0]["p_seeds"] is None
-    assert 0 < groups[1]["p_seeds"] <= 1
+    assert 1 / 3 <= groups[1]["p_seeds"] <= 1
     assert all(row.keys() == rows[0].keys() for row in rows)
-    assert r"training.warmup\_steps = 77" in files[1].read_text(encoding="utf-8")
+    table = files[1].read_text(encoding="utf-8")
+    assert r"training.warmup\_steps = 77" in table
+    assert "resampling; groups of seeds: permutation of runs)" in table
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
-    assert "McCarthy" in page
+    assert "that of a permutation test over the runs" in page
     assert json.loads(succeed("compare", *runs, "--json", "-").stdout) == rows
 
 

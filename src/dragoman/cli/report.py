@@ -124,7 +124,7 @@ def compare(
     --out also writes curves and the sentences that changed most.
 
     Runs that differ only in their seeds form a group. Groups are compared with the first group by a
-    hierarchical bootstrap over sentences and seeds.
+    permutation of runs and a bootstrap of sentences.
 
     --json writes all figures, --latex a table for a paper: best in bold, significant differences marked.
     Without FILE, or with "-", it goes to stdout in place of the text.

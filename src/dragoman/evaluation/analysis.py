@@ -113,8 +113,7 @@ def by_length(
         by_bucket.setdefault(_bucket(len(words(source, lang=src_lang)), LENGTHS), []).append(i)
     buckets = []
     for number, indices in sorted(by_bucket.items()):
-        parts = ([texts[i] for i in indices] for texts in (hypotheses, references))
-        hyp, ref = parts
+        hyp, ref = ([texts[i] for i in indices] for texts in (hypotheses, references))
         scores = (m(hyp, ref, tgt_lang=tgt_lang, n_bootstrap=n_bootstrap) for m in (bleu, chrf))
         shortest, longest = _limits(number, LENGTHS)
         buckets.append(LengthBucket(shortest, longest, tuple(indices), *scores))
@@ -189,13 +188,8 @@ def correlation(first: Sequence[float | None], second: Sequence[float]) -> Corre
         return None
     n = len(pairs)
     linear, monotone = (float(np.corrcoef(*both)[0, 1]) for both in ((a, b), (_ranks(a), _ranks(b))))
-    return Correlation(
-        n,
-        linear,
-        _fisher_p(linear, variance=1 / (n - 3)),
-        monotone,
-        _fisher_p(monotone, variance=1.06 / (n - 3)),
-    )
+    linear_p = _fisher_p(linear, variance=1 / (n - 3))
+    return Correlation(n, linear, linear_p, monotone, _fisher_p(monotone, variance=1.06 / (n - 3)))
 
 
 def _bucket(value: int, limits: Sequence[int]) -> int:
@@ -203,10 +197,7 @@ def _bucket(value: int, limits: Sequence[int]) -> int:
 
 
 def _limits(number: int, limits: Sequence[int]) -> tuple[int, int | None]:
-    return (
-        0 if number == 0 else limits[number - 1] + 1,
-        limits[number] if number < len(limits) else None,
-    )
+    return limits[number - 1] + 1 if number else 0, limits[number] if number < len(limits) else None
 
 
 def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -318,9 +318,8 @@ class Several(Labelling):
         return np.asarray(likelihoods.prod(1), dtype=np.float64)
 
     def worst(self, probabilities: Floats, labels: Labels, predicted: Labels) -> tuple[Ids, Floats]:
-        confidence = np.where(
-            labels == predicted, -1.0, np.where(predicted, probabilities, 1 - probabilities)
-        )
+        sure = np.where(predicted, probabilities, 1 - probabilities)
+        confidence = np.where(labels == predicted, -1.0, sure)
         return confidence.argmax(1), confidence.max(1)
 
     def scores(

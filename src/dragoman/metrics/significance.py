@@ -1,13 +1,14 @@
 """Significance tests: is one system better than another, or is the difference chance?
 
 For two translations these are sacreBLEU's own tests; for two lists of labels, McNemar's; for groups of
-trainings that differ only in their seeds, a bootstrap over seeds and sentences.
+trainings that differ only in their seeds, a permutation of trainings and a bootstrap of sentences.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +21,9 @@ from dragoman.metrics.score import SEED
 from dragoman.metrics.translation import MeanMetric, bootstrap_seed, check_sentences
 
 Method: TypeAlias = Literal["bootstrap", "randomisation"]
+
+MOST_DEALS = 20_000
+"""Ways to deal trainings to two groups that are all tried; of more, as many are drawn."""
 
 _TEST_TYPES: dict[str, str] = {"bootstrap": "bs", "randomisation": "ar"}
 
@@ -91,8 +95,9 @@ class GroupTest(NamedTuple):
     difference: float
     """The mean of the second group minus that of the first, in points."""
     interval: tuple[float, float]
-    """The central 95 % of the resampled differences."""
+    """The central 95 % of differences with other sentences and other seeds."""
     p_value: float
+    """Never below what the number of seeds allows: 0.1 for three and three."""
 
 
 def compare_groups(
@@ -109,7 +114,7 @@ def compare_groups(
     Each group holds the translations of its trainings, of the same sentences.
 
     Raises:
-        DataError: a group is empty, there are no sentences, or different numbers of them.
+        DataError: a group has fewer than two trainings, no sentences, or different numbers of them.
     """
     for hypotheses in (*first, *second):
         check_sentences(hypotheses, references)
@@ -130,15 +135,15 @@ def compare_label_groups(
 
     `first` is (R, N), `second` (R', N): a row for each training, a column for each text.
 
-    A hierarchical (two-level) paired bootstrap. A resample draws sentences with replacement, the same ones
-    for all trainings (Koehn 2004), and then trainings of each group (Efron & Tibshirani 1993, chapter 8):
-    n - 1 of n, because n draws of n would make the variance over few seeds too small by the factor
-    (n - 1) / n (McCarthy & Snowden 1985). Two-sided; p is the share of resamples whose difference is at
-    least as far from the measured one as that is from 0 (Efron & Tibshirani 1993, chapter 16). With two or
-    three seeds a group the variance over seeds is itself known only roughly.
+    The p-value is the larger one of two, for a difference has to outlast other seeds and other sentences:
+    that of `permutation_test` on the trainings, which keeps its level with any number of seeds, and the share
+    of resamples whose difference is at least as far from the measured one as that is from 0 (Efron &
+    Tibshirani 1993, chapter 16). A resample draws sentences with replacement, the same ones for all trainings
+    (Koehn 2004), and moves the mean of each group by its standard error over n seeds times Student's t with
+    n - 1 degrees of freedom (Behrens 1929): wide where few seeds know little of their own variance.
 
     Raises:
-        DataError: a group is empty, or there are no texts, or different numbers of them.
+        DataError: a group has fewer than two trainings, or there are no texts, or different numbers of them.
     """
     groups = [np.stack([100.0 * group, np.ones(group.shape)], axis=-1) for group in (first, second)]
     return _hierarchical(MeanMetric("accuracy"), groups, n_samples, seed)
@@ -147,14 +152,14 @@ def compare_label_groups(
 def _hierarchical(
     metric: Metric, groups: Sequence[npt.NDArray[np.float64]], n_samples: int, seed: int
 ) -> GroupTest:
-    """Return the bootstrap of `compare_label_groups`.
+    """Return the test of `compare_label_groups`.
 
     `groups` hold the statistics (R, N, K) of R trainings and N sentences, of whose sum (K,) `metric` makes a
     score.
     """
     n_sentences = groups[0].shape[1] if groups[0].ndim == 3 else 0
-    if not n_sentences or not all(len(g) and g.ndim == 3 and g.shape[1] == n_sentences for g in groups):
-        raise DataError("two groups of runs need a run or more each, and the same sentences")
+    if not n_sentences or not all(len(g) > 1 and g.ndim == 3 and g.shape[1] == n_sentences for g in groups):
+        raise DataError("two groups of runs need two runs or more each, and the same sentences")
 
     def score(total: npt.NDArray[np.float64]) -> float:
         return float(metric._compute_score_from_stats(total.tolist()).score)
@@ -162,17 +167,38 @@ def _hierarchical(
     rng = np.random.default_rng(seed)
     drawn = rng.choice(n_sentences, size=(n_samples, n_sentences))
     weights = np.stack([np.bincount(row, minlength=n_sentences) for row in drawn]).astype(np.float64)
-    means, resampled = [], []
+    values, resampled = [], []
     for group in groups:
-        means.append(np.mean([score(run.sum(0)) for run in group]))
-        scores = np.array([[score(total) for total in weights @ run] for run in group])  # (R, samples)
-        chosen = rng.integers(len(group), size=(max(1, len(group) - 1), n_samples))
-        resampled.append(np.take_along_axis(scores, chosen, axis=0).mean(0))
-    difference, differences = float(means[1] - means[0]), resampled[1] - resampled[0]
+        values.append(np.array([score(run.sum(0)) for run in group]))
+        means = np.mean([[score(total) for total in weights @ run] for run in group], axis=0)  # (samples,)
+        error = values[-1].std(ddof=1) / math.sqrt(len(group))
+        resampled.append(means + error * rng.standard_t(len(group) - 1, n_samples))
+    difference, differences = float(values[1].mean() - values[0].mean()), resampled[1] - resampled[0]
     far = np.abs(differences - difference) >= abs(difference) - 1e-9
     low, high = np.quantile(differences, (0.025, 0.975)).tolist()
     name = str(metric._compute_score_from_stats(groups[0][0].sum(0).tolist()).name)
-    return GroupTest(name, difference, (low, high), (int(far.sum()) + 1) / (n_samples + 1))
+    p_value = max(permutation_test(*values, rng=rng), (int(far.sum()) + 1) / (n_samples + 1))
+    return GroupTest(name, difference, (low, high), p_value)
+
+
+def permutation_test(
+    first: npt.NDArray[np.float64], second: npt.NDArray[np.float64], *, rng: np.random.Generator
+) -> float:
+    """Return the share of the ways to deal scores to two groups in which their means differ as much or more.
+
+    `first` (R,) and `second` (R',) hold the score of each training. Exact: trainings of equal settings are
+    exchangeable, so that p <= a in at most a share a of comparisons, however scores are distributed (Fisher
+    1935, chapter 3).
+    """
+    scores, n_first = np.concatenate([first, second]), len(first)
+    if math.comb(len(scores), n_first) <= MOST_DEALS:
+        dealt = np.array([*combinations(range(len(scores)), n_first)])
+    else:
+        dealt = rng.permuted(np.tile(np.arange(len(scores)), (MOST_DEALS, 1)), axis=1)[:, :n_first]
+        dealt[0] = np.arange(n_first)
+    sums = scores[dealt].sum(1)
+    differences = np.abs(sums / n_first - (scores.sum() - sums) / len(second))  # the measured one first
+    return float(np.mean(differences >= differences[0] - 1e-9))
 
 
 def mcnemar(first: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]) -> float:

@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dragoman.evaluation.classification import ClassificationScores
-from dragoman.metrics.classification import (
-    ClassIntervals,
-    ClassScore,
-    ReliabilityBin,
-)
+from dragoman.metrics.classification import ClassIntervals, ClassScore, ReliabilityBin
 from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 
 MAX_CLASSES = 25
@@ -125,13 +121,7 @@ def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
 
 
 def _draw_bins(
-    axes: Any,
-    bins: Sequence[ReliabilityBin],
-    style: str,
-    colour: str,
-    label: str,
-    *,
-    intervals: bool = False,
+    axes: Any, bins: Sequence[ReliabilityBin], style: str, colour: str, label: str, *, intervals: bool = False
 ) -> None:
     filled = [each for each in bins if each.n]
     x = [each.confidence for each in filled]

@@ -29,12 +29,11 @@ ABOUT_TESTS = (
 )
 
 ABOUT_SEEDS = (
-    "Groups of runs that differ only in the seed. p-values and intervals of differences are those of a "
-    "hierarchical (two-level) paired bootstrap against the first group: each of 1,000 resamples draws "
-    "sentences (Koehn 2004) and, within each group, seeds (Efron & Tibshirani 1993; n − 1 of n, McCarthy & "
-    "Snowden 1985). With two or three seeds a group, the variance over seeds is known only roughly."
+    "Groups of runs that differ only in the seed, each against the first. A p-value is that of a permutation "
+    "test over the runs, which cannot be small with few seeds (0.33 at best for two and two, 0.1 for three "
+    "and three, 0.03 for four and four), or of resampled sentences and Student's t over seeds, if larger. "
+    "The interval is the latter's."
 )
-
 
 ABOUT_LABEL_TEST = (
     "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "
@@ -133,7 +132,7 @@ def seeds_table(test_set: str, spreads: Sequence[Spread]) -> Table:
     members = {spread.group: f"{spread.group}: {', '.join(spread.systems)}" for spread in spreads}
     facts = [f"{test_set}, over seeds", *members.values()]
     if len(members) > 1:
-        facts.append("p: hierarchical bootstrap over sentences and seeds, against the first group")
+        facts.append("p: permutation of runs and bootstrap of sentences, against the first group")
     heading = ("group", "score", "mean ± s.d.", "each", "difference", "95 % interval", "p, seeds")
     return Table("; ".join(facts), heading, rows, n_words=2)
 

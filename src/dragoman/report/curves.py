@@ -19,6 +19,8 @@ OKABE_ITO = (BLUE, ORANGE, GREEN, "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = "os^Dvx*"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 """Several runs are told apart by colour, by marker and by dash."""
+POINTS: dict[str, Any] = {"linewidth": 1.4, "marker": "o", "markersize": 3.5}
+"""The look of a line of validations."""
 
 
 class Curves(NamedTuple):
@@ -101,15 +103,8 @@ def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> No
     """Both losses. What is minimised is smoothed, and so does not fall as low as what is validated."""
     smoothing = "train (smoothed)"
     axes.plot(*_series(history, "train", "train_loss"), color=BLUE, linewidth=1.4, label=smoothing)
-    axes.plot(
-        *_series(history, "valid", "valid_loss"),
-        color=ORANGE,
-        linewidth=1.4,
-        marker="o",
-        markersize=3.5,
-        label="valid",
-        gid="valid_loss",
-    )
+    valid = _series(history, "valid", "valid_loss")
+    axes.plot(*valid, **POINTS, color=ORANGE, label="valid", gid="valid_loss")
     _draw_each_text(axes, history, key="valid_loss")
     axes.set_title(f"Loss, nats/{item}")
     axes.legend()
@@ -123,8 +118,7 @@ def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title
     if not scores:
         axes.text(0.5, 0.5, "no validation yet", transform=axes.transAxes, ha="center", color=GREY)
         return
-    look: dict[str, Any] = {"color": GREEN, "linewidth": 1.4, "marker": "o", "markersize": 3.5}
-    axes.plot(steps, scores, gid=key, **look)
+    axes.plot(steps, scores, **POINTS, color=GREEN, gid=key)
     highest = max(*scores, 5.0, *_draw_each_text(axes, history, key=key))
     axes.set_ylim(0, min(100.0, 1.15 * highest))
     best = max(range(len(scores)), key=scores.__getitem__)

@@ -37,7 +37,8 @@ def as_latex(comparisons: Sequence[Comparison]) -> str:
                 cells.append(_cell(row[column], best) if column in row else "--")
             blocks[-1].append(cells)
     body = "\n\\midrule\n".join("\n".join(" & ".join(row) + r" \\" for row in block) for block in blocks)
-    caption = rf"Best in bold. $^\dagger$ differs from the first row with $p < 0.05$ ({comparisons[0].test})."
+    tests = comparisons[0].test + "; groups of seeds: permutation of runs" * bool(comparisons[0].spreads)
+    caption = rf"Best in bold. $^\dagger$ differs from the first row with $p < 0.05$ ({tests})."
     return "\n".join([
         r"% \usepackage{booktabs}", r"\begin{table}", r"\centering",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule", body, r"\bottomrule", r"\end{tabular}",

@@ -1,5 +1,8 @@
 """Groups of runs that differ only in the seed: their titles, the test between them, and tables of figures."""
 
+import math
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -23,10 +26,14 @@ def test_groups_of_the_same_translations_do_not_differ() -> None:
         assert test.interval[0] <= 0 <= test.interval[1]
 
 
-def test_a_group_that_is_better_in_every_sentence_and_seed_has_the_smallest_p_value() -> None:
-    tests = compare_groups([WORSE] * 3, [REFERENCES] * 3, REFERENCES, metrics=ENGLISH, n_samples=200)
+@pytest.mark.parametrize(
+    ("n", "smallest"), [((2, 2), 1 / 3), ((3, 3), 0.1), ((2, 3), 0.1), ((5, 5), 2 / 252)]
+)
+def test_no_p_value_is_below_what_the_seeds_allow(n: tuple[int, int], smallest: float) -> None:
+    """Better in every sentence and seed: one way to deal the runs of all, and its mirror for equal sizes."""
+    tests = compare_groups([WORSE] * n[0], [REFERENCES] * n[1], REFERENCES, metrics=ENGLISH, n_samples=200)
     assert [test.name for test in tests] == ["BLEU", "chrF2", "TER"]
-    assert tests[0].p_value == pytest.approx(1 / 201)
+    assert [test.p_value for test in tests] == pytest.approx([smallest] * 3)
     assert tests[0].interval[0] > 0
     assert tests[2].difference < 0
 
@@ -42,25 +49,41 @@ def test_groups_of_equal_seeds_collapse_to_the_paired_bootstrap_over_sentences()
     measured = score(OTHER, [*range(8)]) - score(MIXED, [*range(8)])
     n_far = (abs(differences - measured) >= abs(measured)).sum()
     assert tested.difference == pytest.approx(measured)
-    assert tested.p_value == pytest.approx((n_far + 1) / 51)
+    assert tested.p_value == pytest.approx(max(1 / 10, (n_far + 1) / 51))
     assert tested.interval == pytest.approx(tuple(np.quantile(differences, (0.025, 0.975))))
 
 
-def test_the_seeds_of_a_group_are_resampled_too() -> None:
-    """Where all texts of a training are alike, all variance is that of the seeds: (s² / n) of each group."""
-    accuracies = ([0, 1, 1, 1], [0, 0, 0, 1])
+def test_the_seeds_of_a_group_count_by_all_ways_to_deal_them_and_by_student_s_t() -> None:
+    """Where all texts of a training are alike, all variance is that of the seeds."""
+    accuracies = ([0, 1, 1, 1], [0, 0, 0, 1, 0])
     first, second = (np.repeat(np.array(a, dtype=bool)[:, None], 5, axis=1) for a in accuracies)
-    tested = compare_label_groups(first, second, n_samples=4000)
-    assert tested.difference == pytest.approx(-50.0)
-    # Three draws of four: P(|d* - d| >= 50) by the binomial distributions of both groups' means.
-    shares = {k: [1, 3, 3, 1][k] * 0.75**k * 0.25 ** (3 - k) for k in range(4)}
-    expected = sum(
-        shares[a] * shares[b] for a in range(4) for b in range(4) if abs((3 - b - a) / 3 + 0.5) >= 0.5 - 1e-9
-    )
-    assert tested.p_value == pytest.approx(expected, abs=0.03)
-    sure = compare_label_groups(first[1:], second[:3], n_samples=100)
-    assert sure.interval == (-100.0, -100.0)
-    assert sure.p_value == pytest.approx(1 / 101)
+    tested = compare_label_groups(first, second, n_samples=20_000)
+    assert tested.difference == pytest.approx(-55.0)
+    dealt = [set(ways) for ways in combinations(range(9), 4)]
+    right = {1, 2, 3, 7}
+    n_far = sum(abs(len(ways & right) / 4 - len(right - ways) / 5) >= 0.55 - 1e-9 for ways in dealt)
+    assert tested.p_value == pytest.approx(n_far / len(dealt))
+    rng = np.random.default_rng(1)
+    errors = [
+        100 * np.std(a, ddof=1) / len(a) ** 0.5 * rng.standard_t(len(a) - 1, 20_000) for a in accuracies
+    ]
+    low, high = np.quantile(errors[1] - errors[0] - 55, (0.025, 0.975))
+    assert tested.interval == (pytest.approx(low, rel=0.05), pytest.approx(high, rel=0.25))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+def test_equal_settings_differ_no_more_often_than_the_level_says(n: int) -> None:
+    """100 comparisons of trainings that are equally good but for their seeds, on 30 texts."""
+    rng = np.random.default_rng(n)
+    quality = rng.normal(0.6, 0.06, size=(100, 2, n, 1))
+    right = rng.random((100, 2, n, 30)) < quality
+    p_values = np.array([compare_label_groups(*groups, n_samples=99).p_value for groups in right])
+    assert p_values.min() >= 2 / math.comb(2 * n, n)
+    for level in (0.005, 0.05, 0.2):
+        assert (p_values <= level).mean() <= level + 3 * math.sqrt(level * (1 - level) / 100)
+    sure = compare_label_groups(right[0, 0] & right[0, 1], right[0, 0] | right[0, 1])
+    assert (sure.p_value < 0.05) == (n > 3)
 
 
 def test_the_same_seed_gives_the_same_test() -> None:
@@ -71,8 +94,8 @@ def test_the_same_seed_gives_the_same_test() -> None:
 
 
 def test_groups_need_runs_and_the_same_sentences() -> None:
-    message = "two groups of runs need a run or more each, and the same sentences"
-    for shape in ((0, 4), (2, 3)):
+    message = "two groups of runs need two runs or more each, and the same sentences"
+    for shape in ((0, 4), (1, 4), (2, 3)):
         with pytest.raises(DataError, match=message):
             compare_label_groups(np.ones((2, 4), dtype=bool), np.ones(shape, dtype=bool))
     with pytest.raises(DataError, match=message):
