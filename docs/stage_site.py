@@ -205,7 +205,7 @@ def api_page(module: Path) -> str:
         for node in ast.parse(module.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id == "__all__"
+        and node.targets[0].id == "_HOME"
     )
     return "\n".join([API_INTRODUCTION, *(f"::: dragoman.{name}\n" for name in names)])
 

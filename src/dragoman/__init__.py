@@ -16,19 +16,24 @@ TYPE_CHECKING = False  # not from typing: importing that takes time in which Ctr
 if TYPE_CHECKING:
     from typing import Any
 
-    from dragoman.config import Config, load_recipe
-    from dragoman.documents.files import translate_document, translate_file
-    from dragoman.errors import DragomanError
-    from dragoman.interop.exporting import export_run
-    from dragoman.interop.pipeline import pipeline
-    from dragoman.interop.publishing import push_to_hub
-    from dragoman.predict.alignment import align
-    from dragoman.predict.classifier import Classification, Classifier
-    from dragoman.predict.protection import Protection, translate_protected
-    from dragoman.predict.reranking import minimum_risk
-    from dragoman.predict.translator import Translation, Translator
-    from dragoman.tasks import config_for
-    from dragoman.training.loop import train
+    from dragoman.config import Config as Config
+    from dragoman.config import load_recipe as load_recipe
+    from dragoman.documents.files import translate_document as translate_document
+    from dragoman.documents.files import translate_file as translate_file
+    from dragoman.errors import DragomanError as DragomanError
+    from dragoman.interop.exporting import export_run as export_run
+    from dragoman.interop.pipeline import pipeline as pipeline
+    from dragoman.interop.publishing import push_to_hub as push_to_hub
+    from dragoman.predict.alignment import align as align
+    from dragoman.predict.classifier import Classification as Classification
+    from dragoman.predict.classifier import Classifier as Classifier
+    from dragoman.predict.protection import Protection as Protection
+    from dragoman.predict.protection import translate_protected as translate_protected
+    from dragoman.predict.reranking import minimum_risk as minimum_risk
+    from dragoman.predict.translator import Translation as Translation
+    from dragoman.predict.translator import Translator as Translator
+    from dragoman.tasks import config_for as config_for
+    from dragoman.training.loop import train as train
 
 __version__ = "0.2.0"
 
@@ -53,26 +58,7 @@ _HOME = {
     "translate_protected": "dragoman.predict.protection",
 }
 
-__all__ = [
-    "Classification",
-    "Classifier",
-    "Config",
-    "DragomanError",
-    "Protection",
-    "Translation",
-    "Translator",
-    "align",
-    "config_for",
-    "export_run",
-    "load_recipe",
-    "minimum_risk",
-    "pipeline",
-    "push_to_hub",
-    "train",
-    "translate_document",
-    "translate_file",
-    "translate_protected",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -105,32 +105,25 @@ def errors_in_words(name: str) -> Iterator[None]:
     """
     from huggingface_hub import errors
 
+    reasons: dict[Any, str] = {  # the first that an error belongs to
+        errors.GatedRepoError: "its owner lets only some read it; ask on its page, and log in",
+        errors.RevisionNotFoundError: "the hub has no such revision; give a branch, a tag or a commit",
+        errors.RepositoryNotFoundError: "the hub has no such model, or it is private; check the name, or log "
+        "in: hf auth login",
+        (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled): "the hub cannot be reached, and the "
+        "cache has not all of it; connect, and try again",
+        errors.LocalTokenNotFoundError: "needs a token; log in: hf auth login",
+    }
     try:
         yield
     except DragomanError:
         raise
-    except errors.GatedRepoError as error:
-        raise RunError(f"{name}: its owner lets only some read it; ask on its page, and log in") from error
-    except errors.RevisionNotFoundError as error:
-        raise RunError(f"{name}: the hub has no such revision; give a branch, a tag or a commit") from error
-    except errors.RepositoryNotFoundError as error:
-        raise RunError(
-            f"{name}: the hub has no such model, or it is private; check the name, or log in: hf auth login"
-        ) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        raise RunError(
-            f"{name}: the hub cannot be reached, and the cache has not all of it; connect, and try again"
-        ) from error
-    except errors.LocalTokenNotFoundError as error:
-        raise RunError(f"{name}: needs a token; log in: hf auth login") from error
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        advice = {401: "log in: hf auth login", 403: "the token has not the right to; give another"}
-        raise RunError(
-            f"{name}: the hub answered {status}; {advice.get(status, 'try again later')}"
-        ) from error
     except Exception as error:  # its HTTP library has been another one in every major version
         kind = type(error.__cause__ or error).__name__
-        raise RunError(
-            f"{name}: the hub cannot be used ({kind}); look at the connection, and try again"
-        ) from error
+        reason = f"the hub cannot be used ({kind}); look at the connection, and try again"
+        if isinstance(error, errors.HfHubHTTPError):
+            status = error.response.status_code
+            advice = {401: "log in: hf auth login", 403: "the token has not the right to; give another"}
+            reason = f"the hub answered {status}; {advice.get(status, 'try again later')}"
+        reason = next((why for kinds, why in reasons.items() if isinstance(error, kinds)), reason)
+        raise RunError(f"{name}: {reason}") from error

@@ -2,7 +2,7 @@
 
     config.toml            every setting, resolved
     tokenizer/             the vocabularies
-    model.safetensors      the weights to use
+    model.safetensors      the weights to use, and their hash
     shortlist.safetensors  what may translate what, of a translator (`dragoman.predict.shortlist`)
     checkpoints/           what a training continues from
     history.jsonl          one JSON object a log line

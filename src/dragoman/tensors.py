@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -12,11 +13,11 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor
 
 from dragoman.errors import RunError
-from dragoman.files import write_atomically
+from dragoman.files import replacing
 from dragoman.hardware import memory
 
 DTYPES = {
@@ -28,29 +29,31 @@ DTYPES = {
 
 ORDER = tuple(DTYPES)
 
+CHECKSUM = "sha256"
+"""The entry of a file's metadata with the hash of its numbers."""
+
+PROBE = "probe"
+"""The one with what a model computes with them (`predict.probe`)."""
+
 MAX_HEADER = 8 << 20
 """Maximum bytes of the list of tensors at the head of a safetensors file: about 80,000 tensors."""
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, probe: str = "") -> None:
-    """Write named tensors as a safetensors file, atomically, with a `probe` in its header if there is one.
+    """Write named tensors as a safetensors file, atomically, with the hash of their numbers and a `probe`.
 
     Tensors that share memory are written under each of their names.
 
     Raises:
         RunError: the file cannot be written.
     """
-    copies: dict[str, Tensor] = {}
-    storages: set[int] = set()
-    for name, tensor in tensors.items():
-        copies[name] = tensor.detach().cpu().contiguous()
-        storage = copies[name].untyped_storage().data_ptr()
-        if storage in storages:
-            copies[name] = copies[name].clone()
-        storages.add(storage)
-    # Not save_file: it makes files that nobody but their owner may read.
-    metadata = {"probe": probe} if probe else {"format": "pt"}  # one entry: several are in any order
-    write_atomically(path, save(copies, metadata=metadata))
+    # Not save_file: it makes files that nobody but their owner may read, and knows no hash.
+    whole = {name: Rows(tensor, 0, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    numbers = b"".join(_bytes_of(whole[name].values) for name in _places(whole))
+    metadata = {CHECKSUM: hashlib.sha256(numbers).hexdigest()} | ({PROBE: probe} if probe else {})
+    with replacing(path) as file:
+        file.write(_header(whole, metadata))
+        file.write(numbers)
 
 
 class Rows(NamedTuple):
@@ -65,18 +68,8 @@ class Rows(NamedTuple):
 
 def allocate(path: Path, tensors: Mapping[str, Rows]) -> None:
     """Make a safetensors file of whole tensors, for `write_rows` to fill. OSError: it cannot be made."""
-    header = json.dumps(
-        {"__metadata__": {"format": "pt"}}
-        | {
-            name: {"dtype": DTYPES[tensors[name].values.dtype], "shape": list(tensors[name].shape),
-                   "data_offsets": [start, end]}
-            for name, (start, end) in _places(tensors).items()
-        },
-        separators=(",", ":"), ensure_ascii=False,
-    ).encode()  # fmt: skip
-    header += b" " * (-len(header) % 8)
     with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
+        file.write(_header(tensors, {}))
         file.truncate(file.tell() + max((end for _, end in _places(tensors).values()), default=0))
 
 
@@ -90,10 +83,29 @@ def write_rows(path: Path, tensors: Mapping[str, Rows]) -> None:
         for name, (start, _) in _places(tensors).items():
             values, first, shape = tensors[name]
             file.seek(begin + start + first * math.prod(shape[1:]) * values.itemsize)
-            rest = memoryview(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            rest = _bytes_of(values)
             while rest:
                 rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
+
+
+def _header(tensors: Mapping[str, Rows], metadata: Mapping[str, str]) -> bytes:
+    """Return what a safetensors file has before its numbers."""
+    header = json.dumps(
+        {"__metadata__": {"format": "pt", **metadata}}
+        | {
+            name: {"dtype": DTYPES[tensors[name].values.dtype], "shape": list(tensors[name].shape),
+                   "data_offsets": [start, end]}
+            for name, (start, end) in _places(tensors).items()
+        },
+        separators=(",", ":"), ensure_ascii=False,
+    ).encode()  # fmt: skip
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
@@ -106,9 +118,21 @@ def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
 
 
 def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """Read a safetensors file. RunError: it is missing, damaged, or larger than memory."""
-    _check_size(path)
-    with _errors_in_words(path):
+    """Read a safetensors file. RunError: it is missing, damaged, or larger than memory.
+
+    Its numbers are compared with their hash, if it has one: files of older versions and other tools have not.
+    """
+    with open_tensors(path) as file:
+        expected, digest = (file.metadata() or {}).get(CHECKSUM), hashlib.sha256()
+        with path.open("rb") as numbers:
+            numbers.seek(8 + int.from_bytes(numbers.read(8), "little"))
+            while expected is not None and (chunk := numbers.read(1 << 20)):
+                digest.update(chunk)
+        if expected not in (None, digest.hexdigest()):
+            raise RunError(
+                f"{path}: is damaged: its numbers are not those that were written; copy it again, or train "
+                "the run again"
+            )
         return load_file(path, device=str(device))
 
 
@@ -133,7 +157,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def load_probe(path: Path) -> str:
     """Return the probe in the header of a safetensors file; "": it has none. RunError: as `load_tensors`."""
     with open_tensors(path) as file:
-        return (file.metadata() or {}).get("probe", "")
+        return (file.metadata() or {}).get(PROBE, "")
 
 
 @contextmanager

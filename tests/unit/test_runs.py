@@ -151,6 +151,16 @@ def test_weights_cut_short_at_any_place_are_a_run_error(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
 
 
+def test_weights_with_any_other_number_than_was_written_are_a_run_error(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_tensors(path, {"b": torch.arange(4.0), "a": torch.ones(2, 2, dtype=torch.bfloat16)})
+    whole = path.read_bytes()
+    for place in range(len(whole) - 24, len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(RunError, match=r"is damaged: its numbers are not those that were written; copy"):
+            load_tensors(path)
+
+
 def test_weights_that_are_a_pickle_are_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.safetensors")
     with pytest.raises(RunError, match="is damaged or cut short"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -27,6 +26,8 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """Types that weights may have in a file."""
+ZERO_AT_FIRST = ("head.weight", "votes.table")
+"""Matrices of a classifier that are zero until it has learnt something."""
 
 
 def build_model(
@@ -62,15 +63,13 @@ def model_hash(*runs: Run) -> str:
 
     RunError: one has no weights yet.
     """
-    return hash_strings(*map(hash_file, chain.from_iterable(map(_model_files, runs))))
-
-
-def _model_files(run: Run) -> list[Path]:
-    if not run.weights_path.exists():
-        run.load_weights()  # complains
-    tokenizers = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
-    shortlist = run.path / SHORTLIST
-    return [run.weights_path, *tokenizers, *([shortlist] if shortlist.exists() else [])]
+    files: list[Path] = []
+    for run in runs:
+        if not run.weights_path.exists():
+            run.load_weights()  # complains
+        tokenizers = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
+        files += [run.weights_path, *tokenizers, *filter(Path.exists, [run.path / SHORTLIST])]
+    return hash_strings(*map(hash_file, files))
 
 
 def load_translator_model(
@@ -127,28 +126,20 @@ def check_sizes(
     nothing is compared here: `load_weights` does, and the model is no larger than the file.
     """
     where, shapes = str(run.weights_path), run.weight_shapes()
-    n_layers = config.n_encoder_layers + getattr(config, "n_decoder_layers", 0)
-    if n_layers > len(shapes):
+    layers = [f"encoder.{i}" for i in range(config.n_encoder_layers)]
+    layers += [f"decoder.{i}" for i in range(getattr(config, "n_decoder_layers", 0))]
+    if len(layers) > len(shapes):
         raise RunError(
-            f"{where}: has {len(shapes)} weights for {n_layers} layers; "
+            f"{where}: has {len(shapes)} weights for {len(layers)} layers; "
             "config.toml and weights must come from the same run"
         )
-    if _as_large(config, shapes, tables):
+    in_file = (shapes.get(f"{layer}.feed_forward.linear1.weight") for layer in layers)
+    if set(tables) <= set(shapes.values()) and set(in_file) == {(config.d_ff, config.d_model)}:
         return
     nowhere = torch.device("meta")  # slow to begin with: it imports PyTorch's compiler
     with nowhere:
         parameters = dict(build(nowhere).named_parameters())
     _compare_shapes({name: tuple(p.shape) for name, p in parameters.items()}, shapes, where=where)
-
-
-def _as_large(config: EncoderConfig, shapes: Shapes, tables: Collection[tuple[int, int]]) -> bool:
-    """Whether the file has each layer that the configuration asks for, in its size, and the `tables`."""
-    counts = {"encoder": config.n_encoder_layers, "decoder": getattr(config, "n_decoder_layers", 0)}
-    layers = [f"{stack}.{i}" for stack, n in counts.items() for i in range(n)]
-    return set(tables) <= set(shapes.values()) and all(
-        shapes.get(f"{layer}.feed_forward.linear1.weight") == (config.d_ff, config.d_model)
-        for layer in layers
-    )
 
 
 def load_weights(
@@ -160,7 +151,7 @@ def load_weights(
 ) -> None:
     """Put `weights` into `model`. `local` returns what this process has of one that may be spread.
 
-    RunError: names or shapes are not its own, or a number is not finite.
+    RunError: names or shapes are not its own, a number is not finite, or a matrix holds one number alone.
     """
     parameters = dict(model.named_parameters())  # tied weights once
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -170,8 +161,13 @@ def load_weights(
             raise RunError(
                 f"{where}: {name} holds {tensor.dtype}, which weights are not; the file is damaged"
             )
-        if (own_part := local(tensor)).numel() and not torch.stack(torch.aminmax(own_part)).isfinite().all():
+        if (own_part := local(tensor)).numel() == 0:
+            continue
+        lowest, highest = torch.aminmax(own_part)
+        if not (lowest.isfinite() and highest.isfinite()):
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
+        if own_part.dim() > 1 and own_part.numel() > 1 and lowest == highest and name not in ZERO_AT_FIRST:
+            raise RunError(f"{where}: {name} holds {lowest:g} alone; the file is damaged, copy it again")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])

@@ -71,6 +71,7 @@ class Shortlist:
             or always.dim() != 1
             or any(t.is_floating_point() for t in (always, translations))
             or not all(t.min() >= -1 and t.max() < vocab_size for t in (always, translations) if t.numel())
+            or not any((t >= N_RESERVED).any() for t in (always, translations))
         ):
             raise RunError(f"{file}: is damaged, or of another vocabulary; delete it, or train again")
         return cls(always, translations)

@@ -237,6 +237,7 @@ def test_it_is_kept_in_the_run(translator: Translator, shortlist: Shortlist, tmp
         lambda t: {**t, "translations": t["translations"] + 100_000},
         lambda t: {**t, "always": t["always"][None]},
         lambda t: {**t, "always": t["always"].float()},
+        lambda t: {name: torch.zeros_like(tensor) for name, tensor in t.items()},
     ],
 )
 def test_a_damaged_one_is_refused_by_name(
