@@ -85,6 +85,12 @@ def detect(folder: ForeignFolder) -> str:
         return formats[0]
     if formats:
         raise RunError(f"{folder.given}: could be {' or '.join(formats)}; say which with --format")
+    kind = folder.json("config.json").get("model_type") if folder.has("config.json") else None
+    if isinstance(kind, str):
+        raise RunError(
+            f"{folder.given}: is a model of type {kind[:50]!r} (model_type in config.json), which cannot be "
+            "imported; of transformers' models marian can, and those that Dragoman exported"
+        )
     expected = "; ".join(f"{name}: {one.looks_for}" for name, one in FORMATS.items())
     raise RunError(f"{folder.given}: holds no model of a known format. Looked for, {expected}")
 
@@ -181,12 +187,13 @@ def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFo
             "notes": list(imported.notes),
         }
         run.write_json("report.json", {"imported": origin})
-        model = Translator.load(run.path, device="cpu", precision="fp32").model
-        probe = Probe.of(model)
+        damaged = f"{folder.given}: computes what is no probability; the model is damaged, copy it again"
+        try:
+            probe = Probe.of(Translator.load(run.path, device="cpu", precision="fp32").model)
+        except RunError as error:  # weights of one number alone
+            raise RunError(damaged) from error
         if not probe.is_finite:
-            raise RunError(
-                f"{folder.given}: computes what is no probability; the model is damaged, copy it again"
-            )
+            raise RunError(damaged)
         run.save_weights(imported.weights, probe=probe.text())
         _check_free(out)  # still
     return Run.open(out)

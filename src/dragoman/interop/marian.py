@@ -22,7 +22,7 @@ from dragoman.errors import RunError
 from dragoman.interop.assembling import assemble, checked_search, model_config
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
 from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
-from dragoman.interop.settings import ForeignSettings, read_settings
+from dragoman.interop.settings import ForeignSettings, Setting, read_settings
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
@@ -41,6 +41,7 @@ def _detects(folder: ForeignFolder) -> bool:
 def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder. RunError: it is incomplete or damaged, or computes something else."""
     settings = read_settings(folder, "config.json")
+    settings.check([Setting("model_type", "marian", ("marian",))])
     search, tokens = settings, ForeignSettings({}, where=folder.path / "tokenizer_config.json")
     if folder.has("generation_config.json"):  # in old folders it is among the settings
         search = read_settings(folder, "generation_config.json")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle  # noqa: TID251 (for the errors it names)
 import re
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -110,7 +111,8 @@ def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) 
     """
     zipped = _check_archive(path)
     try:
-        with torch.serialization.safe_globals(list(harmless)):
+        with torch.serialization.safe_globals(list(harmless)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they, too, advise to load the file without the restriction
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)  # noqa: TID251
     except Exception as error:  # torch raises whatever its readers stumble over
         raise RunError(f"{path}: {_complaint(error)}") from error
@@ -138,13 +140,14 @@ def _check_archive(path: Path) -> bool:
 
 
 def _complaint(error: Exception) -> str:
-    """Describe what torch's restricted reader refused or stumbled over."""
+    """Describe what torch's restricted reader refused, without its own advice, which is to turn that off."""
     message = str(error).strip()
-    asked = re.search(r"GLOBAL (\S+)|(?:class|function|global)\s+(\S+)", message)
-    if isinstance(error, pickle.UnpicklingError) and asked:
+    if isinstance(error, pickle.UnpicklingError) or "weights_only" in message:
+        asked = re.search(r"GLOBAL (\S+)|function\s+(\S+)", message)
+        named = f"asks for {asked[1] or asked[2]}, which could run code" if asked else "is no file of weights"
         return (
-            f"asks for {asked[1] or asked[2]}, which could run code; it is not read. Save its weights alone "
-            "(model.state_dict(), or safetensors) where you trust it"
+            f"{named}; it is not read. Save its weights alone (model.state_dict(), or safetensors) where you "
+            "trust it"
         )
     first_line = message.partition("\n")[0][:200] or type(error).__name__
     return f"is damaged, or holds more than weights ({first_line}); copy it again"
