@@ -52,8 +52,10 @@ def script_of_readme(export: Path) -> str:
     return code
 
 
-def run_script_of_readme(export: Path, lines: str, *more: str, warns: str = "") -> list[str]:
-    """What that script writes for `lines`, in a Python without Dragoman. It warns of that alone.
+def run_script_of_readme(
+    export: Path, lines: str, *more: str, warns: str = "", refuses: str = ""
+) -> list[str]:
+    """What that script writes for `lines`, in a Python without Dragoman. It warns or refuses with that alone.
 
     `more` are its arguments behind the folder.
     """
@@ -62,6 +64,9 @@ def run_script_of_readme(export: Path, lines: str, *more: str, warns: str = "") 
         [sys.executable, "-I", "-c", code, str(export), *more],
         input=lines, text=True, capture_output=True, check=False, encoding="utf-8",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == bool(refuses), done.stderr
+    if refuses:  # perhaps behind what a library has printed
+        assert done.stderr.splitlines()[-1] == refuses
+        return done.stdout.splitlines()
     assert done.stderr.splitlines() == warns.splitlines()
     return done.stdout.splitlines()

@@ -143,6 +143,27 @@ def test_the_page_shows_lines_as_they_are_typed_and_asks_nobody_else(opened: Ope
     assert all(address.startswith(opened.url) for address in opened.watched.addresses)
 
 
+def test_the_page_shows_the_source_of_the_direction_that_is_chosen(
+    opened: Opened, tiny_many: Path, tmp_path: Path
+) -> None:
+    export_run(tiny_many, tmp_path / "out", to="browser", onnxruntime_web=package(), n_sentences=3)
+    with static_files(tmp_path / "out") as url:
+        page = new_context(opened.page.context.browser).new_page()
+        page.goto(url)
+        page.locator("#status", has_text="Ready").wait_for()
+        for target, source in {
+            "en": ("German", "de"),
+            "fr": ("English", "en"),
+            "de": ("English", "en"),
+        }.items():
+            page.select_option("#target", target)
+            shown = (
+                page.locator("#source-language").inner_text(),
+                page.locator("#source").get_attribute("lang"),
+            )
+            assert shown == source
+
+
 def test_the_page_is_accessible(opened: Opened) -> None:
     assert violations(opened.page) == []
 

@@ -65,13 +65,14 @@ class ExportReport:
     """What a user of the export should know."""
     max_tokens: int | None = None
     """Those of a source that a translator reads at once, its end included."""
+    languages: tuple[str, ...] = ()
+    """Those that a translator of several writes."""
 
     def record(self) -> dict[str, object]:
         """Return the record for REPORT."""
-        return {
-            "to": self.to, "compute_type": self.compute_type, "parity": asdict(self.parity),
-            "files": self.files, "notes": list(self.notes), "max_tokens": self.max_tokens,
-        }  # fmt: skip
+        record = asdict(self) | {"missing": self.parity.missing}
+        del record["folder"]
+        return record
 
     def describe(self) -> dict[str, str]:
         """Return the report in words."""
@@ -150,19 +151,20 @@ def export_run(
             options = ExportOptions(compute_type, package)
             parity, notes = _export_translator(run, folder, to, options, n_sentences, progress)
             max_tokens: int | None = run.config.model.max_positions
+            languages = run.config.targets if len(run.config.targets) > 1 else ()
         else:
             if to == "onnx" and compute_type != "float32":
                 raise ConfigError(
                     f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
                 )
             parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
-            max_tokens = None
+            max_tokens, languages = None, ()
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
-        report = ExportReport(Path(out), to, compute_type, parity, files, notes, max_tokens)
+        report = ExportReport(Path(out), to, compute_type, parity, files, notes, max_tokens, languages)
         origin = {
             "dragoman": environment()["dragoman"],
             "name": run.config.name,
@@ -196,15 +198,11 @@ def _export_translator(
             one.config, one.tokenizers.src, n_own, translator.max_positions - 1
         )
         if isinstance(engine, huggingface.HuggingFaceEngine):
-            marked = "sentencepiece" not in config.tokenizer.kinds  # else languages stand in the text
-            place = huggingface.tokenizer_folder(folder, target) if i and marked else folder
-            huggingface.check_tokenizer(
-                place,
-                (one if marked else translator).tokenizers,
-                texts,
-                first=engine.first,
-                end=engine.source_end,
-            )
+            place = huggingface.tokenizer_folder(folder, config, target)
+            tokenizers = (
+                translator if place == folder else one
+            ).tokenizers  # there the text says the language
+            huggingface.check_tokenizer(place, tokenizers, texts, first=engine.first, end=engine.source_end)
         elif script:  # a page has a tokenizer of its own
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
@@ -220,22 +218,19 @@ def _export_translator(
         parities.append(parity)
     if to == "argos":
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
-    _write_readme(folder, run, to, script, notes, targets=targets)
-    return together(parities), notes
+    parity = together(parities)
+    _write_readme(folder, run, to, script, notes, targets=targets, missing=parity.missing)
+    return parity, notes
 
 
 def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[SearchParity]:
     """Greedy and beam search by the runtime, and what `generate` of transformers finds."""
     greedy, beam = searches(search)
-    if isinstance(engine, CTranslate2Engine):
-        return [
-            SearchParity("greedy", greedy, engine.search, exact=compute_type == "float32"),
-            SearchParity(f"the best of its own beam of {beam.beam_size}", beam, engine.search, exact=False),
-        ]
-    exact = compute_type == "float32"
+    exact, is_own = compute_type == "float32", isinstance(engine, CTranslate2Engine)
+    what = "the best of its own beam" if is_own else f"{beam.n_best} best of a beam"
     compared = [
         SearchParity("greedy", greedy, engine.search, exact),
-        SearchParity(f"{beam.n_best} best of a beam of {beam.beam_size}", beam, engine.search, exact),
+        SearchParity(f"{what} of {beam.beam_size}", beam, engine.search, exact and not is_own),
     ]
     if isinstance(engine, huggingface.HuggingFaceEngine):
         compared += [
@@ -429,14 +424,21 @@ def _compare_logits(
 
 
 def _write_readme(
-    folder: Path, run: Run, to: str, script: str, notes: Sequence[str], *, targets: Sequence[str] = ("",)
+    folder: Path,
+    run: Run,
+    to: str,
+    script: str,
+    notes: Sequence[str],
+    *,
+    targets: Sequence[str] = ("",),
+    missing: Sequence[str] = (),
 ) -> None:
-    """How the folder is used without Dragoman; the script only where it can run."""
+    """How the folder is used without Dragoman, and what it lacks; the script only where it can run."""
     about = [
         f"The model writes {', '.join(targets)}: a reserved token before the source says which. The "
         "tokenizer of each target language puts it there, and no text can. Say the language behind FOLDER."
     ]
-    if script == "translate_with_sentencepiece":
+    if run.config.task == "translation" and "sentencepiece" in run.config.tokenizer.kinds:
         about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
     use = EXPORTERS[to].usage
     if script:
@@ -447,6 +449,7 @@ def _write_readme(
         f"Written by Dragoman for {to}; {REPORT} says how exactly it repeats the run.",
         *(about if script and len(targets) > 1 else ()),
         *(notes or (use,)),
+        *(f"Missing here: {one}." for one in missing),
     ]
     write_atomically(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
 

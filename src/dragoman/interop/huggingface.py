@@ -59,6 +59,8 @@ NORM_EPS = 1e-5
 TYPICAL_LENGTH = 20
 """Tokens of a translation for which their length penalty bends as ours does."""
 
+FAST_TOKENIZER = "PreTrainedTokenizerFast"
+
 RUN = "dragoman"
 """The key in config.json, and the folder, that keep what a run needs and transformers does not."""
 
@@ -279,9 +281,13 @@ def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str,
     }
 
 
-def tokenizer_folder(folder: Path, language: str) -> Path:
-    """Return the folder, within that of a model, with the tokenizer for a target language."""
-    return folder / f"to-{language}"
+def tokenizer_folder(folder: Path, config: TranslationConfig, language: str) -> Path:
+    """Return the folder, within that of a model, with the tokenizer for a target language.
+
+    It is `folder` itself for a model of one, and where a text says its language (`tokenizer_files`).
+    """
+    is_only = len(config.targets) == 1 or "sentencepiece" in config.tokenizer.kinds
+    return folder if is_only else folder / f"to-{language}"
 
 
 def fast_tokenizer_files(
@@ -309,7 +315,7 @@ def fast_tokenizer_files(
     ]  # fmt: skip
     pad, bos, eos, unk = SPECIAL_TOKENS
     settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "bos_token": bos, "eos_token": eos,
+        "tokenizer_class": FAST_TOKENIZER, "pad_token": pad, "bos_token": bos, "eos_token": eos,
         "unk_token": unk, "additional_special_tokens": special[4:], "split_special_tokens": True,
         "clean_up_tokenization_spaces": False, "model_max_length": config.model.max_positions,
         "model_input_names": ["input_ids", "attention_mask"], "padding_side": "right",
@@ -323,22 +329,25 @@ def write_huggingface(
     """Write what transformers loads into `folder`. ConfigError: something cannot be expressed."""
     weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
     described = model_config(config, weights, tokenizers)
-    targets = config.targets
-    files = tokenizer_files(run.tokenizer_folder, config, tokenizers.towards(targets[0]).src.before) | {
-        "config.json": _json(described),
-        "generation_config.json": _json(generation_config(config.search, described)),
-    }
+    write_atomically(folder / "config.json", _json(described))
+    generation = _json(generation_config(config.search, described))
+    write_atomically(folder / "generation_config.json", generation)
     save_tensors(
         folder / "model.safetensors", to_huggingface(config.model, weights, shared=config.tokenizer.shared)
     )
-    for name, content in files.items():
-        write_atomically(folder / name, content)
-    for language in targets if len(targets) > 1 else ():
+    places = {language: tokenizer_folder(folder, config, language) for language in config.targets}
+    for language, place in places.items():
         before = tokenizers.towards(language).src.before
+        place.mkdir(exist_ok=True)
         for name, content in tokenizer_files(run.tokenizer_folder, config, before).items():
-            place = tokenizer_folder(folder, language)
-            place.mkdir(exist_ok=True)
             write_atomically(place / name, content)
+    if (
+        folder not in places.values()
+    ):  # one without a direction would be made up, or would choose for the user
+        names = ", ".join(place.name for place in places.values())
+        refusal = {"version": f"none here: load that of a target language, {names}", "added_tokens": []}
+        write_atomically(folder / "tokenizer.json", _json(refusal))
+        write_atomically(folder / "tokenizer_config.json", _json({"tokenizer_class": FAST_TOKENIZER}))
     tokenizers.save(folder / RUN)
 
 

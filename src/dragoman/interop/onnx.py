@@ -267,17 +267,12 @@ def quantize(path: Path) -> None:
 class OnnxEngine(StepEngine):
     """Dragoman's search over the two graphs of a translator, by onnxruntime."""
 
-    def __init__(
-        self, folder: Path, *, max_positions: int, threads: int = 0, source_end: bool = True
-    ) -> None:
-        """`threads` compute a batch; 0: all of the machine.
-
-        Without `source_end` the model is not given the end token of a source.
-        """
+    def __init__(self, folder: Path, *, max_positions: int, source_end: bool = True) -> None:
+        """Without `source_end` the model is not given the end token of a source."""
         self.max_positions = max_positions
         self.source_end = source_end
-        self.encoder = session(folder / ENCODER, threads)
-        self.decoder = session(folder / DECODER, threads)
+        self.encoder = session(folder / ENCODER)
+        self.decoder = session(folder / DECODER)
 
     @property
     def longest(self) -> int:
@@ -335,11 +330,10 @@ def classifier_logits(graph: Any, documents: Documents) -> np.ndarray[Any, np.dt
     return logits
 
 
-def session(path: Path, threads: int = 0) -> Any:
+def session(path: Path) -> Any:
     """Return a graph, ready to run. MissingExtraError: onnxruntime is not installed."""
     onnxruntime = import_package("onnxruntime")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 

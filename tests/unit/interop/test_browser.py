@@ -98,7 +98,8 @@ def test_the_page_knows_the_tokens_of_every_direction(tiny_many: Path, package: 
     translator = Translator.load(tiny_many)
     marks = translator.tokenizers.src.marks
     assert settings["targets"] == [
-        {"language": language, "before": [marks[f"<2{language}>"]]} for language in ("de", "en", "fr")
+        {"language": language, "sources": sources, "before": [marks[f"<2{language}>"]]}
+        for language, sources in {"de": ["en"], "en": ["de"], "fr": ["en"]}.items()
     ]
     assert sorted(settings["silent"]) == sorted(translator.tokenizers.tgt.marks.values())
 

@@ -23,7 +23,7 @@ from dragoman.interop import exporting, onnx
 from dragoman.interop.exporting import REPORT, export_run
 from dragoman.interop.importing import import_model
 from dragoman.interop.onnx import import_package
-from dragoman.interop.parity import random_texts
+from dragoman.interop.parity import random_texts, sentences_to_compare
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_ids
@@ -65,6 +65,30 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("recase", [True, False])
+def test_an_export_says_for_which_text_the_run_does_more(
+    recase: bool, tiny_run: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    (run / "config.toml").write_text(config.replace("recase = true", f"recase = {str(recase).lower()}"))
+    report = export_run(run, tmp_path / "out", to="onnx", n_sentences=20)
+    translator = Translator.load(run, precision="fp32")
+    texts, _ = sentences_to_compare(translator.config, translator.tokenizers.src, 20, 60)
+    capitals = [text.upper() for text in texts]
+    alone, whole = (translator.translate(capitals, beam_size=1, n_best=1, recase=r) for r in (False, recase))
+    share = sum(a.text == b.text for a, b in zip(alone, whole, strict=True)) / 20
+    assert report.parity.around["text in capitals"] == share
+    assert (share < 1) == recase
+    assert 0 <= report.parity.around["numbers alone"] <= 1
+    record, readme = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in (REPORT, "README.md"))
+    missing = f"text in capitals: {1 - share:.0%} of lines are not translated as by the run, which reads"
+    assert any(one.startswith(missing) for one in json.loads(record)["missing"]) == recase
+    assert (f"Missing here: {missing}" in readme) == recase
+    assert report.describe()["as by the whole run, text in capitals"] == f"{share:.1%}"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
 def test_the_script_in_the_readme_translates_without_dragoman(
     to: str, other_run: Path, tmp_path: Path
@@ -89,8 +113,13 @@ def test_an_export_of_several_directions_has_a_tokenizer_for_each_target(
     assert report.parity.n_sentences == 9
     assert told == [3, 6, 9]
     assert report.parity.same["greedy"] == 1.0
+    files = [tiny_many.parent / name for name in ("valid.en", "valid.de", "few.tsv")]
+    assert report.parity.sentences_from == "{}, {}; {}".format(*files), "of every direction"
     text = "red cat\n\n<2fr> old dog\n"
     translator = Translator.load(tiny_many, precision="fp32")
+    for languages in ((), ("xx",)):
+        refusal = "say the language behind the folder: de, en, fr"
+        assert run_script_of_readme(tmp_path / "out", text, *languages, refuses=refusal) == []
     for target in ("de", "en", "fr"):
         found = run_script_of_readme(tmp_path / "out", text, target)
         assert [bool(line) for line in found] == [True, False, True]
@@ -106,8 +135,12 @@ def test_transformers_reads_the_tokenizer_of_each_target(tiny_many: Path, tmp_pa
     report = export_run(tiny_many, tmp_path / "out", to="huggingface", n_sentences=9)
     assert report.parity.same["greedy by generate"] == 1.0
     translator = Translator.load(tiny_many, precision="fp32")
-    for folder, target in {".": "de", "to-de": "de", "to-en": "en", "to-fr": "fr"}.items():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out" / folder)
+    with pytest.raises(Exception, match="none here: load that of a target language, to-de, to-en, to-fr"):
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    refusal = "say the language behind the folder: de, en, fr"
+    assert run_script_of_readme(tmp_path / "out", "red cat\n", refuses=refusal) == []
+    for target in ("de", "en", "fr"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out" / f"to-{target}")
         expected = translator.towards(target).tokenizers.src.encode("red <2de> cat")
         assert tokenizer("red <2de> cat").input_ids == [*expected, EOS_ID]
     again = import_model(tmp_path / "out", tmp_path / "again")
@@ -130,6 +163,19 @@ def test_a_sentencepiece_model_is_exported_for_a_script_without_dragoman(tmp_pat
     expected = translator.translate(["the red cat"], beam_size=4, max_length_factor=1e-9, max_length_extra=63)
     assert found[0] == expected[0].text
     assert [bool(line) for line in found] == [True, False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+def test_a_line_without_its_language_is_refused_where_lines_say_it(to: str, tmp_path: Path) -> None:
+    opus = write_marian(tmp_path / "opus", languages=(">>deu<<", ">>nld<<"))
+    run = import_model(opus, tmp_path / "run").path
+    export_run(run, tmp_path / "out", to=to, n_sentences=4)
+    assert not [*(tmp_path / "out").glob("to-*")]
+    refusal = "line 3: begin it with its language, one of >>deu<< >>nld<<"
+    assert run_script_of_readme(tmp_path / "out", ">>nld<< red\n\nred\n", refuses=refusal) == []
+    if to == "ctranslate2":
+        assert len(run_script_of_readme(tmp_path / "out", ">>nld<< red\n\n>>deu<< red\n")) == 3
 
 
 @pytest.mark.slow

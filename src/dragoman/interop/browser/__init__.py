@@ -76,13 +76,13 @@ def _settings(config: TranslationConfig, translator: Translator) -> dict[str, An
     targets = [
         {
             "language": target,
+            "sources": [source for source, written in config.directions if written == target],
             "before": list(translator.towards(target).tokenizers.src.before.values()),
         }
         for target in config.targets
     ]
     return {
         "name": config.name,
-        "source_language": config.data.src_lang,
         "targets": targets,
         "tokenizers": [f"tokenizer/{name}" for name in tokenizers.file_names],
         "silent": list(tokenizers.tgt.marks.values()),

@@ -15,9 +15,12 @@ let translator = null;
 let wanted = 0;
 let timer;
 
+/** The languages that are translated into the one that is chosen. */
+const sources = () => translator.settings.targets.find(({ language }) => language === target.value).sources;
+
 /** The sentences of a text, and what is between them. */
 function pieces(text) {
-  const { source_language: language } = translator.settings;
+  const [language] = sources();
   const sentences = "Segmenter" in Intl ? new Intl.Segmenter(language || undefined, { granularity: "sentence" }) : null;
   return text.split("\n").flatMap((line, i) => {
     const found = sentences ? Array.from(sentences.segment(line), ({ segment }) => segment) : [line];
@@ -81,11 +84,12 @@ function name(language) {
 }
 
 function prepare() {
-  const { source_language: from, targets } = translator.settings;
-  named("source-language").textContent = from ? name(from) : "Text";
-  source.lang = from;
+  const { targets } = translator.settings;
   target.replaceChildren(...targets.map(({ language }) => new Option(language ? name(language) : "Translation", language)));
   const follow = () => {
+    const from = sources().filter(Boolean);
+    named("source-language").textContent = from.map(name).join(" / ") || "Text";
+    source.lang = from.length === 1 ? from[0] : "";
     output.lang = target.value;
     void translate();
   };

@@ -13,10 +13,11 @@ from tokenizers import Tokenizer
 
 PAD, START, END = 0, 1, 2
 
-folder = sys.argv[1]
-source, target = (
-    Tokenizer.from_file(f"{folder}/{side}.json") for side in (".".join(["source", *sys.argv[2:]]), "target")
-)
+folder, side = sys.argv[1], ".".join(["source", *sys.argv[2:]])
+if not Path(folder, f"{side}.json").exists():
+    languages = sorted(path.name.split(".")[1] for path in Path(folder).glob("source.*.json"))
+    sys.exit(f"say the language behind the folder: {', '.join(languages) or 'none, there is one alone'}")
+source, target = (Tokenizer.from_file(f"{folder}/{name}.json") for name in (side, "target"))
 encoder, decoder = (onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("encoder", "decoder"))
 longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
 

@@ -16,12 +16,15 @@ source, target = (
     sentencepiece.SentencePieceProcessor(model_file=f"{folder}/{side}.spm") for side in ("source", "target")
 )
 translator = ctranslate2.Translator(folder)
-longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
+settings = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))
+longest, marks = settings["max_tokens"], [f">>{language}<<" for language in settings["languages"]]
 
 
 def tokens_of(i):
     """Return the tokens of a line, up to the number that the model reads; a leading ">>deu<<" is a token."""
     language, text = re.match("(>>.*?<<)?(.*)", lines[i], re.DOTALL).groups()
+    if marks and language not in marks:
+        sys.exit(f"line {i + 1}: begin it with its language, one of {' '.join(marks)}")
     tokens = [language] * bool(language) + source.encode(text, out_type=str)
     if len(tokens) >= longest:
         warning = f"{len(tokens) + 1} tokens; only the first {longest} are translated"
