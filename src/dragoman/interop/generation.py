@@ -27,6 +27,10 @@ RENAMED = {
 LENGTHS = {"max_length": 2, "max_new_tokens": 1}
 """Arguments for the longest translation, and how many of its start and end tokens they count."""
 
+TYPICAL_PENALTY = 20 / (20 + 5)
+"""p over alpha where log-probability / length^p, as there, and / ((5 + length) / 6)^alpha, as here, weigh the
+length of 20 tokens alike."""
+
 ONLY_FOR: Mapping[str, Mapping[str, float]] = {
     "beam": {"beam_size": 1},
     "sampling": {"temperature": 1.0, "top_k": 0, "top_p": 1.0},
@@ -37,11 +41,15 @@ ONLY_FOR: Mapping[str, Mapping[str, float]] = {
 def search_settings(arguments: Mapping[str, Any], defaults: SearchConfig) -> dict[str, Any]:
     """Translate arguments of `generate` to settings of [search]; other settings are those of `defaults`.
 
+    All tokens are computed, as there, unless the shortlist is asked for.
+
     ConfigError: an argument is unknown or of a wrong value, or two conflict.
     """
     check_known(arguments, (*RENAMED, "do_sample", *LENGTHS, *SearchConfig.model_fields))
     used = {name: value for name, value in arguments.items() if value is not None and name not in IGNORED}
-    settings = {RENAMED.get(name, name): value for name, value in used.items()}
+    settings = {"shortlist": False, **{RENAMED.get(name, name): value for name, value in used.items()}}
+    if isinstance(settings.get("length_penalty"), int | float):
+        settings["length_penalty"] /= TYPICAL_PENALTY
     if (sampled := settings.pop("do_sample", None)) is not None:
         settings["method"] = "sampling" if sampled else "beam"
     for name, n_counted in LENGTHS.items():  # max_new_tokens goes before, as in transformers

@@ -31,6 +31,7 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
+from dragoman.interop.generation import TYPICAL_PENALTY
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.interop.settings import Setting
 from dragoman.interop.torch_files import ForeignTensors
@@ -55,9 +56,6 @@ FORBIDDING = -1e9
 
 NORM_EPS = 1e-5
 """What layer norm adds to the variance there: PyTorch's default."""
-
-TYPICAL_LENGTH = 20
-"""Tokens of a translation for which their length penalty bends as ours does."""
 
 FAST_TOKENIZER = "PreTrainedTokenizerFast"
 
@@ -229,8 +227,7 @@ def model_config(
 def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[str, Any]:
     """generation_config.json: `generate` searches as the run does, as nearly as it can.
 
-    It ranks by log-probability over length^p and Dragoman by that over ((5 + length) / 6)^alpha; p is such
-    that both weigh length alike at TYPICAL_LENGTH tokens.
+    Its length penalty is another formula (TYPICAL_PENALTY).
     """
     ids = ("pad_token_id", "bos_token_id", "decoder_start_token_id", "eos_token_id")
     settings: dict[str, Any] = {name: model[name] for name in ids}
@@ -238,7 +235,7 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     settings["forced_eos_token_id"] = model["eos_token_id"]  # as in Marian: the longest translation ends
     settings["min_new_tokens"] = 1  # no translation is empty
     if search.beam_size > 1:
-        settings["length_penalty"] = search.length_penalty * TYPICAL_LENGTH / (TYPICAL_LENGTH + 5)
+        settings["length_penalty"] = search.length_penalty * TYPICAL_PENALTY
     return settings
 
 

@@ -114,8 +114,9 @@ class Objective(ABC, Generic[Batch]):
         """
         return {}
 
-    def finish(self, weights: Weights) -> None:
-        """Finish learning once the final weights are known; by default nothing."""
+    def finish(self, weights: Weights) -> dict[str, float]:
+        """Finish learning once the final weights are known, and return facts for the report."""
+        return {}
 
 
 def sampled(n_examples: int) -> list[int]:

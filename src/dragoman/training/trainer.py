@@ -276,10 +276,9 @@ class Trainer:
             warn(position, result, self.listener)
 
     def _note_scores(self, record: dict[str, Any], result: Validation) -> None:
-        position = self.state.position
-        self.run.append_history({**record, "seconds": position.seconds})
+        self.run.append_history({**record, "seconds": self.state.position.seconds})
         self.listener.logged(record)
-        self.listener.sampled(position.step, result.samples)
+        self.listener.sampled(self.state.position.step, result.samples)
 
     def finish(self) -> None:
         """Average checkpoints, keep the average if it scores better, and close the run."""
@@ -297,7 +296,7 @@ class Trainer:
                 run.save_weights(mean, probe=result.probe)
             record = {"kind": "average", "step": position.step, "n": len(files), **result.record}
             self._note_scores({**record, "best": better}, result)
-        self.task.finish(run.load_weights())
+        facts = self.task.finish(run.load_weights())
         run.write_json("environment.json", environment())
         report = {
             "kept": kept,
@@ -309,7 +308,7 @@ class Trainer:
             "n_parameters": self.state.model.n_parameters,
             f"valid_{training.metric}": position.best_score,
         }
-        run.write_json(REPORT, report)
+        run.write_json(REPORT, report | facts)
         keep_best(run, position, self.config)
         shutil.rmtree(run.path / "cache", ignore_errors=True)
 

@@ -1,5 +1,6 @@
 """`pipeline(...)`: the calls of the removed TranslationPipeline, and what they were answered with."""
 
+import collections
 from collections.abc import Iterator
 from pathlib import Path
 from types import GeneratorType
@@ -13,7 +14,11 @@ from dragoman import Classifier, Translator
 from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.interop.generation import LENGTHS, RENAMED, search_settings
+from dragoman.interop.huggingface import generation_config
+from dragoman.interop.importing import import_model
 from dragoman.interop.pipeline import pipeline
+from dragoman.predict.translator import translation_config
+from foreign_models import write_marian
 
 TEXTS = ["the red cat", "a big house", "the old dog sees a small bird", "", "river"]
 
@@ -113,16 +118,33 @@ def test_samples_are_drawn_and_can_be_repeated(translate: Any, translator: Trans
 
 
 def test_every_argument_of_generate_that_there_is_means_a_setting() -> None:
-    own = SearchConfig(beam_size=6)
+    own, plain = SearchConfig(beam_size=6), {"shortlist": False}
     for theirs, ours in RENAMED.items():
-        assert search_settings({theirs: 3}, own) == {ours: 3}
-    for name, value in own.model_dump().items():
-        assert search_settings({name: value}, own) == {name: value}
+        assert search_settings({theirs: 3}, own) == plain | {ours: 3}
+    for name, value in own.model_dump(exclude={"length_penalty"}).items():
+        assert search_settings({name: value}, own) == plain | {name: value}
     for name, n_counted in LENGTHS.items():
         longest = {"max_length_factor": 1e-9, "max_length_extra": 5}
-        assert search_settings({name: 5 + n_counted}, own) == longest
-    assert search_settings({"early_stopping": True, "truncation": True, "num_beams": None}, own) == {}
-    assert search_settings({"do_sample": False}, own) == {"method": "beam"}
+        assert search_settings({name: 5 + n_counted}, own) == plain | longest
+    assert search_settings({"early_stopping": True, "truncation": True, "num_beams": None}, own) == plain
+    assert search_settings({"do_sample": False}, own) == plain | {"method": "beam"}
+
+
+def test_a_length_penalty_is_generate_s_and_weighs_twenty_tokens_as_ours_does() -> None:
+    """The slopes of both at 20 tokens: of p log(length), and of alpha log((5 + length) / 6)."""
+    search = SearchConfig(length_penalty=0.7)
+    theirs = generation_config(search, collections.defaultdict(int))["length_penalty"]
+    assert theirs / 20 == pytest.approx(0.7 / 25)
+    assert search_settings({"length_penalty": theirs}, search)["length_penalty"] == pytest.approx(0.7)
+
+
+def test_an_imported_marian_has_the_penalty_that_it_had(tmp_path: Path) -> None:
+    run = import_model(write_marian(tmp_path / "opus"), tmp_path / "run")
+    penalty = translation_config(run).search.length_penalty
+    expected = Translator.load(run.path).translate(TEXTS, length_penalty=penalty * 25 / 20)
+    made = pipeline("translation", model=run.path)
+    assert [one["translation_text"] for one in made(TEXTS)] == [each.text for each in expected]
+    assert made.arguments["length_penalty"] == penalty > 0
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

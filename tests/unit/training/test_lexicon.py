@@ -1,5 +1,6 @@
 """The lexicon of a training text, and the shortlist that a run keeps of it."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
+from dragoman.metrics.translation import chrf
 from dragoman.model import packed
 from dragoman.model.packed import can_pack
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
@@ -121,6 +123,13 @@ def test_a_training_leaves_a_shortlist_that_searches_use(config: TranslationConf
     assert shortlist is not None
     assert shortlist.always.numel() <= 10 + lexicon.TRIED[-1] + 1
     assert torch.equal(translator.engine.shortlist.translations, shortlist.translations)  # type: ignore[attr-defined]
+    report = json.loads((run / "report.json").read_bytes())
+    sources = [line.split("\t")[0] for line in (tmp_path / "valid.tsv").read_text("utf-8").splitlines()]
+    texts, whole = ([t.text for t in translator.translate(sources, shortlist=s)] for s in (True, False))
+    changed = sum(a != b for a, b in zip(texts, whole, strict=True))
+    assert report["shortlist_changed_percent"] == pytest.approx(100 * changed / len(sources))
+    assert report["shortlist_chrf_between"] == chrf(texts, whole, tgt_lang="de", n_bootstrap=0).value
+    assert report["shortlist_bleu"] >= -lexicon.NEXT_TO_NOTHING
     (run / SHORTLIST).write_bytes(b"")
     with pytest.raises(Exception, match="shortlist"):
         Translator.load(run, device="cpu")

@@ -200,7 +200,7 @@ class ClassificationObjective(Objective[ClassificationBatch]):
             for i in sampled(len(predicted))
         )
 
-    def finish(self, weights: Weights) -> None:
+    def finish(self, weights: Weights) -> dict[str, float]:
         """Weigh n-grams and encoder, and fit the temperature (Guo et al. 2017), both on validation texts.
 
         And the threshold, where texts have several labels.
@@ -220,19 +220,17 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         temperature = fit_temperature(decisions, outcomes)
         probabilities = self.labelling.probabilities(logits, temperature=temperature)
         before, after = (softmax(decisions, temperature=t) for t in (1.0, temperature))
-        self.run.write_json(
-            CALIBRATION,
-            {
-                "temperature": temperature,
-                "threshold": self.labelling.fit_threshold(probabilities, labels),
-                "n": len(labels),
-                "loss_before": n_each * negative_log_likelihood(decisions, outcomes),
-                "loss_after": n_each * negative_log_likelihood(decisions, outcomes, temperature=temperature),
-                "ece_before": expected_calibration_error(before, outcomes),
-                "ece_after": expected_calibration_error(after, outcomes),
-                **record,
-            },
-        )
+        calibration = {
+            "temperature": temperature,
+            "threshold": self.labelling.fit_threshold(probabilities, labels),
+            "n": len(labels),
+            "loss_before": n_each * negative_log_likelihood(decisions, outcomes),
+            "loss_after": n_each * negative_log_likelihood(decisions, outcomes, temperature=temperature),
+            "ece_before": expected_calibration_error(before, outcomes),
+            "ece_after": expected_calibration_error(after, outcomes),
+        }
+        self.run.write_json(CALIBRATION, calibration | record)
+        return {}
 
     def _describe_mixture(self, logits: list[Floats], factors: Floats) -> dict[str, Any]:
         """Say what n-grams, encoder and both are worth, whose `logits` are given, and return it."""

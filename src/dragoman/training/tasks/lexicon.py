@@ -1,13 +1,13 @@
 """The lexicon of a training text: which target tokens translate a source token.
 
-IBM model 1 (Brown et al. 1993), learnt by expectation maximisation over the tokens of
-sentence pairs, each counted once in a sentence; a word
-that stands for nothing is in every source.
+IBM model 1 (Brown et al. 1993), learnt by expectation maximisation over the tokens of sentence pairs, each
+counted once in a sentence; a word that stands for nothing is in every source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from dragoman.data.store import TokenStore
-from dragoman.metrics.translation import bleu
+from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.packed import COLUMNS_ROUNDED_TO
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.shortlist import Shortlist
@@ -59,7 +59,8 @@ def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> TokenLexi
     """Return the lexicon of `store`, whose target has `vocab_size` tokens; equal seeds give equal ones."""
     keys, rows, counts = [], [], np.zeros(vocab_size, dtype=np.int64)
     n_pairs = n_rows = 0
-    for i in _drawn(len(store), seed=seed):
+    rng, n = np.random.default_rng(seed), len(store)
+    for i in (rng.permutation(n) if n <= MOST_SENTENCES else rng.integers(n, size=MOST_SENTENCES)).tolist():
         target = store.tgt(i).astype(np.int64)
         counts += np.bincount(target, minlength=vocab_size)
         src, tgt = np.unique(np.append(store.src(i).astype(np.int64), PAD_ID)), np.unique(target)
@@ -79,12 +80,6 @@ def learn_lexicon(store: TokenStore, *, vocab_size: int, seed: int) -> TokenLexi
         expected = np.bincount(of_pair, weights=share, minlength=len(pairs))
         probability = expected / np.bincount(src, weights=expected)[src]
     return TokenLexicon(src, tgt, probability, counts)
-
-
-def _drawn(n_pairs: int, *, seed: int) -> list[int]:
-    rng = np.random.default_rng(seed)
-    whole = n_pairs <= MOST_SENTENCES
-    return (rng.permutation(n_pairs) if whole else rng.integers(n_pairs, size=MOST_SENTENCES)).tolist()
 
 
 def shortlist_of(
@@ -116,40 +111,45 @@ def choose_shortlist(
     *,
     seed: int,
     say: Callable[[str], None],
-) -> Shortlist | None:
-    """Return the smallest shortlist that loses next to nothing on a validation text; None: there is none.
+) -> tuple[Shortlist | None, dict[str, float]]:
+    """Return the smallest shortlist that loses next to nothing on a validation text, and what it changes.
 
+    That is BLEU, the percentage of translations, and chrF2 between both. None and {}: there is no such list.
     `translator` searches as its configuration says, on a processor; `store` is its training text.
     """
     n_sources, vocab_size = (
         side.vocab_size for side in (translator.tokenizers.src, translator.tokenizers.tgt)
     )
     if vocab_size < WORTH_IT:
-        return None
+        return None, {}
 
     every = -(-len(sources) // CHECKED_ON)
     sources, references = sources[::every], references[::every]
 
-    def score(shortlist: Shortlist | None) -> float:
+    def translated(shortlist: Shortlist | None) -> list[str]:
         translator.engine = NativeEngine(*translator.models, shortlist=shortlist)
-        translations = translator.translate(sources, n_best=1)
-        texts = [translation.text for translation in translations]
-        return bleu(texts, references, tgt_lang=translator.config.data.tgt_lang, n_bootstrap=0).value
+        return [translation.text for translation in translator.translate(sources, n_best=1)]
 
-    whole = score(None)
+    score = partial(bleu, references=references, tgt_lang=translator.config.data.tgt_lang, n_bootstrap=0)
+    whole = translated(None)
+    whole_bleu = score(whole).value
     lexicon = learn_lexicon(store, vocab_size=vocab_size, seed=seed)
     for n_each in TRIED:
+        shared = translator.tokenizers.shared
         shortlist = shortlist_of(
-            lexicon,
-            n_sources=n_sources,
-            n_always=N_ALWAYS,
-            n_each=n_each,
-            shared=translator.tokenizers.shared,
+            lexicon, n_sources=n_sources, n_always=N_ALWAYS, n_each=n_each, shared=shared
         )
-        loss = whole - score(shortlist)
+        texts = translated(shortlist)
+        loss = whole_bleu - score(texts).value
         outcome = f"shortlist of {N_ALWAYS} tokens and {n_each} for each of the source: {-loss:+.2f} BLEU"
         if loss <= NEXT_TO_NOTHING:
-            say(f"{outcome} on validation; searches on a processor use it")
-            return shortlist
+            changed = 100 * sum(a != b for a, b in zip(texts, whole, strict=True)) / len(whole)
+            alike = chrf(texts, whole, tgt_lang=translator.config.data.tgt_lang, n_bootstrap=0).value
+            say(
+                f"{outcome} on validation; {changed:.0f} % of translations change, chrF2 {alike:.1f} between "
+                "both; searches on a processor use it"
+            )
+            facts = {"bleu": -loss, "changed_percent": changed, "chrf_between": alike}
+            return shortlist, {f"shortlist_{name}": value for name, value in facts.items()}
         say(f"{outcome} on validation, too little")
-    return None
+    return None, {}

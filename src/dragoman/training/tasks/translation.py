@@ -112,18 +112,18 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         if self.start:
             start_weights(self.model, self.start)
 
-    def finish(self, weights: Weights) -> None:
+    def finish(self, weights: Weights) -> dict[str, float]:
         """Learn which tokens may translate which, and keep it where searches lose next to nothing by it."""
         if len(self.config.directions) > 1:
-            return
+            return {}
         cpu = torch.device("cpu")
         dtype = choose_dtype(self.config.training.precision, cpu)
         model = inference_copy(self._architecture(), dtype, weights=weights, device=cpu)
         if not can_pack(model):
-            return
+            return {}
         self.listener.validating()
         validator = self.validator.first
-        shortlist = choose_shortlist(
+        shortlist, facts = choose_shortlist(
             Translator(model, self.tokenizers, self.config),
             self.text.as_it_stands(),
             validator.sources,
@@ -135,6 +135,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
             (self.run.path / SHORTLIST).unlink(missing_ok=True)
         else:
             shortlist.save(self.run)
+        return facts
 
     def _unknown(self, pairs: Sequence[Pair]) -> Iterator[str]:
         """How much of the validation text the vocabularies of words or characters do not know."""
