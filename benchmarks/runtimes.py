@@ -26,8 +26,8 @@ import torch
 from decode_speed import PEERS, Row, measure, test_set
 from dragoman.errors import DragomanError
 from dragoman.hardware import environment
-from dragoman.interop.exporting import export_run
-from dragoman.interop.parity import TOKEN, Parity, SearchParity, compare, searches, sentences_to_compare
+from dragoman.interop.exporting import export_run, searches
+from dragoman.interop.parity import TOKEN, Parity, compare, sentences_to_compare
 from dragoman.metrics.translation import bleu
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import inference_copy
@@ -95,8 +95,7 @@ def parity_of_bf16(run: Path, n_sentences: int) -> Parity:
     engine = NativeEngine(inference_copy(translator.model, torch.bfloat16))
     longest = translator.max_positions - 1
     texts, origin = sentences_to_compare(translator.config, translator.tokenizers.src, n_sentences, longest)
-    greedy, _ = searches(translator.config.search)
-    return compare(translator, texts, origin, engine, [SearchParity("greedy", greedy, engine.search)])
+    return compare(translator, texts, origin, engine, searches(engine, translator.config.search, "")[:1])
 
 
 def exported_rows(folder: Path, options: argparse.Namespace) -> list[Runtime]:

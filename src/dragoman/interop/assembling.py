@@ -167,7 +167,7 @@ def halved_sinusoids(first: int, length: int, d_model: int) -> Tensor:
 
 def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
     """Return the checked settings of a model. RunError: no Transformer of ours is so, and why."""
-    model = _checked(ModelConfig, settings, where)
+    model = checked(ModelConfig, settings, where=where)
     if model.max_positions * model.d_model > MAX_TABLE:
         raise RunError(
             f"{where}: {model.max_positions:,} positions of {model.d_model:,} are too many to be read; "
@@ -176,12 +176,8 @@ def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
     return model
 
 
-def checked_search(settings: Mapping[str, Any], *, where: Path) -> SearchConfig:
-    """Return the checked settings of its search. RunError: no search of ours is so, and why."""
-    return _checked(SearchConfig, settings, where)
-
-
-def _checked(section: type[Checked], settings: Mapping[str, Any], where: Path) -> Checked:
+def checked(section: type[Checked], settings: Mapping[str, Any], *, where: Path) -> Checked:
+    """Return the checked settings of a section. RunError: no model or search of ours is so, and why."""
     try:
         return section.model_validate(settings)
     except ValidationError as error:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.config import ClassificationConfig, SearchConfig, parse_json
+from dragoman.config import SearchConfig, parse_json
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
@@ -27,7 +27,6 @@ from dragoman.interop.parity import (
     check,
     compare,
     describe,
-    searches,
     sentences_to_compare,
     together,
 )
@@ -35,6 +34,7 @@ from dragoman.interop.portable import check_portable, check_texts, portable, to_
 from dragoman.interop.sentencepieces import imported_model
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
+from dragoman.predict.engine import Engine
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator, translation_config
 from dragoman.runs import Run
@@ -84,8 +84,11 @@ class ExportOptions(NamedTuple):
     """What a user chooses about an export."""
 
     compute_type: str
-    onnxruntime_web: Path | None = None
+    onnxruntime_web: Path | None
     """The folder of the npm package, where it is not to be downloaded."""
+    n_sentences: int
+    """Those that are compared."""
+    progress: Progress | None
 
 
 class Exporter(NamedTuple):
@@ -144,20 +147,20 @@ def export_run(
     run = Run.open(run_path)
     if run.path.resolve().is_relative_to(Path(out).resolve()):
         raise ConfigError(f"{out}: holds the run {run.path}, which would be lost; choose another folder")
+    package = None if onnxruntime_web is None else Path(onnxruntime_web)
+    options = ExportOptions(compute_type, package, n_sentences, progress)
     with replacing_folder(Path(out)) as folder:
         _check_free(Path(out))
         if run.config.task == "translation":
-            package = None if onnxruntime_web is None else Path(onnxruntime_web)
-            options = ExportOptions(compute_type, package)
-            parity, notes = _export_translator(run, folder, to, options, n_sentences, progress)
+            parity, notes = _export_translator(run, folder, to, options)
             max_tokens: int | None = run.config.model.max_positions
-            languages = run.config.targets if len(run.config.targets) > 1 else ()
+            languages = tuple(run.config.targets) if len(run.config.targets) > 1 else ()
         else:
             if to == "onnx" and compute_type != "float32":
                 raise ConfigError(
                     f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
                 )
-            parity, notes = _export_classifier(run, folder, to, n_sentences, progress)
+            parity, notes = _export_classifier(run, folder, to, options)
             max_tokens, languages = None, ()
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
@@ -165,35 +168,27 @@ def export_run(
             if path.is_file()
         }
         report = ExportReport(Path(out), to, compute_type, parity, files, notes, max_tokens, languages)
-        origin = {
-            "dragoman": environment()["dragoman"],
-            "name": run.config.name,
-            "weights": hash_file(run.weights_path),
-        }
+        version, weights = environment()["dragoman"], hash_file(run.weights_path)
+        origin = {"dragoman": version, "name": run.config.name, "weights": weights}
         content = json.dumps({"origin": origin, **report.record()}, indent=2, ensure_ascii=False)
         write_atomically(folder / REPORT, content.encode() + b"\n")
     return report
 
 
 def _export_translator(
-    run: Run,
-    folder: Path,
-    to: str,
-    options: ExportOptions,
-    n_sentences: int,
-    progress: Progress | None,
+    run: Run, folder: Path, to: str, options: ExportOptions
 ) -> tuple[Parity, tuple[str, ...]]:
     config, compute_type = translation_config(run), options.compute_type
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     engine = EXPORTERS[to].write(run, translator, folder, options)
     script = EXPORTERS[to].script
-    compared = _searches(engine, config.search, compute_type)
+    compared = searches(engine, config.search, compute_type)
     targets = config.targets
     parities: list[Parity] = []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
         one = translator.towards(target)
-        n_own = len(range(i, n_sentences, len(targets))) or 1
+        n_own = len(range(i, options.n_sentences, len(targets))) or 1
         texts, origin = sentences_to_compare(
             one.config, one.tokenizers.src, n_own, translator.max_positions - 1
         )
@@ -209,7 +204,7 @@ def _export_translator(
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
                 notes, script = (), "translate_with_sentencepiece"
         n_before = sum(parity.n_sentences for parity in parities)
-        parity = compare(one, texts, origin, engine, compared, progress=progress, n_before=n_before)
+        parity = compare(one, texts, origin, engine, compared, progress=options.progress, n_before=n_before)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
             source = run.tokenizer_folder / one.tokenizers.file_names[0]
             package = argos.write_packages(config, target, one, source, folder)
@@ -219,13 +214,20 @@ def _export_translator(
     if to == "argos":
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
     parity = together(parities)
-    _write_readme(folder, run, to, script, notes, targets=targets, missing=parity.missing)
+    _write_readme(folder, run, to, script, notes, parity.missing)
     return parity, notes
 
 
-def _searches(engine: RuntimeEngine, search: SearchConfig, compute_type: str) -> list[SearchParity]:
-    """Greedy and beam search by the runtime, and what `generate` of transformers finds."""
-    greedy, beam = searches(search)
+def searches(engine: Engine, search: SearchConfig, compute_type: str) -> list[SearchParity]:
+    """Greedy and beam search by the runtime, and what `generate` of transformers finds.
+
+    The beam search returns all of its beam; neither has what only ours has.
+    """
+    plain = {
+        name: getattr(search, name) for name in ("length_penalty", "max_length_factor", "max_length_extra")
+    }
+    size = max(2, search.beam_size)
+    greedy, beam = SearchConfig(beam_size=1, **plain), SearchConfig(beam_size=size, n_best=size, **plain)
     exact, is_own = compute_type == "float32", isinstance(engine, CTranslate2Engine)
     what = "the best of its own beam" if is_own else f"{beam.n_best} best of a beam"
     compared = [
@@ -327,9 +329,7 @@ def _to_browser(run: Run, translator: Translator, folder: Path, options: ExportO
 def _to_huggingface(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> huggingface.HuggingFaceEngine:
-    huggingface.write_huggingface(
-        run, translation_config(run), translator.model, translator.tokenizers, folder
-    )
+    huggingface.write_huggingface(run, translator, folder)
     return huggingface.HuggingFaceEngine(folder)
 
 
@@ -359,7 +359,7 @@ EXPORTERS: dict[str, Exporter] = {
 
 
 def _export_classifier(
-    run: Run, folder: Path, to: str, n_texts: int, progress: Progress | None
+    run: Run, folder: Path, to: str, options: ExportOptions
 ) -> tuple[Parity, tuple[str, ...]]:
     """Return a classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
 
@@ -384,30 +384,25 @@ def _export_classifier(
     write_atomically(folder / "classifier.json", json.dumps(settings, indent=2, ensure_ascii=False).encode())
     onnx.write_classifier(classifier.model, folder)
     _write_readme(folder, run, to, "classify_with_onnx", ())
-    texts, origin = sentences_to_compare(config, classifier.tokenizer, n_texts, 10**6)
+    texts, origin = sentences_to_compare(config, classifier.tokenizer, options.n_sentences, 10**6)
     text, tokenizer = folder / "text.json", classifier.tokenizer
     check_portable(text, text, TokenizerPair(tokenizer, tokenizer), texts)
-    return _compare_logits(classifier, config, folder, texts, origin, progress), ()
+    return _compare_logits(classifier, folder, texts, origin, options.progress), ()
 
 
 def _compare_logits(
-    classifier: Classifier,
-    config: ClassificationConfig,
-    folder: Path,
-    texts: Sequence[str],
-    origin: str,
-    progress: Progress | None,
+    classifier: Classifier, folder: Path, texts: Sequence[str], origin: str, progress: Progress | None
 ) -> Parity:
     """RunError: the graph gives other logits."""
     expected = classifier.logits(texts).values
     graph = onnx.session(folder / onnx.CLASSIFIER)
-    limit = max_tokens(config) or None
+    limit = max_tokens(classifier.config) or None
     rows = [ids[:limit] for ids in classifier.tokenizer.encode_batch(texts)]
     actual = np.zeros_like(expected)
     for start in range(0, len(rows), 20):
         batch = rows[start : start + 20]
         lengths = np.array([len(ids) for ids in batch], dtype=np.int64)
-        documents = make_documents(np.concatenate(batch).astype(np.int64), lengths, config)
+        documents = make_documents(np.concatenate(batch).astype(np.int64), lengths, classifier.config)
         actual[start : start + 20] = onnx.classifier_logits(graph, documents)
         if progress is not None:
             progress(start + len(batch))
@@ -424,21 +419,15 @@ def _compare_logits(
 
 
 def _write_readme(
-    folder: Path,
-    run: Run,
-    to: str,
-    script: str,
-    notes: Sequence[str],
-    *,
-    targets: Sequence[str] = ("",),
-    missing: Sequence[str] = (),
+    folder: Path, run: Run, to: str, script: str, notes: Sequence[str], missing: Sequence[str] = ()
 ) -> None:
     """How the folder is used without Dragoman, and what it lacks; the script only where it can run."""
+    targets = run.config.targets if run.config.task == "translation" else []
     about = [
         f"The model writes {', '.join(targets)}: a reserved token before the source says which. The "
         "tokenizer of each target language puts it there, and no text can. Say the language behind FOLDER."
     ]
-    if run.config.task == "translation" and "sentencepiece" in run.config.tokenizer.kinds:
+    if targets and "sentencepiece" in run.config.tokenizer.kinds:
         about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
     use = EXPORTERS[to].usage
     if script:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import (
     FAIRSEQ_LAYER,
     assemble,
-    checked_search,
+    checked,
     count_layers,
     halved_sinusoids,
     model_config,
@@ -107,7 +107,7 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     spm = folder.beside(settings.text("sentencepiece_model"), *SENTENCEPIECE)
     codes = folder.beside(settings.text("bpe_codes"), *CODES)
     cut = [folder.segmentation(options, side, spm=spm, codes=codes) for side in ("src", "tgt")]
-    search = checked_search({"beam_size": settings.count("beam", 5)}, where=path)
+    search = checked(SearchConfig, {"beam_size": settings.count("beam", 5)}, where=path)
     return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
 
 
@@ -167,16 +167,12 @@ def _convert(
     tensors: ForeignTensors, settings: ForeignSettings, src: ForeignVocabulary, tgt: ForeignVocabulary
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return settings and parameters in Dragoman's names."""
-    lengths = [
-        settings.count(f"max_{text}_positions", settings.count("max_positions", 1024))
-        for text in ("source", "target")
-    ]
+    most = settings.count("max_positions", 1024)
+    lengths = [settings.count(f"max_{text}_positions", most) for text in ("source", "target")]
     activation_dropout = settings.number("activation_dropout", 0.0) or settings.number("relu_dropout", 0.0)
     values = settings.read(SETTINGS) | count_layers(tensors, NAMES)
-    model = model_config(
-        values | {"activation_dropout": activation_dropout, "max_positions": min(lengths)},
-        where=settings.where,
-    )
+    values |= {"activation_dropout": activation_dropout, "max_positions": min(lengths)}
+    model = model_config(values, where=settings.where)
     for name in [name for name in tensors if NEEDLESS.fullmatch(name)]:
         del tensors[name]
     if settings.get("share_decoder_input_output_embed") or settings.get("share_all_embeddings"):

@@ -37,7 +37,6 @@ from dragoman.interop.settings import Setting
 from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
-from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import (
     FORBIDDEN,
     SearchInput,
@@ -46,6 +45,7 @@ from dragoman.predict.engine import (
     longest_translation,
     ranked_hypotheses,
 )
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
@@ -56,8 +56,6 @@ FORBIDDING = -1e9
 
 NORM_EPS = 1e-5
 """What layer norm adds to the variance there: PyTorch's default."""
-
-FAST_TOKENIZER = "PreTrainedTokenizerFast"
 
 RUN = "dragoman"
 """The key in config.json, and the folder, that keep what a run needs and transformers does not."""
@@ -312,7 +310,7 @@ def fast_tokenizer_files(
     ]  # fmt: skip
     pad, bos, eos, unk = SPECIAL_TOKENS
     settings = {
-        "tokenizer_class": FAST_TOKENIZER, "pad_token": pad, "bos_token": bos, "eos_token": eos,
+        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "bos_token": bos, "eos_token": eos,
         "unk_token": unk, "additional_special_tokens": special[4:], "split_special_tokens": True,
         "clean_up_tokenization_spaces": False, "model_max_length": config.model.max_positions,
         "model_input_names": ["input_ids", "attention_mask"], "padding_side": "right",
@@ -320,11 +318,10 @@ def fast_tokenizer_files(
     return {"tokenizer.json": to_json(spec).encode(), "tokenizer_config.json": _json(settings)}
 
 
-def write_huggingface(
-    run: Run, config: TranslationConfig, model: Seq2SeqTransformer, tokenizers: TokenizerPair, folder: Path
-) -> None:
+def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
     """Write what transformers loads into `folder`. ConfigError: something cannot be expressed."""
-    weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    config, tokenizers = translator.config, translator.tokenizers
+    weights = {name: tensor.detach() for name, tensor in translator.model.named_parameters()}
     described = model_config(config, weights, tokenizers)
     write_atomically(folder / "config.json", _json(described))
     generation = _json(generation_config(config.search, described))
@@ -344,7 +341,9 @@ def write_huggingface(
         names = ", ".join(place.name for place in places.values())
         refusal = {"version": f"none here: load that of a target language, {names}", "added_tokens": []}
         write_atomically(folder / "tokenizer.json", _json(refusal))
-        write_atomically(folder / "tokenizer_config.json", _json({"tokenizer_class": FAST_TOKENIZER}))
+        write_atomically(
+            folder / "tokenizer_config.json", _json({"tokenizer_class": "PreTrainedTokenizerFast"})
+        )
     tokenizers.save(folder / RUN)
 
 

@@ -206,22 +206,16 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> Tran
     settings = {
         "name": name or "imported",
         "data": {
-            "src_lang": foreign.src_lang,
-            "tgt_lang": foreign.tgt_lang,
-            "directions": foreign.directions,
-            "train": [],
-            "max_length": usual_max_length(foreign.model),
+            "src_lang": foreign.src_lang, "tgt_lang": foreign.tgt_lang, "directions": foreign.directions,
+            "train": [], "max_length": usual_max_length(foreign.model),
         },
         "tokenizer": {
-            "kind": src_kind,
-            "tgt_kind": "same" if src_kind == tgt_kind else tgt_kind,
-            "vocab_size": max(10, tokenizers.tgt.vocab_size),
-            "shared": foreign.src == foreign.tgt,
+            "kind": src_kind, "tgt_kind": "same" if src_kind == tgt_kind else tgt_kind,
+            "vocab_size": max(10, tokenizers.tgt.vocab_size), "shared": foreign.src == foreign.tgt,
             "lowercase": foreign.src_segmentation.lowercase,
         },
-        "model": foreign.model.model_dump(),
-        "search": foreign.search.model_dump(),
-    }
+        "model": foreign.model.model_dump(), "search": foreign.search.model_dump(),
+    }  # fmt: skip
     try:
         return parse_section(TranslationConfig, settings, where=str(where))
     except ConfigError as error:

@@ -7,7 +7,8 @@ ours by other names, with an epsilon of 1e-6.
 
 from __future__ import annotations
 
-from dragoman.interop.assembling import assemble, checked_search, model_config
+from dragoman.config import SearchConfig
+from dragoman.interop.assembling import assemble, checked, model_config
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
 from dragoman.interop.settings import ForeignSettings, Setting, read_settings
 from dragoman.interop.torch_files import ForeignTensors, inert, read_torch
@@ -89,7 +90,7 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
         for side in sides
     ]  # fmt: skip
     alpha = settings.number("testing.beam_alpha", settings.number("testing.alpha", -1))  # -1: off
-    search = checked_search({
+    search = checked(SearchConfig, {
         "beam_size": settings.count("testing.beam_size", 1), "length_penalty": max(0.0, float(alpha)),
         "no_repeat_ngram": max(0, settings.number("testing.no_repeat_ngram_size", -1)),
     }, where=settings.where)  # fmt: skip

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
-from dragoman.interop.assembling import assemble, checked_search, model_config
+from dragoman.interop.assembling import assemble, checked, model_config
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
 from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
 from dragoman.interop.settings import ForeignSettings, Setting, read_settings
@@ -59,19 +59,11 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
         "length_penalty": max(0.0, float(search.number("length_penalty", 1.0))),
         "no_repeat_ngram": search.count("no_repeat_ngram_size", 0, least=0),
     }
-    return Foreign(
-        model=model,
-        weights=weights,
-        src=src,
-        tgt=tgt,
-        src_segmentation=folder.segmentation(options, "src", spm="source.spm"),
-        tgt_segmentation=folder.segmentation(options, "tgt", spm="target.spm"),
-        src_lang=src_lang,
-        tgt_lang=directions[0].partition("-")[2] if directions else tgt_lang,
-        directions=directions,
-        search=checked_search(beam, where=search.where),
-        notes=tuple(_notes(search, languages)),
-    )
+    names = {"src": "source.spm", "tgt": "target.spm"}
+    cut = [folder.segmentation(options, side, spm=name) for side, name in names.items()]
+    first = directions[0].partition("-")[2] if directions else tgt_lang
+    notes, ours = tuple(_notes(search, languages)), checked(SearchConfig, beam, where=search.where)
+    return Foreign(model, weights, src, tgt, cut[0], cut[1], src_lang, first, ours, notes, directions)
 
 
 def directions_of(src_lang: str, tgt_lang: str, tokens: Sequence[str]) -> tuple[str, ...]:

@@ -72,9 +72,8 @@ class DecoderGraph(nn.Module):
         self.model = model
         # Multiplied as (V, D), by Gemm, the quantiser would transpose it under the look-up.
         self.register_buffer("table", model.output.weight.detach().t().contiguous())
-        bias = (
-            torch.zeros(len(model.output.weight)) if model.output.bias is None else model.output.bias.clone()
-        )
+        weight, own_bias = model.output.weight, model.output.bias
+        bias = torch.zeros(len(weight)) if own_bias is None else own_bias.clone()
         bias[list(FORBIDDEN)] = float("-inf")
         self.register_buffer("bias", bias)
 
@@ -129,11 +128,7 @@ class ClassifierGraph(nn.Module):
             self.register_buffer("bias", of_votes * model.votes.bias.float())
 
     def forward(
-        self,
-        ids: Tensor,
-        document: Tensor,
-        buckets: Tensor | None = None,
-        bucket_document: Tensor | None = None,
+        self, ids: Tensor, document: Tensor, buckets: Tensor | None = None, of_buckets: Tensor | None = None
     ) -> Tensor:
         model, real = self.model, ids != PAD_ID
         x = model.embedding(ids, dtype=model.dtype)
@@ -149,12 +144,12 @@ class ClassifierGraph(nn.Module):
             for name in model.poolings
         ]
         logits = model.head(torch.cat(pooled, dim=-1))
-        if buckets is None or bucket_document is None:
+        if buckets is None or of_buckets is None:
             return logits
         assert isinstance(self.votes, Tensor)
         assert isinstance(self.bias, Tensor)
         assert isinstance(self.share, Tensor)
-        belongs = (bucket_document[None, :] == torch.arange(n_documents)[:, None]).float()  # (B, G)
+        belongs = (of_buckets[None, :] == torch.arange(n_documents)[:, None]).float()  # (B, G)
         sums = belongs @ self.votes[buckets]  # (B, C)
         return self.share * logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None] + self.bias
 
@@ -210,13 +205,8 @@ def write_classifier(model: TransformerClassifier, folder: Path) -> None:
     if model.votes is not None:
         inputs |= {"buckets": {0: "G"}, "bucket_document": {0: "G"}}
         arguments = (*arguments, torch.tensor([1, 3, 2]), torch.tensor([0, 0, 1]))
-    write_graph(
-        ClassifierGraph(model).eval(),
-        arguments,
-        folder / CLASSIFIER,
-        inputs=inputs,
-        outputs={"logits": {0: "B"}},
-    )
+    graph, outputs = ClassifierGraph(model).eval(), {"logits": {0: "B"}}
+    write_graph(graph, arguments, folder / CLASSIFIER, inputs=inputs, outputs=outputs)
 
 
 def write_graph(
@@ -301,22 +291,17 @@ class OnnxSteps:
         self.past = {name.replace("present", "past"): empty for name in self.outputs[1:]}
 
     def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        self._follow(parents.numpy())
+        if not torch.equal(parents, torch.arange(len(self.sentences))):  # the caches follow the rows
+            self.past = {name: value[parents.numpy()] for name, value in self.past.items()}
+            sentences = self.sentences[parents.numpy()]
+            if not np.array_equal(sentences, self.sentences):
+                self.of_rows = {name: value[sentences] for name, value in self.of_source.items()}
+            self.sentences = sentences
         log_probs, *present = self.decoder.run(
             self.outputs, {"last": last.numpy(), **self.past, **self.of_rows}
         )
         self.past = dict(zip(self.past, present, strict=True))
         return torch.from_numpy(log_probs)
-
-    def _follow(self, parents: np.ndarray[Any, Any]) -> None:
-        """Let the caches follow the rows that go on."""
-        if np.array_equal(parents, np.arange(len(self.sentences))):
-            return
-        self.past = {name: value[parents] for name, value in self.past.items()}
-        sentences = self.sentences[parents]
-        if not np.array_equal(sentences, self.sentences):
-            self.of_rows = {name: value[sentences] for name, value in self.of_source.items()}
-        self.sentences = sentences
 
 
 def classifier_logits(graph: Any, documents: Documents) -> np.ndarray[Any, np.dtype[np.float32]]:

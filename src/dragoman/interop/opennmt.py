@@ -207,28 +207,17 @@ def _convert(
     settings.refuse_where_set({f"{at}{name}": reason for name, reason in UNKNOWN_HERE.items()})
     settings.check(Setting(f"{at}{name}", choices[0], choices) for name, choices in KNOWN_HERE.items())
     width = settings.get(f"{at}hidden_size".replace("*", "encoder"))  # -1 where another one holds it
-    values = settings.read(
-        {
-            "d_model": Setting(f"{at}{'enc_hid_size' if width == -1 else 'hidden_size'}", 512),
-            "d_ff": Setting(f"{at}transformer_ff", 2048),
-            "n_heads": Setting(f"{at}heads", 8),
-            "norm_eps": Setting(f"{at}norm_eps", dialect.norm_eps),
-            "activation": dialect.activation,
-        }
-    )
+    values = settings.read({
+        "d_model": Setting(f"{at}{'enc_hid_size' if width == -1 else 'hidden_size'}", 512),
+        "d_ff": Setting(f"{at}transformer_ff", 2048), "n_heads": Setting(f"{at}heads", 8),
+        "norm_eps": Setting(f"{at}norm_eps", dialect.norm_eps), "activation": dialect.activation,
+    })  # fmt: skip
     settings.check(Setting(f"{at}{name}", 0, (0, values["n_heads"])) for name in ("num_kv", "heads_kv"))
-    model = model_config(
-        {
-            **values,
-            **count_layers(tensors, dialect.names),
-            "norm": "pre",
-            "scale_embeddings": True,
-            "max_positions": N_POSITIONS,
-            "output_bias": "generator.bias" in tensors,
-            "source_end": ends,
-        },
-        where=settings.where,
-    )
+    values |= count_layers(tensors, dialect.names) | {
+        "norm": "pre", "scale_embeddings": True, "max_positions": N_POSITIONS,
+        "output_bias": "generator.bias" in tensors, "source_end": ends,
+    }  # fmt: skip
+    model = model_config(values, where=settings.where)
 
     def tables() -> Iterable[Tensor]:
         """Position encodings (P, D) of both sides: in the file, or computed."""

@@ -116,15 +116,6 @@ def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:
     return texts
 
 
-def searches(search: SearchConfig) -> tuple[SearchConfig, SearchConfig]:
-    """Greedy search and the beam search of a run, all of its beam returned; without what only ours has."""
-    plain = {
-        name: getattr(search, name) for name in ("length_penalty", "max_length_factor", "max_length_extra")
-    }
-    beam = max(2, search.beam_size)
-    return SearchConfig(beam_size=1, **plain), SearchConfig(beam_size=beam, n_best=beam, **plain)
-
-
 def compare(
     translator: Translator,
     texts: Sequence[str],

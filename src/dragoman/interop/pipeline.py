@@ -67,8 +67,9 @@ def pipeline(
         load = Translator.load if run.config.task == "translation" else Classifier.load
         model = load(run.path, device=str(device or "auto"), precision=PRECISIONS.get(precision, precision))
         report = run.read_json("report.json") if (run.path / "report.json").exists() else {}
-        if (report.get("imported") or {}).get("format") == "marian":  # its penalty is a number of `generate`
-            arguments.setdefault("length_penalty", run.config.search.length_penalty)
+        is_marian = (report.get("imported") or {}).get("format") == "marian"
+        if is_marian and isinstance(model, Translator):  # its penalty is a number of `generate`
+            arguments.setdefault("length_penalty", model.config.search.length_penalty)
     elif any(value is not None for value in (revision, token, device, dtype, torch_dtype)):
         raise ConfigError("pipeline: the model is loaded already; device, dtype and revision are for a path")
     if task is not None and isinstance(model, Translator) != (task not in CLASSIFICATION):

@@ -159,11 +159,8 @@ def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
     spec["normalizer"]["normalizers"] += steps.get("normalizers", [steps])
     vocab = {piece: i for i, piece in enumerate(ours["vocabulary"])}
     model = models.WordLevel(vocab, unk_token=SPECIAL_TOKENS[UNK_ID])
-    return spec | {
-        "model": _as_json(model),
-        "pre_tokenizer": _as_json(splitter),
-        "decoder": _as_json(decoder),
-    }
+    parts = {"model": model, "pre_tokenizer": splitter, "decoder": decoder}
+    return spec | {name: _as_json(part) for name, part in parts.items()}
 
 
 def _frame(lowercase: bool) -> Spec:

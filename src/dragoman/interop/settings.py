@@ -84,40 +84,34 @@ class ForeignSettings:
     def number(self, name: str, default: float | None = None) -> float:
         """Return a number. RunError: it is not set, or something else."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-            raise self._wrong(name, value, "a number")
-        return value
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+        return self._checked(name, value, is_number, "a number")
 
     def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
         """Return a whole number of at least `least`. RunError: it is not set, or something else."""
         value = self.number(name, default)
-        if not (least <= value < 10**9 and value == int(value)):
-            raise self._wrong(name, value, "a count")
-        return int(value)
+        return int(self._checked(name, value, least <= value < 10**9 and value == int(value), "a count"))
 
     def text(self, name: str, default: str | None = "") -> str:
         """Return a string. RunError: it is something else."""
         value = self.get(name, default)
-        if not isinstance(value, str):
-            raise self._wrong(name, value, "text")
-        return value
+        return self._checked(name, value, isinstance(value, str), "text")
 
     def texts(self, name: str) -> list[str]:
         """Return a list of strings, empty where it is not set. RunError: it is something else."""
         value = self.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise self._wrong(name, value, "a list of texts")
-        return value
+        is_right = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return self._checked(name, value, is_right, "a list of texts")
 
     def flag(self, name: str, default: bool | None = False) -> bool:
         """Read a boolean. RunError: it is something else."""
         value = self.get(name, default)
-        if not isinstance(value, bool):
-            raise self._wrong(name, value, "true or false")
-        return value
+        return self._checked(name, value, isinstance(value, bool), "true or false")
 
-    def _wrong(self, name: str, value: object, kind: str) -> RunError:
-        return RunError(f"{self.where}: {name} is {value!r} where {kind} belongs; copy the file again")
+    def _checked(self, name: str, value: Any, is_right: bool, kind: str) -> Any:
+        if not is_right:
+            raise RunError(f"{self.where}: {name} is {value!r} where {kind} belongs; copy the file again")
+        return value
 
     def refuse_where_set(self, reasons: Mapping[str, str]) -> None:
         """RunError: one of these settings is set, and is neither zero nor false nor empty."""

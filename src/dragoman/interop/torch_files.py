@@ -106,8 +106,7 @@ def read_torch(path: Path, *, harmless: Sequence[type | tuple[type, str]] = ()) 
 
     `harmless` are classes that a format needs beside tensors and containers, such as argparse.Namespace, and
     that do nothing when they are made; with a name, a class that stands for the one of that name (`inert`).
-    RunError: the file asks for any other class or function, is damaged,
-    holds no dictionary, or claims to hold more than it does.
+    RunError: the file asks for any other class or function, is damaged, holds no dictionary, or too little.
     """
     zipped = _check_archive(path)
     try:

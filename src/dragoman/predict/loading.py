@@ -26,8 +26,8 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """Types that weights may have in a file."""
-ZERO_AT_FIRST = ("head.weight", "votes.table")
-"""Matrices of a classifier that are zero until it has learnt something."""
+MAY_BE_ZERO = ("head.weight", "votes.table", "src_embedding.positions", "tgt_embedding.positions")
+"""Matrices of a classifier that has learnt nothing, and of a translator without positions."""
 
 
 def build_model(
@@ -166,7 +166,7 @@ def load_weights(
         lowest, highest = torch.aminmax(own_part)
         if not (lowest.isfinite() and highest.isfinite()):
             raise RunError(f"{where}: {name} holds numbers that are not finite; the file is damaged")
-        if own_part.dim() > 1 and own_part.numel() > 1 and lowest == highest and name not in ZERO_AT_FIRST:
+        if own_part.dim() > 1 and own_part.numel() > 1 and lowest == highest and name not in MAY_BE_ZERO:
             raise RunError(f"{where}: {name} holds {lowest:g} alone; the file is damaged, copy it again")
     with torch.no_grad():
         for name, parameter in parameters.items():
