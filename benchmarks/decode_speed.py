@@ -147,8 +147,7 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
     if options.huggingface:
         there = folder / "huggingface"
         there.mkdir()
-        model, tokenizers = translator.model, translator.tokenizers
-        write_huggingface(Run.open(run), translator.config, model, tokenizers, there)
+        write_huggingface(Run.open(run), translator, there)
         script = str(PEERS / "decode_with_huggingface.py")
         table.append(Row("Hugging Face, fp32", [options.huggingface, script, str(there), str(n)], n))
     if options.joeynmt:

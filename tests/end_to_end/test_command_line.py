@@ -383,7 +383,8 @@ def test_without_matplotlib_training_ends_with_the_install_line(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     write_corpus(Path(), "train", 60, seed=1)
     result = succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
-    assert "pip install 'dragoman[plots]'" in result.stderr
+    assert "pip install -e " in result.stderr
+    assert "[plots]" in result.stderr
     assert not Path("r/curves.svg").exists()
 
 

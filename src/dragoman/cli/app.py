@@ -259,7 +259,7 @@ def as_called(text: str) -> str:
     commands = [str(command.name) for command in app.registered_commands]
     names = "|".join([*commands, *(str(group.name) for group in app.registered_groups)])
     text = re.sub(rf"(?<![\w./-])(?<!-m )dragoman(?= (?:{names})\b)", lambda _: program(), text)
-    return re.sub(r"(?<!-m )\bpip(?= install 'dragoman\[)", lambda _: _pip(), text)
+    return re.sub(r"(?<!-m )\bpip install 'dragoman(\[[\w,]+\])'", lambda match: _install(match[1]), text)
 
 
 def program() -> str:
@@ -278,10 +278,13 @@ def command_line(*arguments: object) -> str:
     return shlex.join(["dragoman", *map(str, arguments or sys.argv[1:])])
 
 
-def _pip() -> str:
-    """Return the pip command that installs for this Python."""
-    path, python = shutil.which("pip"), Path(sys.executable)
-    return "pip" if path and Path(path).parent == python.parent else f"{_word(sys.executable)} -m pip"
+def _install(extras: str) -> str:
+    """Return the command that installs extras, as "[plots]": pip finds an installed copy by its name."""
+    path, python, checkout = shutil.which("pip"), Path(sys.executable), Path(__file__).parents[3]
+    pip = "pip" if path and Path(path).parent == python.parent else f"{_word(sys.executable)} -m pip"
+    is_checkout = (checkout / "pyproject.toml").is_file()
+    named = f"{checkout if is_checkout else 'dragoman'}{extras}"
+    return f"{pip} install {'-e ' * is_checkout}{_word(named)}"
 
 
 def _word(path: str) -> str:

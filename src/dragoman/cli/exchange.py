@@ -117,14 +117,9 @@ def export(
 
     with progress_bar("comparing with the run", total=sentences) as progress:
         report = export_run(
-            run,
-            out,
-            to=to,
-            compute_type=compute_type,
-            onnxruntime_web=onnxruntime_web,
-            n_sentences=sentences,
-            progress=progress,
-        )
+            run, out, to=to, compute_type=compute_type, onnxruntime_web=onnxruntime_web,
+            n_sentences=sentences, progress=progress,
+        )  # fmt: skip
     for name, value in report.describe().items():
         typer.echo(f"{name:<42}{value}")
     for note in report.notes:

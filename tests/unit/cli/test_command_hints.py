@@ -36,7 +36,7 @@ def test_a_program_that_the_shell_does_not_find_is_named_with_its_path(called: P
     assert error_of("compare", "run").endswith("for a single one say: 'my env/bin/dragoman' report RUN")
     assert command_line() == "dragoman compare run"
     found = shlex.split(as_called("pip install 'dragoman[plots]'"))
-    assert found == [str(called / "python"), "-m", "pip", "install", "dragoman[plots]"]
+    assert found == [str(called / "python"), "-m", "pip", "install", "-e", f"{ROOT}[plots]"]
 
 
 def test_a_program_on_the_path_is_named_alone(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,10 @@ def test_a_program_on_the_path_is_named_alone(called: Path, monkeypatch: pytest.
     for argv in ("my env/bin/dragoman", str(called / "dragoman")):
         monkeypatch.setattr(sys, "argv", [argv])
         text = "dragoman show run; pip install 'dragoman[plots]'"
-        assert as_called(text) == text
+        assert as_called(text) == text.replace("'dragoman[plots]'", f"-e '{ROOT}[plots]'")
+        with monkeypatch.context() as installed:
+            installed.setattr(sys.modules["dragoman.cli.app"], "__file__", "/lib/dragoman/cli/app.py")
+            assert as_called(text) == text
 
 
 def test_another_program_of_that_name_on_the_path_is_not_meant(
