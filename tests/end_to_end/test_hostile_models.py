@@ -244,7 +244,7 @@ def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
             lambda w: w | {"decoder_norm.weight": torch.ones(16).to(torch.float8_e4m3fn)},
             "holds torch.float8_e4m3fn",
         ),
-        (lambda w: {name: torch.zeros_like(tensor) for name, tensor in w.items()}, "holds 0 alone; the file"),
+        (lambda w: {name: torch.zeros_like(one) for name, one in w.items()}, "each matrix holds one number"),
         (lambda w: w | {"one.more": torch.ones(1)}, "unknown ['one.more']"),
         (lambda w: {k: v for k, v in w.items() if k != "decoder_norm.bias"}, "missing ['decoder_norm.bias']"),
     ],

@@ -13,7 +13,7 @@ from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.scoring import ScoringJob, as_row
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import DataError, RunError
-from dragoman.predict.scoring import confidences
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from tiny import WORDS
 
@@ -54,7 +54,7 @@ def test_scores_of_a_stream_are_those_of_memory(
     out = tmp_path / f"scores{suffix}"
     summary = translate_file(job_of(tiny_run, write_pairs(tmp_path, pairs, suffix), out), chunk_lines=7)
     sources, targets = zip(*pairs, strict=True)
-    expected = confidences(translator, sources, targets)
+    expected = [score.mean for score in score_pairs(translator, sources, targets)]
     found = [float(line) if line else None for line in open_lines(out)]
     assert [value is None for value in found] == [value is None for value in expected]
     assert [i for i, value in enumerate(found) if value is None] == [30, 31, 32, 34]

@@ -233,7 +233,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         ),
         "no XML": (
             changed(good, "word/document.xml", b"<w:x"),
-            "a.docx/word/document.xml, line 1: is not XML",
+            "a.docx/word/document.xml, line 1: not XML",
         ),
         "a template": (
             changed(
