@@ -1,17 +1,17 @@
-"""The seeds' own figures, computed on our models: what they measured, and what it is worth.
+"""The figures of two other projects, computed on our models: what they measured, and what it is worth.
 
     python benchmarks/seed_scores.py small-en-zh RUN
     python benchmarks/seed_scores.py multi30k-en-de RUN
 
-small-en-zh (seed 001): the mean over dev of NLTK's sentence BLEU-4 and BLEU-2 (the latter with weights 0.75
-and 0.25), not smoothed, between the characters of translation and reference. The seed left the reference's
-start and end tokens in, so that a perfect translation of 19 characters scores 0.90; --plain leaves them
-away. Its 0.318 is not of unseen text: its loop calls backward() on the dev batches too, and the next update
-applies those gradients (recipes/small-en-zh/README.md).
+small-en-zh (Allenem/transformer): the mean over dev of NLTK's sentence BLEU-4 and BLEU-2 (the latter with
+weights 0.75 and 0.25), not smoothed, between the characters of translation and reference. It kept the start
+and end tokens of references, so that a perfect translation of 19 characters scores 0.90; --plain omits them.
+Its 0.318 is not of unseen text: its loop calls backward() on the dev batches too, and the next update applies
+those gradients (recipes/small-en-zh/README.md).
 
-multi30k-en-de (seed 002): the same BLEU-4, but of teacher-forced predictions: at every position the likeliest
-next token after the *reference's* tokens so far. No translator works like this, for it is told every word
-but the next; the decoded score of the same model stands beside it.
+multi30k-en-de (tanjeffreyz/attention-is-all-you-need): the same BLEU-4, but of teacher-forced predictions: at
+every position the likeliest next token after the *reference's* tokens so far. No translator works like this,
+for it is told every word but the next; the decoded score of the same model stands beside it.
 
 Both need the extra "dev" (NLTK).
 """
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def report_small_en_zh(translator: Translator, pairs: Sequence[Pair], *, plain: bool) -> None:
-    """Print the seed's two means on dev, sacreBLEU beside them, and the time that decoding took."""
+    """Print the project's two means on dev, sacreBLEU beside them, and the time that decoding took."""
     start = time.perf_counter()
     hypotheses = [t.text for t in translator.translate([pair.src for pair in pairs])]
     seconds = time.perf_counter() - start
@@ -61,8 +61,8 @@ def report_small_en_zh(translator: Translator, pairs: Sequence[Pair], *, plain: 
     references = [[*ends[0], *characters(pair.tgt), *ends[1]] for pair in pairs]
     found = [characters(text) for text in hypotheses]
     print(f"{len(pairs)} sentences decoded in {seconds:.1f} s")
-    print(f"mean sentence BLEU-4 {mean_bleu(references, found, BLEU_4):.3f} (seed 001: 0.318)")
-    print(f"mean sentence BLEU-2 {mean_bleu(references, found, BLEU_2):.3f} (seed 001: 0.484)")
+    print(f"mean sentence BLEU-4 {mean_bleu(references, found, BLEU_4):.3f} (Allenem: 0.318)")
+    print(f"mean sentence BLEU-2 {mean_bleu(references, found, BLEU_2):.3f} (Allenem: 0.484)")
     score = bleu(hypotheses, [pair.tgt for pair in pairs], tgt_lang="zh")
     print(f"sacreBLEU {score.value:.1f} ({score.signature})")
 
@@ -77,7 +77,7 @@ def report_multi30k(translator: Translator, pairs: Sequence[Pair]) -> None:
     for name, hypotheses in (("teacher-forced", forced), ("decoded", decoded)):
         mean = mean_bleu([words(r) for r in references], [words(h) for h in hypotheses], BLEU_4)
         corpus = bleu(hypotheses, references, tgt_lang="de", n_bootstrap=0).value
-        print(f"{name:15} mean sentence BLEU {100 * mean:.1f}, sacreBLEU {corpus:.1f} (seed 002: 27.0)")
+        print(f"{name:15} mean sentence BLEU {100 * mean:.1f}, sacreBLEU {corpus:.1f} (tanjeffreyz: 27.0)")
 
 
 @torch.inference_mode()

@@ -40,7 +40,7 @@ else:
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/*.md", "recipes/*/README.md")
+    for pattern in ("*.md", "docs/*.md", "recipes/**/README.md")
     for path in ROOT.glob(pattern)
 )
 SAME_BLOCKS = Path("README_zh.md")
