@@ -30,33 +30,33 @@ from dragoman.removed import removed_variables
 
 __all__ = ["app", "main"]
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "train": train.train,
-    "translate": translate.translate,
-    "backtranslate": bulk.backtranslate,
-    "distill": distill.distill,
-    "classify": classify.classify,
-    "evaluate": evaluate.evaluate,
-    "score": evaluate.score,
-    "serve": serve.serve,
-    "score-model": bulk.score_model,
-    "export": exchange.export,
-    "import": exchange.import_model,
-    "reproduce": reproduce.reproduce,
-    "report": report.report,
-    "compare": report.compare,
-    "show": show.show,
-    "card": exchange.card,
-    "push": exchange.push,
-    "demo": train.demo,
-    "doctor": show.doctor,
+COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
+    "demo": ("Start", train.demo),
+    "doctor": ("Start", show.doctor),
+    "train": ("Train", train.train),
+    "show": ("Train", show.show),
+    "distill": ("Train", distill.distill),
+    "import": ("Train", exchange.import_model),
+    "reproduce": ("Train", reproduce.reproduce),
+    "translate": ("Translate", translate.translate),
+    "classify": ("Translate", classify.classify),
+    "evaluate": ("Evaluate", evaluate.evaluate),
+    "report": ("Evaluate", report.report),
+    "compare": ("Evaluate", report.compare),
+    "score": ("Evaluate", evaluate.score),
+    "score-model": ("Evaluate", bulk.score_model),
+    "serve": ("Serve and share", serve.serve),
+    "export": ("Serve and share", exchange.export),
+    "card": ("Serve and share", exchange.card),
+    "push": ("Serve and share", exchange.push),
+    "backtranslate": ("Data", bulk.backtranslate),
 }
-"""In the order of the help."""
+"""Heading in the help and function of each command, in the order of the help."""
 
-for name, command in COMMANDS.items():
-    app.command(name, cls=Command)(command)
-app.add_typer(serve.key_app, name="key")
-app.add_typer(data.data_app, name="data")
+for name, (heading, command) in COMMANDS.items():
+    app.command(name, cls=Command, rich_help_panel=heading)(command)
+app.add_typer(serve.key_app, name="key", rich_help_panel="Serve and share")
+app.add_typer(data.data_app, name="data", rich_help_panel="Data")
 
 
 def main() -> None:

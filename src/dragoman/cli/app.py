@@ -48,11 +48,34 @@ LONGEST_ERROR = 1800
 """Characters of an error message that are shown: its beginning, and its end, which says what to do."""
 
 
-class Commands(TyperGroup):
-    """The group of all commands, in order of use; errors become one line and an exit code."""
+METAVARS = {
+    "FILE": "by-score codes file glossary keys plot prefixes recipe ref report required settings src src-spm "
+    "teacher-output text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
+    "RUN": "backward ensemble forward from reverse",
+    "PATH": "onnxruntime-web out",
+    "LANGUAGE": "src-lang tgt-lang",
+    "SECTION.KEY=VALUE": "set",
+    "TEXT": "label-separator message protect-pattern tag",
+}
+"""The metavars of options that name none themselves; numbers are N, all others NAME."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.commands)
+
+def write_panels(formatter: Any, panels: dict[str, list[tuple[str, str]]]) -> None:
+    """Write the rows of a help, each group under its heading."""
+    for heading, rows in panels.items():
+        with formatter.section(heading):
+            formatter.write_dl(rows)
+
+
+class Commands(TyperGroup):
+    """All commands, each under its `rich_help_panel`; errors become one line and an exit code."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            panel = getattr(command, "rich_help_panel", "Commands")
+            panels.setdefault(panel, []).append((name, command.get_short_help_str(limit=450)))
+        write_panels(formatter, panels)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if sentence := instead_of(f"dragoman {args[0]}"):
@@ -152,6 +175,10 @@ class Command(TyperCommand):
         """Return the whole first sentence of the help; a list of commands wraps it instead of cutting it."""
         return super().get_short_help_str(limit=10 * limit)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+        return [piece if "|" in piece else piece.upper() for piece in pieces]
+
     def help_panels(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """Return the rows of the help, name and meaning, under the heading of each group."""
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -160,13 +187,22 @@ class Command(TyperCommand):
             if record is not None:
                 heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 panel = getattr(parameter, "rich_help_panel", None) or heading
-                panels.setdefault(panel, []).append(record)
+                panels.setdefault(panel, []).append((_left_column(parameter, record[0]), record[1]))
         return panels
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        for panel, records in self.help_panels(ctx).items():
-            with formatter.section(panel):
-                formatter.write_dl(records)
+        write_panels(formatter, self.help_panels(ctx))
+
+
+def _left_column(parameter: Any, column: str) -> str:
+    """Return the left column of the help with a metavar instead of a type such as <list[str]>."""
+    name, _, kind = column.partition(" ")
+    if parameter.param_type_name == "argument":
+        return re.sub(" <.+>", "", column if parameter.metavar else name.upper())
+    if parameter.metavar or getattr(parameter, "is_flag", False):
+        return column
+    named = (metavar for metavar, names in METAVARS.items() if name[2:] in names.split())
+    return f"{name} {'N' if re.match('<?(int|float)', kind.lower()) else next(named, 'NAME')}"
 
 
 def _check_value(parameter: Any, written: Any, value: Any) -> None:

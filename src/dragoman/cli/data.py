@@ -106,7 +106,6 @@ def filter_(
     by_score: Annotated[
         list[str],
         typer.Option(
-            metavar="FILE",
             help="Scores of the pairs, line by line, higher is better; the mean of several files.",
             show_default=False,
         ),

@@ -32,34 +32,25 @@ def distill(
     text: Annotated[
         list[str] | None,
         typer.Option(
-            help="Source text to translate in place of RUN's training text, one sentence a line; repeatable.",
-            show_default=False,
+            help="Source text to translate in place of RUN's training text, one sentence a line; repeatable."
         ),
     ] = None,
     teacher_output: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE",
-            help="Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing.",
-            show_default=False,
+            help="Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing."
         ),
     ] = None,
     ensemble: Ensemble = None,
     forward: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="RUN",
-            help="Learn from this run's translations as well, beside RUN's; repeatable.",
-            show_default=False,
-        ),
+        typer.Option(help="Learn from this run's translations as well, beside RUN's; repeatable."),
     ] = None,
     backward: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="RUN",
             help="Learn from back-translations as well: this run of the other direction translates the "
-            "references; repeatable.",
-            show_default=False,
+            "references; repeatable."
         ),
     ] = None,
     min_chrf: Annotated[
@@ -90,12 +81,7 @@ def distill(
         ),
     ] = 1.0,
     reverse: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="With --keep-best: score by this run of the other direction instead.",
-            show_default=False,
-        ),
+        Path | None, typer.Option(help="With --keep-best: score by this run of the other direction instead.")
     ] = None,
     references: Annotated[
         bool, typer.Option("--references", help="Train on the original training pairs as well.")

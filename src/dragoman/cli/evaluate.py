@@ -159,12 +159,9 @@ def places_of(
 
 
 def score(
-    hypotheses: Annotated[Path, typer.Argument(help="Translations, one per line.", show_default=False)],
-    references: Annotated[Path, typer.Argument(help="References, line by line.", show_default=False)],
-    tgt_lang: Annotated[
-        str,
-        typer.Option(help="Target language, which selects the tokenization of scores.", show_default=False),
-    ],
+    hypotheses: Annotated[Path, typer.Argument(help="Translations, one per line.")],
+    references: Annotated[Path, typer.Argument(help="References, line by line.")],
+    tgt_lang: Annotated[str, typer.Option(help="Target language, which selects the tokenization of scores.")],
     scores: Scores = None,
     as_json: AsJson = False,
 ) -> None:

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 def import_model(
-    model: Annotated[
-        Path, typer.Argument(help="Folder of the model, or its checkpoint file.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="Run folder, new or empty.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="Folder of the model, or its checkpoint file.")],
+    out: Annotated[Path, typer.Option(help="Run folder, new or empty.")],
     format_name: Annotated[
         str | None,
         typer.Option("--format", help="Format of the model.", show_default="detected from its files"),
@@ -39,7 +37,7 @@ def import_model(
     ] = None,
     codes: Annotated[Path | None, typer.Option(help="BPE codes of subword-nmt.")] = None,
 ) -> None:
-    """Convert a model of another toolkit to a run (docs/migrating.md).
+    """Convert a model of another toolkit to a run.
 
     No code of the model is executed, and nothing is unpickled. The result is a normal run: translate,
     evaluate, fine-tune with `dragoman train --from`, serve.
@@ -79,27 +77,18 @@ def describe_import(run: Run) -> Iterator[str]:
 
 def export(
     run: RunPath,
-    to: Annotated[
-        str,
-        typer.Option(
-            help="Target format: ctranslate2, onnx, huggingface, browser or argos.", show_default=False
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Output folder: new, empty, or an earlier export.", show_default=False)
-    ],
+    to: Annotated[str, typer.Option(help="Target format: ctranslate2, onnx, huggingface, browser or argos.")],
+    out: Annotated[Path, typer.Option(help="Output folder: new, empty, or an earlier export.")],
     compute_type: Annotated[
         str,
         typer.Option(
-            help="Type of the weights: float32, or int8 (ctranslate2, onnx, argos; browser always).",
-            show_default=False,
+            help="Type of the weights: float32, or int8 (ctranslate2, onnx, argos; browser always)."
         ),
     ] = "",
     onnxruntime_web: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the npm package onnxruntime-web, for browser. Default: download it once.",
-            show_default=False,
+            help="Folder of the npm package onnxruntime-web, for browser. Default: download it once."
         ),
     ] = None,
     sentences: Annotated[
@@ -148,7 +137,7 @@ def card(run: RunPath, licence: Licence = None) -> None:
 
 def push(
     run: RunPath,
-    name: Annotated[str, typer.Argument(help="Name on the hub: user/model.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name on the hub: user/model.")],
     public: Annotated[bool, typer.Option("--public", help="Create a new model as public.")] = False,
     licence: Licence = None,
     message: Annotated[

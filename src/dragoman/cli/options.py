@@ -11,7 +11,7 @@ from dragoman.errors import ConfigError, require
 
 BEAM = "Beam search"
 
-RunPath = Annotated[Path, typer.Argument(help="Run folder, or hf:user/model.", show_default=False)]
+RunPath = Annotated[Path, typer.Argument(help="Run folder, or hf:user/model.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
@@ -53,7 +53,6 @@ To = Annotated[
     typer.Option(
         metavar="LANGUAGE",
         help="Target language of a run with several, such as de; or a direction, such as en-de.",
-        show_default=False,
     ),
 ]
 Scores = Annotated[
@@ -72,9 +71,7 @@ References = Annotated[str | None, typer.Option(help="References of --src, line 
 Method = Annotated[
     str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
 ]
-TaskName = Annotated[
-    str | None, typer.Option(help="classification if the file holds texts and labels.", show_default=False)
-]
+TaskName = Annotated[str | None, typer.Option(help="classification if the file holds texts and labels.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
 Ensemble = Annotated[
@@ -105,7 +102,6 @@ RayAddress = Annotated[
         callback=_with_ray,
         help="Work on the Ray cluster at ADDRESS; local = start one on this machine.",
         rich_help_panel="Large files",
-        show_default=False,
     ),
 ]
 
@@ -130,32 +126,20 @@ Columns = Annotated[
     ),
 ]
 
-Src = Annotated[
-    list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.", show_default=False)
-]
+Src = Annotated[list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.")]
 Tgt = Annotated[
-    list[str] | None,
-    typer.Option(help="Translations of --src, line by line; one file for each --src.", show_default=False),
+    list[str] | None, typer.Option(help="Translations of --src, line by line; one file for each --src.")
 ]
 Tsv = Annotated[
     list[str] | None,
-    typer.Option(
-        help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable.",
-        show_default=False,
-    ),
+    typer.Option(help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable."),
 ]
-ValidSrc = Annotated[
-    list[str] | None, typer.Option(help="Source sentences for validation; repeatable.", show_default=False)
-]
+ValidSrc = Annotated[list[str] | None, typer.Option(help="Source sentences for validation; repeatable.")]
 ValidTgt = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Translations of --valid-src; default: hold out a part of the training text.", show_default=False
-    ),
+    typer.Option(help="Translations of --valid-src; default: hold out a part of the training text."),
 ]
-ValidTsv = Annotated[
-    list[str] | None, typer.Option(help="File of pairs for validation; repeatable.", show_default=False)
-]
+ValidTsv = Annotated[list[str] | None, typer.Option(help="File of pairs for validation; repeatable.")]
 SrcLang = Annotated[
     str | None, typer.Option(help="Source language.", show_default="from the name, as in train.en")
 ]

@@ -92,11 +92,7 @@ EXPORTS = ("json", "latex")
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN RUN ...",
-            help="Two or more run folders; the first is the reference.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="RUN", help="Two or more run folders; the first is the reference."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Also write comparison.html and figures/ into this folder.")

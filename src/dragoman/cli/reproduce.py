@@ -165,18 +165,11 @@ def describe(result: Reproduction) -> Iterator[str]:
     for verdict in result.verdicts:
         expected = verdict.expected
         value = "–" if verdict.value is None else f"{verdict.value:.1f}"
-        mark = "PASS" if verdict.passed else "FAIL"
-        reason = verdict.problem or verdict.note
-        rows.append(
-            (
-                expected.test_set,
-                expected.metric,
-                value,
-                f"{expected.value:.1f}",
-                f"{expected.tolerance:g}",
-                f"{mark}: {reason}" if reason else mark,
-            )
+        mark = ": ".join(
+            filter(None, ["PASS" if verdict.passed else "FAIL", verdict.problem or verdict.note])
         )
+        limits = f"{expected.value:.1f}", f"{expected.tolerance:g}"
+        rows.append((expected.test_set, expected.metric, value, *limits, mark))
     rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expectation.minutes:g}", "", ""))
     yield from aligned(rows, text_columns=(0, 1, 5))
     for difference in result.differences:

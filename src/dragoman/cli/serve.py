@@ -41,9 +41,7 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, max=256, help="Number of worker processes; they share the weights.")
     ] = 1,
-    settings: Annotated[
-        Path | None, typer.Option(help="TOML file with service settings (docs/serving.md).")
-    ] = None,
+    settings: Annotated[Path | None, typer.Option(help="TOML file with service settings.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change one service setting, as limits.characters=50000; repeatable."),

@@ -41,8 +41,7 @@ def train(
     recipe: Annotated[
         Path | None,
         typer.Argument(
-            help="A recipe.toml, or a file of pairs, as for --tsv; with --task, a file of labelled texts.",
-            show_default=False,
+            help="A recipe.toml, or a file of pairs, as for --tsv; with --task, a file of labelled texts."
         ),
     ] = None,
     task: TaskName = None,
@@ -60,12 +59,10 @@ def train(
     valid_tgt: ValidTgt = None,
     valid_tsv: ValidTsv = None,
     test_src: Annotated[
-        list[str] | None,
-        typer.Option(help="Source sentences of the test set; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="Source sentences of the test set; repeatable.")
     ] = None,
     test_tgt: Annotated[
-        list[str] | None,
-        typer.Option(help="References of the test set, for evaluate and compare.", show_default=False),
+        list[str] | None, typer.Option(help="References of the test set, for evaluate and compare.")
     ] = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
@@ -303,10 +300,12 @@ def shares(texts: Sequence[str]) -> dict[str, float]:
 def demo(
     task: Annotated[str, typer.Option(help="Task: translation or classification.")] = "translation",
     src: Annotated[
-        str | None, typer.Option(help="Source language: en, de, pl or zh.", show_default="en")
+        str | None,
+        typer.Option(metavar="LANGUAGE", help="Source language: en, de, pl or zh.", show_default="en"),
     ] = None,
     tgt: Annotated[
-        str | None, typer.Option(help="Target language: en, de, pl or zh.", show_default="de")
+        str | None,
+        typer.Option(metavar="LANGUAGE", help="Target language: en, de, pl or zh.", show_default="de"),
     ] = None,
     minutes: Annotated[
         float | None,

@@ -52,7 +52,7 @@ def translate(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE ...]",
+            metavar="FILE",
             help="Sentences, one per line, or documents; - = stdin. .gz, .xz and .zst are decompressed.",
             show_default="-",
         ),
