@@ -1068,10 +1068,8 @@ def test_axe_finds_nothing_where_something_is_wrong(opened: Opened, single: str)
 
 # --- pictures ----------------------------------------------------------------------------------------------
 
-SENTENCES = (
-    "A brown dog is running through the snow. Two young women are sitting on a bench in the park and "
-    "talking to each other."
-)
+SENTENCES = "Maria went to Italy the day before yesterday. We cannot ride a bicycle because it is foggy."
+"""For the run of `dragoman demo`."""
 
 
 @pytest.mark.skipif(
@@ -1085,15 +1083,15 @@ def test_pictures(opened: Opened, browser: Any) -> None:
         page = opened(url, reduced_motion="reduce", **wide)
         page.fill("#source", SENTENCES)
         page.wait_for_selector("#output .sentence.done >> nth=1")
-        page.locator("#output .word:has-text('rennt')").hover()
+        page.locator("#output .word:has-text('Fahrrad')").hover()
         page.screenshot(path=folder / "page.png")
-        page.locator("#output .word:has-text('rennt')").click()
+        page.locator("#output .word:has-text('Fahrrad')").click()
         page.wait_for_selector("#alternatives-list button")
         page.screenshot(path=folder / "page-alternatives.png")
         page.keyboard.press("Escape")
         page.click("#theme")
         page.click("#confidence")
-        page.locator("#output .word:has-text('Frauen')").hover()
+        page.locator("#output .word:has-text('Italien')").hover()
         page.screenshot(path=folder / "page-dark.png")
         page.click("#theme")
         page.click("#open-attention")
