@@ -16,7 +16,7 @@ from dragoman.documents.budget import Budget, Check
 from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, text_of
 from dragoman.documents.plain import Encoding, TextFile
 from dragoman.documents.text import numbers_in
-from dragoman.errors import DataError, require
+from dragoman.errors import DataError, check_texts, require
 from dragoman.predict.alignment import Align
 from dragoman.predict.protection import Outcome, Protection
 from dragoman.predict.request import TranslationRequest
@@ -262,6 +262,7 @@ def translate_document(translator: Translator, text: str, *, translate: Translat
 
     A line is a paragraph of any number of sentences. See `translate_file`, and for errors `DocumentFile`.
     """
+    check_texts([text], what="document")
     file = TextFile(text, Encoding("utf-8", errors="surrogatepass"))
     document = DocumentFile(file, translator.config.languages, Budget("document"))
     return document.translated(translator, translate=translate).decode("utf-8", "surrogatepass")
