@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
 from dragoman.decoding import Hypothesis, length_penalty
@@ -35,6 +36,21 @@ class Table:
         log_probs[random.random(self.vocab_size) < self.forbidden] = -math.inf
         log_probs[BOS] = -math.inf
         return log_probs.astype(np.float32)
+
+    def log_prob(self, sentence: int, ids: Sequence[int]) -> float:
+        """That of a whole translation: the sum of its tokens' and its end's."""
+        return sum(float(self(sentence, tuple(ids[:t]))[token]) for t, token in enumerate((*ids, EOS)))
+
+
+seeds = st.integers(0, 2**32 - 1)
+max_lengths = st.lists(st.integers(0, 5), min_size=1, max_size=4)
+tables = st.builds(
+    Table,
+    seeds,
+    st.integers(1, 6),
+    n_levels=st.sampled_from([0, 0, 2, 3]),
+    forbidden=st.sampled_from([0.0, 0.3, 0.7]),
+)
 
 
 class Stepper:

@@ -27,21 +27,12 @@ from dragoman.decoding import (
 )
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.decoding.sampling import FEW, truncated
-from tables import BOS, EOS, Stepper, Table, all_hypotheses
+from tables import BOS, EOS, Stepper, Table, all_hypotheses, max_lengths, seeds, tables
 
 N_SOURCE = 3
 """Source tokens of a table that attends."""
 
-seeds = st.integers(0, 2**32 - 1)
 alphas = st.sampled_from([0.0, 1.0, 2.0])
-max_lengths = st.lists(st.integers(0, 5), min_size=1, max_size=4)
-tables = st.builds(
-    Table,
-    seeds,
-    st.integers(1, 5),
-    n_levels=st.sampled_from([0, 0, 2, 3]),
-    forbidden=st.sampled_from([0.0, 0.3, 0.7]),
-)
 laws = settings(max_examples=25)
 
 
@@ -138,12 +129,7 @@ class AttendingStepper(Stepper):
 
 
 def coverage_term(
-    steppers: Sequence[AttendingStepper],
-    ids: tuple[int, ...],
-    counted: int,
-    beta: float,
-    *,
-    sentence: int = 0,
+    steppers: Sequence[AttendingStepper], ids: tuple[int, ...], counted: int, beta: float, sentence: int = 0
 ) -> float:
     """Equation 14 for a sequence, from its definition; an attention of 0 is fp32's smallest number."""
     sums = sum(
@@ -159,15 +145,8 @@ def coverage_term(
     st.integers(1, N_SOURCE), st.integers(1, 2), st.integers(1, 3),
 )  # fmt: skip
 def test_a_wide_beam_with_a_coverage_penalty_finds_the_best_by_equation_14(
-    seed: int,
-    n_tokens: int,
-    max_length: int,
-    alpha: float,
-    beta: float,
-    counted: int,
-    n_models: int,
-    n_best: int,
-) -> None:
+    seed: int, n_tokens: int, max_length: int, alpha: float, beta: float, counted: int, n_models: int, n_best: int,
+) -> None:  # fmt: skip
     table = Table(seed, n_tokens)
     steppers = [AttendingStepper(table, [0]) for _ in range(n_models)]
     mask = torch.arange(N_SOURCE)[None] < counted
@@ -208,7 +187,7 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
         found = beam_search(step, beam_size=beam_size, **options)  # type: ignore[arg-type]
     for i, hypotheses in enumerate(found):
         for ids, log_prob, score in hypotheses:
-            term = coverage_term([stepper], ids, N_SOURCE, beta, sentence=i)
+            term = coverage_term([stepper], ids, N_SOURCE, beta, i)
             expected = log_prob / length_penalty(len(ids) + 1, alpha) + term
             assert score == pytest.approx(expected, rel=1e-4)
 
@@ -218,18 +197,6 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
 
 def diverse(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
     return beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
-
-
-@laws
-@given(tables, max_lengths, st.integers(1, 5), alphas, st.data())
-def test_diverse_search_in_one_group_is_beam_search(
-    table: Table, limits: list[int], beam_size: int, alpha: float, data: st.DataObject
-) -> None:
-    sentences = list(range(len(limits)))
-    options = {"max_lengths": limits, "beam_size": beam_size, "length_penalty": alpha,
-               "n_best": data.draw(st.integers(1, beam_size))}  # fmt: skip
-    beam = beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
-    assert diverse(table, sentences, n_groups=1, diversity_penalty=0.5, **options) == beam
 
 
 def diverse_in_plain_loops(
@@ -374,27 +341,23 @@ def constrained(
 
 @laws
 @given(tables, max_lengths, st.integers(1, 5), alphas, st.data())
-def test_a_search_for_no_phrases_is_beam_search(
+def test_a_search_in_one_group_and_one_for_no_phrases_are_beam_search(
     table: Table, limits: list[int], beam_size: int, alpha: float, data: st.DataObject
 ) -> None:
     sentences = list(range(len(limits)))
     options = {"max_lengths": limits, "beam_size": beam_size, "length_penalty": alpha,
                "n_best": data.draw(st.integers(1, beam_size))}  # fmt: skip
     beam = beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
+    assert diverse(table, sentences, n_groups=1, diversity_penalty=0.5, **options) == beam
     assert constrained(table, sentences, [required([])] * len(limits), **options) == beam
 
 
 @laws
 @given(seeds, st.integers(1, 3), phrase_lists, continuing_sets, alphas, st.integers(1, 4), st.integers(0, 2))
 def test_a_wide_beam_finds_the_best_sequences_that_satisfy(
-    seed: int,
-    n_tokens: int,
-    phrases: list[list[int]],
-    continuing: set[int],
-    alpha: float,
-    n_best: int,
+    seed: int, n_tokens: int, phrases: list[list[int]], continuing: set[int], alpha: float, n_best: int,
     room: int,
-) -> None:
+) -> None:  # fmt: skip
     phrases = [[min(token, n_tokens + 1) for token in phrase] for phrase in phrases]
     table = Table(seed, n_tokens)
     automaton = required(phrases, continuing)
@@ -442,11 +405,8 @@ def test_every_hypothesis_satisfies_its_phrases_and_a_batch_is_searched_like_its
         for ids, log_prob, score in hypotheses:
             assert holds_all(ids, batch[i][0], continuing)
             assert len(ids) <= limits[i]
-            total = 0.0
-            for t, token in enumerate((*ids, EOS)):
-                total += float(table(i, ids[:t])[token])
-            assert log_prob == total
-            assert score == total / length_penalty(len(ids) + 1, alpha)
+            assert log_prob == table.log_prob(i, ids)
+            assert score == log_prob / length_penalty(len(ids) + 1, alpha)
         alone = constrained(table, [i], [automata[i]], max_lengths=[limits[i]], **options)
         assert hypotheses == alone[0]
 
@@ -587,10 +547,7 @@ def test_the_log_probability_of_a_sample_is_the_models_own(
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for ids, log_prob, score in hypotheses:
             assert len(ids) <= limits[i]
-            total = 0.0
-            for t, token in enumerate((*ids, EOS)):
-                total += float(table(i, ids[:t])[token])
-            assert log_prob in (total, -math.inf)
+            assert log_prob in (table.log_prob(i, ids), -math.inf)
             assert score == log_prob / length_penalty(len(ids) + 1, alpha)
 
 
