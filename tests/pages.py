@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from browser_page import FLAGS
-from waiting import LONGEST, until
+from waiting import LONGEST
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -29,28 +28,11 @@ def ask(url: str, request: dict[str, Any] | None = None) -> Any:
 @contextmanager
 def served(runs: Sequence[Path], *, keys: Path | None = None, **limits: float) -> Iterator[str]:
     """The address of a service of these runs, which ends when this is left."""
-    import uvicorn
+    from services import running, service_of
 
-    from dragoman.serving.access import Keys
-    from dragoman.serving.app import create_app
-    from dragoman.serving.models import LoadOptions, Models
-    from dragoman.serving.running import listen, url_of
-    from dragoman.serving.service import Service
-    from dragoman.serving.settings import load_settings
-
-    config = load_settings(None, [f"limits.{name}={value}" for name, value in limits.items()])
-    models = Models(runs, LoadOptions(device="cpu", precision="fp32"))
-    service = Service(models, config, keys=None if keys is None else Keys.load(keys))
-    with listen("127.0.0.1", 0) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        until(lambda: server.started or not thread.is_alive())
-        try:
-            yield url_of(listening)
-        finally:
-            server.should_exit = True
-            thread.join()
+    settings = [f"limits.{name}={value}" for name, value in limits.items()]
+    with running(service_of(runs, *settings, keys=keys)) as url:
+        yield url
 
 
 @contextmanager

@@ -111,6 +111,14 @@ def ask(port: int, method: str, path: str, body: Any = None, headers: dict[str, 
         return wire.ask(method, path, body, {"Connection": "close", **(headers or {})})
 
 
+def answer_of(client: Any, route: str, **body: Any) -> dict[str, Any]:
+    """What a request that must succeed is answered with; `client` is one of FastAPI's for tests."""
+    response = client.post(f"/v1/{route}", json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
 def service_of(runs: Sequence[Path], *settings: str, keys: Path | Keys | None = None, **more: Any) -> Service:
     """A service of these runs; `settings` are such as "limits.characters=100"."""
     config = parse_section(ServeConfig, {}, overrides=settings, where="test")

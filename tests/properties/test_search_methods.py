@@ -145,7 +145,8 @@ def coverage_term(
     st.integers(1, N_SOURCE), st.integers(1, 2), st.integers(1, 3),
 )  # fmt: skip
 def test_a_wide_beam_with_a_coverage_penalty_finds_the_best_by_equation_14(
-    seed: int, n_tokens: int, max_length: int, alpha: float, beta: float, counted: int, n_models: int, n_best: int,
+    seed: int, n_tokens: int, max_length: int, alpha: float, beta: float, counted: int, n_models: int,
+    n_best: int,
 ) -> None:  # fmt: skip
     table = Table(seed, n_tokens)
     steppers = [AttendingStepper(table, [0]) for _ in range(n_models)]
