@@ -3,11 +3,13 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -32,6 +34,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def corpus(folder: Path) -> tuple[str, ...]:
+    """The options that name a corpus of 60 pairs."""
+    write_corpus(folder, "train", 60, seed=1)
+    return ("--src", "train.en", "--tgt", "train.de")
+
+
+@pytest.fixture
+def trained(corpus: tuple[str, ...]) -> str:
+    """What a short training into the folder r said."""
+    return succeed("train", *corpus, "--out", "r", *SETTINGS).stderr
 
 
 @pytest.fixture
@@ -99,10 +114,8 @@ def test_no_option_drops_a_value_in_silence() -> None:
                     command.make_context("dragoman", [name, "1", name, "2"])
                 checked.add((command.name, name))
     assert {("check", "--valid"), ("evaluate", "--ref"), ("train", "--out")} <= checked
-    assert (
-        error_of("evaluate", "run", "--src", "a", "--src", "b")
-        == "error: --src: is given 2 times; give it once"
-    )
+    line = error_of("evaluate", "run", "--src", "a", "--src", "b")
+    assert line == "error: --src: is given 2 times; give it once"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +128,10 @@ def test_no_option_drops_a_value_in_silence() -> None:
         (PermissionError(errno.EACCES, "Permission denied", "out/a"), 1, "error: out/a: Permission denied; "),
         (MemoryError(), 1, "error: out of memory; for training set a smaller training.batch_tokens"),
         (RuntimeError("CUDA out of memory. Tried"), 1, "error: out of memory; "),
+        (RuntimeError("a bug"), 1, ""),
     ],
 )
-def test_what_a_user_can_cause_is_one_line_and_an_exit_code(
+def test_what_a_user_can_cause_is_one_line_and_an_exit_code_and_a_bug_is_not_hidden(
     raised: BaseException, code: int, line: str
 ) -> None:
     failing = typer.Typer(cls=Commands)
@@ -130,30 +144,17 @@ def test_what_a_user_can_cause_is_one_line_and_an_exit_code(
         raise raised
 
     result = CliRunner().invoke(failing, ["fails"])
+    assert (result.exception is raised) == (str(raised) == "a bug")
     assert result.exit_code == code
     assert result.stderr.startswith(line)
     assert result.stderr.count("\n") == (1 if line else 0)
 
 
-def test_a_bug_is_not_hidden() -> None:
-    failing = typer.Typer(cls=Commands)
-
-    @failing.callback()
-    def callback() -> None: ...
-
-    @failing.command()
-    def fails() -> None:
-        raise RuntimeError("a bug")
-
-    assert isinstance(CliRunner().invoke(failing, ["fails"]).exception, RuntimeError)
-
-
 # train
 
 
-def test_two_files_are_enough_and_the_settings_used_are_in_the_run() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
-    result = succeed("train", "--src", "train.en", "--tgt", "train.de", *SETTINGS)
+def test_two_files_are_enough_and_the_settings_used_are_in_the_run(corpus: tuple[str, ...]) -> None:
+    result = succeed("train", *corpus, *SETTINGS)
     assert result.stdout == "runs/en-de\n"
     assert "60 pairs, en → de (as the files say): 1+1 layers of 16, 300 tokens, 6 steps" in result.stderr
     config = load_recipe("runs/en-de/config.toml")
@@ -161,18 +162,13 @@ def test_two_files_are_enough_and_the_settings_used_are_in_the_run() -> None:
     assert config.training.max_steps == 6  # --set
     assert (config.model.dropout, config.training.schedule) == (0.3, "cosine")  # the table
     assert Path("runs/en-de/curves.svg").exists()
-
-
-def test_the_text_is_shown_with_its_languages_and_doubts_are_named() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
-    said = succeed("train", "--src", "train.en", "--tgt", "train.de", *SETTINGS).stderr.splitlines()
+    said = result.stderr.splitlines()  # the text is shown with its languages, and doubts are named
     start = said.index("train.en + train.de, as it is read:")
     assert [line[:6] for line in said[start + 1 : start + 7]] == ["  en: ", "  de: "] * 3
     assert said[start + 7].startswith("warning (few): only 60 pairs: ")
 
 
-def test_equal_sides_are_refused_before_there_is_a_run_unless_they_are_meant() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
+def test_equal_sides_are_refused_before_there_is_a_run_unless_they_are_meant(corpus: object) -> None:
     command = ("train", "--src", "train.en", "--tgt", "train.en", "--tgt-lang", "de", *SETTINGS)
     line = error_of(*command, silent=False)
     assert "train.en + train.en: both sides are equal in 100 % of the pairs; " in line
@@ -201,20 +197,15 @@ def test_a_tiny_corpus_is_not_trained_on_for_thousands_of_steps() -> None:
     assert load_recipe("runs/en-de/config.toml").training.max_steps == 300
 
 
-def test_log_lines_carry_their_units() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
-    said = succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS).stderr
+def test_log_lines_carry_their_units(trained: str) -> None:
     number = r"\d+(\.\d+)?"
     line = rf"^step 2 · epoch 1 · loss {number} nats/token · {number}k? tokens/s · lr {number}e-\d$"
-    assert_line(said, line)
-    assert_line(
-        said, rf"^valid · step 3 · loss {number} nats/token · BLEU {number} · chrF {number} · best so far$"
-    )
+    assert_line(trained, line)
+    line = rf"^valid · step 3 · loss {number} nats/token · BLEU {number} · chrF {number} · best so far$"
+    assert_line(trained, line)
 
 
 def assert_line(text: str, pattern: str) -> None:
-    import re
-
     assert re.search(pattern, text, re.MULTILINE), text
 
 
@@ -245,11 +236,7 @@ def test_several_files_are_one_corpus_whose_parts_are_counted() -> None:
     assert config.data.valid == (("valid.tsv",), ("more.tsv",))
 
 
-TMX = (
-    '<tmx><header srclang="{source}"/><body>'
-    '<tu><tuv xml:lang="EN-US"><seg>{src}</seg></tuv><tuv xml:lang="de"><seg>{tgt}</seg></tuv></tu>'
-    "</body></tmx>"
-)
+UNIT = '<tu><tuv xml:lang="EN-US"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
 
 
 @pytest.mark.parametrize(
@@ -261,13 +248,9 @@ def test_a_translation_memory_tells_its_languages(
 ) -> None:
     write_corpus(Path(), "a", 40, seed=1)
     pairs = [line.split("\t") for line in Path("a.tsv").read_text(encoding="utf-8").splitlines()]
-    head, unit, tail = (
-        TMX.partition("<tu>")[0],
-        TMX[TMX.index("<tu>") : -len("</body></tmx>")],
-        "</body></tmx>",
-    )
-    body = "".join(unit.format(src=src, tgt=tgt) for src, tgt in pairs)
-    Path("memory.tmx").write_text(head.format(source=source) + body + tail, encoding="utf-8")
+    body = "".join(UNIT.format(*pair) for pair in pairs)
+    memory = f'<tmx><header srclang="{source}"/><body>{body}</body></tmx>'
+    Path("memory.tmx").write_text(memory, encoding="utf-8")
     said = succeed("train", "memory.tmx", *options, "--out", "r", *SETTINGS).stderr
     data = load_recipe("r/config.toml").data
     assert (data.src_lang, data.tgt_lang) == languages  # type: ignore[union-attr]
@@ -308,17 +291,11 @@ REFUSED = {
         ([], "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv"),
         (["--src", "a.en"], "--src needs --tgt beside it"),
         (["--src", "a.en", "--src", "b.en", "--tgt", "a.de"], "--src needs --tgt beside it"),
-        (
-            [*TEXT, "--valid-tgt", "b.de"],
-            "--valid-tgt needs --valid-src beside it",
-        ),
+        ([*TEXT, "--valid-tgt", "b.de"], "--valid-tgt needs --valid-src beside it"),
         ([*TEXT, "--tsv", "a.tsv"], "--src and --tgt, or --tsv, but not both"),
         (["r.toml", *TEXT], "r.toml names its own files and languages"),
         (["r.toml"], "r.toml: cannot be read"),
-        (
-            ["a.tsv"],
-            "a.tsv: is not a recipe.toml; to learn its translations say their languages, as in --src",
-        ),
+        (["a.tsv"], "a.tsv: is not a recipe.toml; to learn its translations say their languages, as in --s"),
         (["."], ".: is a folder; give a recipe.toml, or a file of text"),
         (["--tsv", "a.tsv", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
         (["--tsv", "a.tsv", "--columns", "0,1,2"], "--columns 0,1,2: name two, as in --columns 0,1"),
@@ -329,10 +306,7 @@ REFUSED = {
     ],
     "translate": [
         (["run", "--n-best", "2"], "--n-best is for --json"),
-        (
-            ["run", "--json", "--n-best", "4", "--beam-size", "2"],
-            "n_best = 4 needs a beam at least as large",
-        ),
+        (["run", "--json", "--n-best", "4", "--beam-size", "2"], "n_best = 4 needs a beam at least as large"),
         (["run", "--precision", "fp16"], "--precision fp16: is not a precision"),
         (["run", "--device", "tpu9"], 'device = "tpu9"'),
         (["run", "missing.txt"], "missing.txt: no such file"),
@@ -364,42 +338,33 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert message in error_of(command, *arguments, stdin="red cat\n")
 
 
-def test_overrides_are_checked_like_the_file() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
-    files = ("train", "--src", "train.en", "--tgt", "train.de")
-    assert "did you mean model.d_model?" in error_of(*files, "--set", "model.d_modle=16")
-    assert "is not of the form section.key=value" in error_of(*files, "--set", "model")
-
-
-def test_lines_that_do_not_match_are_one_line_of_error() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
+def test_overrides_and_lines_that_do_not_match_are_one_line_of_error(corpus: tuple[str, ...]) -> None:
+    assert "did you mean model.d_model?" in error_of("train", *corpus, "--set", "model.d_modle=16")
+    assert "is not of the form section.key=value" in error_of("train", *corpus, "--set", "model")
     Path("train.de").write_text("nur eine Zeile\n", encoding="utf-8")
-    assert "60 lines and train.de 1; parallel files must match" in error_of(
-        "train", "--src", "train.en", "--tgt", "train.de"
-    )
+    assert "60 lines and train.de 1; parallel files must match" in error_of("train", *corpus)
 
 
-def test_without_matplotlib_training_ends_with_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_training_ends_with_the_install_line(
+    corpus: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    write_corpus(Path(), "train", 60, seed=1)
-    result = succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
+    result = succeed("train", *corpus, "--out", "r", *SETTINGS)
     assert "pip install -e " in result.stderr
     assert "[plots]" in result.stderr
     assert not Path("r/curves.svg").exists()
 
 
-def test_an_interrupted_training_says_how_to_continue_and_does() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
-    command = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
+def test_an_interrupted_training_says_how_to_continue_and_does(corpus: tuple[str, ...]) -> None:
+    command = ("train", *corpus, "--out", "r", *SETTINGS)
     command += ("--set", "training.max_steps=100000", "--set", "training.valid_every=1000")
     said = interrupt_after_first_log_line(*command)
     assert "continuing" not in said
     assert "the same command continues from here" in said
     dragoman = f"{sys.executable} -m dragoman"
     assert f"to continue: {dragoman} train --src train.en --tgt train.de --out r --set " in said
-    assert_line(
-        succeed("show", "r").stdout, r"^state     not finished, step \d+ of 100,000; train again to continue$"
-    )
+    state = r"^state     not finished, step \d+ of 100,000; train again to continue$"
+    assert_line(succeed("show", "r").stdout, state)
     assert "continuing from step" in interrupt_after_first_log_line(*command)
 
 
@@ -439,12 +404,9 @@ def test_stdin_file_and_out_agree(run: Path) -> None:
     assert out.count("\n") == 4
 
 
-def test_only_newline_ends_a_line(run: Path) -> None:
-    assert succeed("translate", run, stdin="red\u2028cat\x0cdog\rbird\u0085tree\n").stdout.count("\n") == 1
-
-
-def test_nothing_in_is_nothing_out(run: Path) -> None:
-    assert succeed("translate", run, stdin="").stdout == ""
+@pytest.mark.parametrize(("text", "n_lines"), [("red\u2028cat\x0cdog\rbird\u0085tree\n", 1), ("", 0)])
+def test_only_newline_ends_a_line_and_nothing_in_is_nothing_out(run: Path, text: str, n_lines: int) -> None:
+    assert len(succeed("translate", run, stdin=text).stdout.splitlines()) == n_lines
 
 
 def test_batch_size_and_chunks_do_not_change_the_translations(run: Path) -> None:
@@ -463,11 +425,8 @@ def test_json_holds_source_translation_score_and_alternatives(run: Path) -> None
     assert len(scores) == 2
     assert scores[0] == filled["score"] == max(scores)
     assert (empty["source"], empty["translation"]) == ("", "")
-
-
-def test_a_larger_n_best_widens_the_beam(run: Path) -> None:
     out = succeed("translate", run, "--json", "--n-best", 5, stdin="red cat\n").stdout
-    assert len(json.loads(out)["alternatives"]) == 5
+    assert len(json.loads(out)["alternatives"]) == 5, "a larger n-best widens the beam of 3"
 
 
 def test_text_that_is_not_utf8_is_named_by_its_line(run: Path) -> None:
@@ -489,9 +448,7 @@ def test_a_sentence_too_long_is_named_by_its_line_and_translated_nevertheless(ru
         assert len(result.stdout.splitlines()) == 1500
 
 
-def test_an_output_without_its_folder_is_refused_before_any_work(
-    run: Path, tiny_classifier_run: Path
-) -> None:
+def test_an_output_without_its_folder_is_refused_at_once(run: Path, tiny_classifier_run: Path) -> None:
     for name in ("a.en", "a.de"):
         Path(name).write_text("red cat\n", encoding="utf-8")
     for command in (
@@ -539,22 +496,23 @@ def test_evaluate_prints_scores_with_signatures_and_keeps_them(run: Path) -> Non
     result = succeed("evaluate", run, "--out", "hypotheses.de")
     assert "tiny-test · 15 sentences · beam 3 · length penalty 1" in result.stdout
     for name in ("BLEU", "chrF2", "TER", "BLEU (lower-cased)"):
-        assert_line(
-            result.stdout,
-            rf"^  {name.replace('(', '[(]').replace(')', '[)]')} +[\d.]+ +-?[\d.]+ – [\d.]+ +nrefs:1",
-        )
+        assert_line(result.stdout, rf"^  {re.escape(name)} +[\d.]+ +-?[\d.]+ – [\d.]+ +nrefs:1")
     assert "sentences/s" in result.stderr
     assert len(Path("hypotheses.de").read_text(encoding="utf-8").splitlines()) == 15
-    (kept,) = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    (kept,) = results_of(run)
     assert kept["name"] == "tiny-test"
     assert f"score     tiny-test · BLEU {kept['scores'][0]['value']:.1f}" in succeed("show", run).stdout
+
+
+def results_of(run: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    return found
 
 
 def test_evaluating_again_replaces_the_same_and_adds_what_differs(run: Path) -> None:
     for beam_size in (1, 1, 2):
         succeed("evaluate", run, "--beam-size", beam_size)
-    results = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
-    assert [result["beam_size"] for result in results] == [1, 2]
+    assert [result["beam_size"] for result in results_of(run)] == [1, 2]
 
 
 def test_evaluate_searches_as_translate_does_and_writes_down_how(run: Path) -> None:
@@ -564,7 +522,7 @@ def test_evaluate_searches_as_translate_does_and_writes_down_how(run: Path) -> N
     source = load_recipe(run / "config.toml").data.test["tiny-test"][0]
     assert succeed("translate", run, source, *options).stdout == Path("hypotheses.de").read_text("utf-8")
     succeed("evaluate", run, "--beam-size", 2)  # another search of the same test, kept beside it
-    first, second = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
+    first, second = results_of(run)
     assert first["search"] == {"coverage_penalty": 0.5, "no_repeat_ngram": 2, "ensemble": [str(run)]}
     assert "search" not in second
     assert "beam 2 · coverage penalty 0.5" in succeed("show", run).stdout
@@ -577,8 +535,7 @@ def test_scores_of_texts_of_the_same_name_are_kept_apart(run: Path) -> None:
     for folder in ("one", "two", "one"):
         succeed("evaluate", run, "--src", f"{folder}/tiny-test", "--ref", f"{folder}/tiny-test.de")
     succeed("evaluate", run)
-    results = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
-    assert [result["n_sentences"] for result in results] == [5, 5, 15]
+    assert [result["n_sentences"] for result in results_of(run)] == [5, 5, 15]
 
 
 def test_an_output_of_evaluate_is_compressed_by_its_name(run: Path) -> None:
@@ -606,21 +563,13 @@ def test_evaluate_json_and_score_agree(run: Path) -> None:
     assert evaluated["name"] == "test.en"
 
 
-def test_the_valid_split_is_the_named_one_or_the_one_held_out(run: Path) -> None:
+def test_the_valid_split_is_the_named_one_or_the_one_held_out(run: Path, trained: object) -> None:
     assert "valid · 20 sentences" in succeed("evaluate", run, "--split", "valid").stdout
-    write_corpus(Path(), "train", 60, seed=1)
-    succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
     result = succeed("evaluate", "r")
     assert "names no test set, so its validation pairs are translated" in result.stderr
     assert_line(result.stdout, r"^valid · [1-6] sentences")
-
-
-def test_a_run_without_test_set_says_what_to_give() -> None:
-    write_corpus(Path(), "train", 60, seed=1)
-    succeed("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", *SETTINGS)
-    assert "names no test set; say --split valid, or give --src and --ref" in error_of(
-        "evaluate", "r", "--split", "test"
-    )
+    line = error_of("evaluate", "r", "--split", "test")
+    assert "names no test set; say --split valid, or give --src and --ref" in line
 
 
 def test_a_test_set_with_an_empty_side_is_an_error(run: Path) -> None:
@@ -655,9 +604,7 @@ def test_show_tells_state_size_best_files_and_settings(run: Path) -> None:
     assert_line(text, r"^  d_model = 16$")
     assert "model.safetensors" in text
     assert_line(succeed("show", run, "--plot").stdout, r"^curves    run/curves\.svg$")
-
-
-def test_a_run_that_an_earlier_version_merged_is_shown(run: Path) -> None:
+    # one that an earlier version merged
     Run.open(run).write_json("report.json", {"merged": {"runs": ["a", "b"], "weight": 0.3, "tried": []}})
     assert_line(succeed("show", run).stdout, r"^state     merged from a and b, 0\.3 of the second$")
 
@@ -674,6 +621,6 @@ def test_the_demo_trains_scores_and_shows_translations_beside_references() -> No
         assert heading in result.stdout
     assert "dragoman translate runs/demo-de-en" in result.stderr
     assert Path("runs/demo-de-en/curves.svg").exists()
-    names = [r["name"] for r in json.loads(Path("runs/demo-de-en/scores.json").read_text())["results"]]
+    names = [result["name"] for result in results_of(Path("runs/demo-de-en"))]
     assert names[0] == "phrasebook"
     assert len(names) == 3
