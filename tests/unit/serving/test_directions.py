@@ -17,7 +17,7 @@ from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 from dragoman.serving import documents
 from dragoman.serving.app import create_app
-from services import named, service_of
+from services import answer_of, named, service_of
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,6 @@ def client(tiny_many: Path, tiny_run: Path, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="module")
 def translator(tiny_many: Path) -> Translator:
     return Translator.load(tiny_many, device="cpu", precision="fp32")
-
-
-def answer_of(client: TestClient, route: str, **body: Any) -> dict[str, Any]:
-    response = client.post(f"/v1/{route}", json=body)
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
 
 
 def test_every_direction_is_listed_and_those_through_a_pivot_last(client: TestClient) -> None:
@@ -57,23 +50,13 @@ def test_each_direction_is_what_the_translator_makes_of_it(
         answer = answer_of(client, "translate", text="red cat", source=source, target=target, split=False)
         assert (answer["source"], answer["target"]) == (source, target)
         assert "pivot" not in answer
-        assert (
-            answer["translations"][0]["text"]
-            == translator.translate(["red cat"], to=f"{source}-{target}")[0].text
-        )
+        (expected,) = translator.translate(["red cat"], to=f"{source}-{target}")
+        assert answer["translations"][0]["text"] == expected.text
 
 
 def test_a_pair_without_a_model_goes_through_two(client: TestClient, translator: Translator) -> None:
-    answer = answer_of(
-        client,
-        "translate",
-        text="rot Katze",
-        source="de",
-        target="fr",
-        split=False,
-        align=True,
-        confidence=True,
-    )
+    asked = {"text": "rot Katze", "source": "de", "target": "fr", "split": False}
+    answer = answer_of(client, "translate", **asked, align=True, confidence=True)
     assert (answer["pivot"], answer["model"]) == ("en", "run")
     between = translator.translate(["rot Katze"], to="de-en")[0].text
     expected = translator.translate([between], to="en-fr")[0]
@@ -163,29 +146,18 @@ def test_auto_finds_variants_and_the_language_of_each_text_by_itself(tiny_run: P
         assert answer["translatedText"] == [*expected, english]
         assert translated("Stary dom stoi.", "auto")["detectedLanguage"]["language"] in texts, "not English"
         assert "(pb) is not available as a target" in translated(PORTUGUESE, "pt", "pt-BR")["error"]
-        assert (
-            "(de) is not available as a target language from English"
-            in translated(english, "auto", "de")["error"]
-        )
-        for code, model in (
-            ("pt", "pb"),
-            ("pt_BR", "pb"),
-            ("de-AT", "de"),
-            ("zh_tw", "zh-Hant"),
-            ("auto", "pb"),
-        ):
-            assert (
-                answer_of(made, "translate", text=PORTUGUESE, source=code, target="en-GB")["source"] == model
-            )
+        line = translated(english, "auto", "de")["error"]
+        assert "(de) is not available as a target language from English" in line
+        models = {"pt": "pb", "pt_BR": "pb", "de-AT": "de", "zh_tw": "zh-Hant", "auto": "pb"}
+        for code, model in models.items():
+            answer = answer_of(made, "translate", text=PORTUGUESE, source=code, target="en-GB")
+            assert answer["source"] == model
 
 
 def test_one_source_needs_no_detection_and_none_is_an_error(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise AssertionError("nothing is to be detected")
-
-    monkeypatch.setattr(documents, "detect", fail)
+    monkeypatch.setattr(documents, "detect", lambda *_: pytest.fail("nothing is to be detected"))
     answer = answer_of(client, "translate", text="Das alte Haus", source="auto", model="polish")
     assert answer["source"] == "pl"
     for asked, why in (

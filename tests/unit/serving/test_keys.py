@@ -47,9 +47,8 @@ def test_keys_are_listed_with_their_rates_and_without_their_hashes(file: Path) -
     for command in (["key", "add", "ann"], ["key", "revoke", "ann"], ["key", "list"]):
         assert f"{link}: cannot be " in error_of(*command, "--file", link)
     message = error_of("key", "list", "--file", file.with_name("nothing"))
-    assert message.endswith(
-        "nothing: cannot be read (No such file or directory); give the path of a TOML file"
-    )
+    why = "nothing: cannot be read (No such file or directory); give the path of a TOML file"
+    assert message.endswith(why)
 
 
 def test_a_revoked_key_is_refused_and_the_others_are_good(file: Path) -> None:

@@ -85,15 +85,22 @@ def test_what_is_over_a_limit_is_answered_with_413_and_the_name_of_the_limit(
     assert setting in answer.json["error"]
 
 
-def test_a_request_that_takes_too_long_is_answered_with_504(
-    service: tuple[int, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def limited(server: Server, **limits: float) -> Iterator[None]:
+    """Within it, the service has these limits in the place of its own."""
+    before = server.service.config
+    changed = before.limits.model_copy(update=limits)
+    server.service.config = before.model_copy(update={"limits": changed})
+    try:
+        yield
+    finally:
+        server.service.config = before
+
+
+def test_a_request_that_takes_too_long_is_answered_with_504(service: tuple[int, Server]) -> None:
     port, server = service
     with busy(server):
-        with monkeypatch.context() as hurried:
-            limits = server.service.config.limits.model_copy(update={"seconds": 0.5})
-            config = server.service.config.model_copy(update={"limits": limits})
-            hurried.setattr(server.service, "config", config)
+        with limited(server, seconds=0.5):
             answer = ask(port, "POST", "/v1/translate", TEXT)
         assert answer.status == 504
         assert "limits.seconds" in answer.json["error"]
@@ -126,12 +133,11 @@ def sent(name: str, content: str = "red") -> bytes:
     """A request for the translation of a document."""
     head = f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"'
     body = f"{head}\r\n\r\n{content}\r\n--x--\r\n"
-    return request(
-        "POST", "/v1/documents", body.encode(), {"Content-Type": "multipart/form-data; boundary=x"}
-    )
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    return request("POST", "/v1/documents", body.encode(), kind)
 
 
-def test_who_waits_for_what_cannot_be_stopped_is_answered_when_the_time_is_up(
+def test_reading_that_cannot_be_stopped_is_answered_when_the_time_is_up(
     tiny_run: Path, reading: Reading
 ) -> None:
     with service_in_thread([tiny_run], "limits.file_seconds=0.2") as (port, server), Wire(port) as wire:
@@ -203,15 +209,10 @@ def test_a_document_is_not_read_on_when_the_client_leaves_or_the_time_is_up(
     assert parsing.n_checks == 1
 
 
-def test_a_computation_that_hangs_is_told_by_health(
-    service: tuple[int, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_computation_that_hangs_is_told_by_health(service: tuple[int, Server]) -> None:
     port, server = service
     assert ask(port, "GET", "/health").json == {"status": "ok"}
-    with busy(server):
-        limits = server.service.config.limits.model_copy(update={"hung_seconds": 0.0})
-        config = server.service.config.model_copy(update={"limits": limits})
-        monkeypatch.setattr(server.service, "config", config)
+    with busy(server), limited(server, hung_seconds=0.0):
         answer = ask(port, "GET", "/health")
         assert answer.status == 503
         assert "makes no progress" in answer.json["error"]
@@ -249,6 +250,14 @@ def test_more_requests_than_allowed_at_once_are_answered_with_429(service: tuple
             wire.__exit__()
 
 
+SAFE = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -260,10 +269,7 @@ def test_more_requests_than_allowed_at_once_are_answered_with_429(service: tuple
 def test_every_answer_has_safe_headers_and_a_name(port: int, method: str, path: str, status: int) -> None:
     answer = ask(port, method, path)
     assert answer.status == status
-    assert answer.headers["content-security-policy"] == POLICY
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+    assert SAFE.items() <= answer.headers.items()
     assert "server" not in answer.headers
     assert len(answer.headers["x-request-id"]) == 16
     if status == 200 and path in ("/", "/page/page.js"):
@@ -534,11 +540,8 @@ def test_a_log_for_programs_is_an_object_a_line_and_holds_no_text(port: int) -> 
     assert not any(SECRET in line or "hidden" in line or "\n" in line for line in lines)
     log = [json.loads(line) for line in lines]
     assert [line["status"] for line in log] == [200, 200, 400, 404, 400]
-    assert log[0]["id"] == "first"
-    assert log[0]["event"] == "POST"
-    assert log[0]["route"] == "/v1/translate"
-    assert log[0]["user"] == "127.0.0.1"
-    assert (log[0]["characters"], log[0]["sentences"]) == (len(SECRET), 1)
+    first = {"id": "first", "event": "POST", "route": "/v1/translate", "user": "127.0.0.1"}
+    assert log[0].items() >= {**first, "characters": len(SECRET), "sentences": 1}.items()
     assert all(line["time"].endswith("+00:00") and line["level"] == "info" for line in log)
 
 
@@ -598,10 +601,8 @@ def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
 
 
 def test_only_loopback_addresses_are_this_machine_alone() -> None:
-    for host in ("localhost", "127.0.0.1", "127.9.9.9", "::1"):
-        assert is_local(host)
-    for host in ("0.0.0.0", "::", "192.168.1.1", "example.org", "127.0.0.1.example.org"):
-        assert not is_local(host)
+    hosts = ("localhost", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "192.168.1.1", "example.org")
+    assert [host for host in (*hosts, "127.0.0.1.example.org") if is_local(host)] == list(hosts[:4])
 
 
 def test_a_host_that_is_no_name_is_refused_in_a_line() -> None:
@@ -659,23 +660,21 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path) -> None:
-    assert "--keys" in error_of("serve", tiny_run, "--host", "0.0.0.0")
-    nowhere = tmp_path / "nowhere"
-    assert str(nowhere) in error_of("serve", nowhere, "--port", 0)
+    nowhere, nope, settings = (tmp_path / name for name in ("nowhere", "nope.toml", "serve.toml"))
     damaged = damaged_run(tiny_run, tmp_path / "damaged")
-    assert str(damaged) in error_of("serve", damaged, "--port", 0)
-    said = error_of("serve", tiny_run, f"{tiny_run}/../{tiny_run.name}", "--port", 0)
-    assert "another model of the name" in said
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        number = other.getsockname()[1]
-        said = error_of("serve", tiny_run, "--port", number)
-        assert f"--port {number}: cannot listen there" in said
-    assert "limits.character" in error_of("serve", tiny_run, "--set", "limits.character=3")
-    for option in ("--keys", "--settings"):
-        said = error_of("serve", tiny_run, option, tmp_path / "nope.toml")
-        assert said.endswith(
-            "nope.toml: cannot be read (No such file or directory); give the path of a TOML file"
-        )
-    settings = tmp_path / "serve.toml"
     settings.write_text("[limits]\ncharacters = 0\n")
-    assert str(settings) in error_of("serve", tiny_run, "--settings", settings)
+    unreadable = "nope.toml: cannot be read (No such file or directory); give the path of a TOML file"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        for arguments, said in (
+            ([tiny_run, "--host", "0.0.0.0"], "--keys"),
+            ([nowhere, "--port", 0], str(nowhere)),
+            ([damaged, "--port", 0], str(damaged)),
+            ([tiny_run, f"{tiny_run}/../{tiny_run.name}", "--port", 0], "another model of the name"),
+            ([tiny_run, "--port", taken], f"--port {taken}: cannot listen there"),
+            ([tiny_run, "--set", "limits.character=3"], "limits.character"),
+            ([tiny_run, "--keys", nope], unreadable),
+            ([tiny_run, "--settings", nope], unreadable),
+            ([tiny_run, "--settings", settings], str(settings)),
+        ):
+            assert said in error_of("serve", *arguments)

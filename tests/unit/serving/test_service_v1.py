@@ -2,11 +2,12 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -33,7 +34,7 @@ from dragoman.serving.app import create_app
 from dragoman.serving.batching import Client
 from dragoman.serving.documents import DocumentRequest, _text, chosen
 from dragoman.serving.downloads import MAX_STEM
-from services import named, service_of
+from services import answer_of, named, service_of
 
 SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
 TEXTS = [
@@ -59,15 +60,10 @@ def client(
         named(tiny_run, folder, "pl-de", source="pl"),
         named(tiny_run, folder, "fr-en", source="fr", target="en"),
     ]
-    limits = (
-        "limits.characters=600",
-        "limits.sentences=20",
-        "limits.beam_size=4",
-        "limits.glossary_entries=30",
-        "limits.required_cost=3000",
-    )
-    more = ("limits.file_bytes=4096", "limits.file_characters=300")
-    with TestClient(create_app(service_of(runs, *limits, *more, n_threads=2))) as made:
+    limits = {"characters": 600, "sentences": 20, "beam_size": 4, "glossary_entries": 30}
+    limits |= {"required_cost": 3000, "file_bytes": 4096, "file_characters": 300}
+    settings = [f"limits.{name}={limit}" for name, limit in limits.items()]
+    with TestClient(create_app(service_of(runs, *settings, n_threads=2))) as made:
         yield made
 
 
@@ -79,13 +75,6 @@ def translator(tiny_run: Path) -> Translator:
 @pytest.fixture(scope="module")
 def classifier(tiny_classifier_run: Path) -> Classifier:
     return Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
-
-
-def answer_of(client: TestClient, route: str, **body: Any) -> dict[str, Any]:
-    """What a request that must succeed is answered with."""
-    response = client.post(f"/v1/{route}", json=body)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def sentences_of(client: TestClient, text: str, **more: Any) -> list[dict[str, Any]]:
@@ -118,6 +107,13 @@ def check_places(text: str, translation: dict[str, Any]) -> None:
     assert not translation["text"][end:].strip()
 
 
+def check_words(found: list[dict[str, Any]], words: Sequence[Any], value: str, **within: float) -> None:
+    """The answer has these words where they are, with their values."""
+    assert [(word["start"], word["end"]) for word in found] == [(word.start, word.end) for word in words]
+    values = [getattr(word, value) for word in words]
+    assert [word[value] for word in found] == pytest.approx(values, **within)
+
+
 def test_sentences_stand_where_the_answer_says(client: TestClient) -> None:
     found = answer_of(client, "translate", text=TEXTS)["translations"]
     assert len(found) == len(TEXTS)
@@ -129,11 +125,7 @@ def test_sentences_stand_where_the_answer_says(client: TestClient) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=25, derandomize=True)
-@given(
-    text=st.text(
-        alphabet=st.sampled_from([*"ab .!?\n\t\r\u2028\u00a0", "😀", "猫", "。", "ق", "\u0301", "\u200d"])
-    )
-)
+@given(text=st.text(alphabet=[*"ab .!?\n\t\r\u2028\u00a0", "😀", "猫", "。", "ق", "\u0301", "\u200d"]))
 def test_sentences_of_any_text_stand_where_the_answer_says(client: TestClient, text: str) -> None:
     for split in (True, False):
         (found,) = answer_of(client, "translate", text=text, split=split, beam_size=1)["translations"]
@@ -178,7 +170,7 @@ def test_search_settings_are_those_of_the_translator(client: TestClient, transla
         assert found["text"] == expected.text
 
 
-def test_a_prefix_begins_the_translation_and_required_phrases_are_in_it(
+def test_a_prefix_begins_a_translation_that_holds_its_phrases(
     client: TestClient, translator: Translator
 ) -> None:
     (begun,) = sentences_of(client, "red cat", split=False, prefix="Hund")
@@ -192,16 +184,10 @@ def test_what_is_protected_is_in_the_translation_unchanged(client: TestClient) -
     kept = ["12.50", "https://example.org/a?b=1", "<b>", "</b>", "{name}", "me@example.org"]
     text = f"red {kept[0]} cat {kept[1]} old {kept[2]}house{kept[3]} {kept[4]} and {kept[5]}"
     kinds = ["numbers", "urls", "emails", "tags", "placeholders"]
-    (sentence,) = sentences_of(client, text, split=False, protect=kinds)
+    found = sentences_of(client, text, split=False, protect=kinds)
     for piece in kept:
-        assert sentence["text"].count(piece) == 1
-
-
-def test_every_kind_is_protected_where_protect_is_true(client: TestClient) -> None:
-    text = "red 12.50 cat {name} old <b>house</b>"
-    kinds = ["numbers", "urls", "emails", "tags", "placeholders"]
-    found = sentences_of(client, text, split=False, protect=True)
-    assert found == sentences_of(client, text, split=False, protect=kinds)
+        assert found[0]["text"].count(piece) == 1
+    assert found == sentences_of(client, text, split=False, protect=True), "true is every kind"
     plain = sentences_of(client, text, split=False)
     assert plain == sentences_of(client, text, split=False, protect=False) != found
 
@@ -259,12 +245,7 @@ def test_links_and_probabilities_are_those_of_the_translators_words(
             (x.source_start, x.source_end, x.target_start, x.target_end) for x in own_links
         ]
         assert all(0 <= word["probability"] <= 1 for word in sentence["words"])
-        assert [(word["start"], word["end"]) for word in sentence["words"]] == [
-            (word.start, word.end) for word in own_words
-        ]
-        assert [word["probability"] for word in sentence["words"]] == pytest.approx(
-            [word.probability for word in own_words], abs=1e-3
-        )
+        check_words(sentence["words"], own_words, "probability", abs=1e-3)
 
 
 def test_what_was_not_asked_for_is_null(client: TestClient) -> None:
@@ -285,10 +266,11 @@ def events_of(client: TestClient, **body: Any) -> list[tuple[str, Any]]:
     return events
 
 
+MORE = [{}, {"n_best": 2, "align": True, "confidence": True}, {"protect": ["numbers"]}]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "more", [{}, {"n_best": 2, "align": True, "confidence": True}, {"protect": ["numbers"]}]
-)
+@pytest.mark.parametrize("more", MORE)
 def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, more: dict[str, Any]) -> None:
     texts = ["A red cat. The big old house! old trees", "", "Blue birds. 3 small dogs."]
     whole = answer_of(client, "translate", text=texts, **more)
@@ -297,14 +279,9 @@ def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, mor
     assert names[-1] == "done"
     assert set(names[1:-1]) <= {"partial", "sentence"}
     assert data[-1] == whole
-    told = [
-        [
-            {name: each[name] for name in ("source_start", "source_end", "source")}
-            for each in text["sentences"]
-        ]
-        for text in whole["translations"]
-    ]
-    assert [text["sentences"] for text in data[0]["translations"]] == told
+    names_told = ("source_start", "source_end", "source")
+    for told, text in zip(data[0]["translations"], whole["translations"], strict=True):
+        assert told["sentences"] == [{name: each[name] for name in names_told} for each in text["sentences"]]
     places = [(i, k) for i, text in enumerate(whole["translations"]) for k in range(len(text["sentences"]))]
     found = [each for name, each in zip(names, data, strict=True) if name == "sentence"]
     assert [(each["text"], each["sentence"]) for each in found] == places, "in order, each once"
@@ -360,22 +337,14 @@ def test_labels_and_effects_are_those_of_the_classifier(client: TestClient, clas
             continue
         assert sum(result["probabilities"].values()) == pytest.approx(1, abs=1e-4)
         assert next(iter(result["probabilities"])) == result["label"], "the most likely first"
-        assert [(word["start"], word["end"]) for word in result["words"]] == [
-            (word.start, word.end) for word in effects[i].effects
-        ]
-        assert [word["effect"] for word in result["words"]] == pytest.approx(
-            [word.effect for word in effects[i].effects], abs=1e-2
-        )
+        check_words(result["words"], effects[i].effects, "effect", abs=1e-2)
     plain = answer_of(client, "classify", text=texts)["results"]
     assert [each["words"] for each in plain] == [None] * 3
 
 
-def test_all_labels_above_the_threshold_are_listed(
-    tiny_topics_run: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    runs = [named(tiny_topics_run, tmp_path_factory.mktemp("topics"), "topics")]
+def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> None:
     texts = ["house street wave boat red", "big old red"]
-    with TestClient(create_app(service_of(runs))) as client:
+    with TestClient(create_app(service_of([tiny_topics_run]))) as client:
         both, neither = answer_of(client, "classify", text=texts, explain=True)["results"]
     assert set(both["labels"]) == {"town", "sea"}
     assert both["label"] == both["labels"][0]
@@ -451,12 +420,8 @@ def test_a_document_is_what_translate_file_makes_of_it(
     client: TestClient, translator: Translator, name: str
 ) -> None:
     content = DOCUMENTS[name].encode()
-    for asked in (
-        {},
-        {"model": "en-de"},
-        {"source": "en", "target": "de"},
-        {"source": "auto", "target": "de"},
-    ):
+    to_german = {"target": "de"}
+    for asked in ({}, {"model": "en-de"}, {"source": "en", **to_german}, {"source": "auto", **to_german}):
         response = client.post("/v1/documents", data=asked, files={"file": (f"żó/{name}", content)})
         assert response.status_code == 200, response.text
         assert response.content == translate_file(translator, name, content)
@@ -565,14 +530,11 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in error_of(response, status)
 
 
-def test_what_is_no_json_is_refused(client: TestClient) -> None:
+def test_what_is_no_json_no_route_and_no_method_are_refused_in_one_line(client: TestClient) -> None:
     headers = {"Content-Type": "application/json"}
     for content in (b"", b"{", b"[]", b"\xff", b'"\\ud800"', b"[" * 100_000, b"NaN", b'{"text": NaN}'):
         error_of(client.post("/v1/translate", content=content, headers=headers), 400)
     error_of(client.post("/v1/translate", data={"text": "x"}), 400)
-
-
-def test_no_route_and_no_method_are_said_in_one_line_too(client: TestClient) -> None:
     error_of(client.get("/v1/nothing"), 404)
     error_of(client.get("/v1/translate"), 405)
 
@@ -581,19 +543,14 @@ def test_what_is_wrong_with_the_service_is_told_without_its_paths(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = service_of([tiny_run])
+    missing = MissingExtraError("docx", extra="documents", purpose="this")
     problems = {
         RunError(f"{tiny_run}: is gone"): "internal error of this service; see its log",
-        MissingExtraError(
-            "docx", extra="documents", purpose="this"
-        ): "this needs the package python-docx: pip install 'dragoman[documents]'",
+        missing: "this needs the package python-docx: pip install 'dragoman[documents]'",
     }
     with TestClient(create_app(service)) as client:
         for problem, message in problems.items():
-
-            def fail(*_: object, problem: Exception = problem) -> None:
-                raise problem
-
-            monkeypatch.setattr(type(service.models), "translator", fail)
+            monkeypatch.setattr(type(service.models), "translator", Mock(side_effect=problem))
             assert error_of(client.post("/v1/translate", json={"text": "x"}), 503) == message
 
 

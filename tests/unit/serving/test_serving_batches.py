@@ -43,21 +43,31 @@ def batcher(n_threads: int = 1, max_items: int = 100, max_tokens: int = 10_000) 
         made.close()
 
 
+@contextmanager
+def blocked(made: Batcher) -> Iterator[Gate]:
+    """A thread of `made` is busy from before this is entered until it is left; all is done then."""
+    gate = Gate()
+    (block,) = made.submit(gate, ["block"], [1], Client(made))
+    assert gate.begun.wait(LONGEST)
+    try:
+        yield gate
+    finally:
+        gate.open.set()
+    block.result(LONGEST)
+
+
 def batches_of(submitted: list[tuple[str, list[int]]], **limits: int) -> list[list[str]]:
     """The batches that one thread makes of what clients submitted, in this order, while it was busy.
 
     A client submits items of these costs; its items are called by its name and their costs.
     """
-    work = Gate()
     with batcher(**limits) as made:
-        block = made.submit(work, ["block"], [1], Client(made))
-        assert work.begun.wait(LONGEST)
-        results = [
-            made.submit(work, [f"{name}{cost}" for cost in costs], costs, Client(made))
-            for name, costs in submitted
-        ]
-        work.open.set()
-        for result in [*block, *(each for found in results for each in found)]:
+        with blocked(made) as work:
+            results = [
+                made.submit(work, [f"{name}{cost}" for cost in costs], costs, Client(made))
+                for name, costs in submitted
+            ]
+        for result in (each for found in results for each in found):
             result.result(LONGEST)
     return [[str(item) for item in batch] for batch in work.batches[1:]]
 
@@ -138,12 +148,9 @@ def test_different_works_are_not_put_together() -> None:
     works = {
         name: (lambda items, name=name: [done.append((name, len(items))) for _ in items]) for name in "ab"
     }
-    work = Gate()
     with batcher() as made:
-        made.submit(work, ["block"], [1], Client(made))
-        assert work.begun.wait(LONGEST)
-        results = [made.submit(works[name], [0], [5], Client(made)) for name in "abab"]
-        work.open.set()
+        with blocked(made):
+            results = [made.submit(works[name], [0], [5], Client(made)) for name in "abab"]
         for (result,) in results:
             result.result(LONGEST)
     assert sorted(set(done)) == [("a", 2), ("b", 2)]
@@ -194,12 +201,9 @@ def test_what_interrupts_is_not_interrupted_itself(monkeypatch: pytest.MonkeyPat
             depth -= 1
             return list(items)
 
-        gate = Gate()
-        block = made.submit(gate, ["block"], [1], Client(made))
-        assert gate.begun.wait(LONGEST)
-        found = made.submit(nested, list(range(6)), [1] * 6, Client(made))
-        gate.open.set()
-        for result in (*block, *found):
+        with blocked(made):
+            found = made.submit(nested, list(range(6)), [1] * 6, Client(made))
+        for result in found:
             result.result(LONGEST)
     assert max(depths) == 2
 
@@ -248,10 +252,7 @@ def test_an_error_reaches_its_request_and_the_threads_continue() -> None:
 
 
 def test_what_a_client_that_left_waits_for_is_taken_out() -> None:
-    work = Gate()
-    with batcher() as made, ThreadPoolExecutor(1) as pool:
-        block = made.submit(work, ["block"], [1], Client(made))
-        assert work.begun.wait(LONGEST)
+    with batcher() as made, ThreadPoolExecutor(1) as pool, blocked(made) as work:
         leaving = Client(made)
         waiting = pool.submit(leaving.results, work, ["a", "b"], [1, 1])
         while made.n_waiting < 2:
@@ -260,8 +261,6 @@ def test_what_a_client_that_left_waits_for_is_taken_out() -> None:
         with pytest.raises(GoneError):
             waiting.result(LONGEST)
         assert made.n_waiting == 0
-        work.open.set()
-        block[0].result(LONGEST)
         with pytest.raises(GoneError):
             leaving.results(work, ["c"], [1])
     assert work.batches == [["block"]]
@@ -289,24 +288,18 @@ def batched(translator: Translator, made: Batcher, client: Client | None = None)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("uninterrupted", [1.0, 0.0])
-@pytest.mark.parametrize(
-    "settings", [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}], ids=["greedy", "beam"]
-)
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}], ids=str)
 def test_translations_are_the_same_whatever_is_translated_beside_them(
-    translator: Translator,
-    settings: dict[str, int],
-    uninterrupted: float,
-    monkeypatch: pytest.MonkeyPatch,
+    translator: Translator, settings: dict[str, int], uninterrupted: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batching, "LONG", uninterrupted)
     expected = translator.translate(TEXTS, **settings)
     with batcher(n_threads=2) as made, ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: batched(translator, made).translate(TEXTS, **settings), range(16)))
+    scores = [t.score for t in expected]
     for translations in found:
         assert [t.text for t in translations] == [t.text for t in expected]
-        assert [t.score for t in translations] == pytest.approx(
-            [t.score for t in expected], rel=1e-4, abs=1e-6
-        )
+        assert [t.score for t in translations] == pytest.approx(scores, rel=1e-4, abs=1e-6)
 
 
 def test_required_phrases_make_a_sentence_cost_what_they_widen_its_beam_by(translator: Translator) -> None:
