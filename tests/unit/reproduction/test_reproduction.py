@@ -71,19 +71,12 @@ def score(**changes: Any) -> ExpectedScore:
 
 
 def expectation(**changes: Any) -> Expectation:
-    return Expectation(
-        **{
-            "scores": (score(),),
-            "minutes": 2.5,
-            "max_steps": 100,
-            "machine": TimedMachine(cpu="A", n_cores=2, n_threads=2),
-            "versions": {"torch": "2.13.0"},
-            "data": Data(sets=(), files={}),
-            "command": "dragoman reproduce mine",
-            "date": "2026-11-21",
-            **changes,
-        }
-    )
+    values = {
+        "scores": (score(),), "minutes": 2.5, "max_steps": 100, "versions": {"torch": "2.13.0"},
+        "machine": TimedMachine(cpu="A", n_cores=2, n_threads=2), "data": Data(sets=(), files={}),
+        "command": "dragoman reproduce mine", "date": "2026-11-21",
+    }  # fmt: skip
+    return Expectation(**{**values, **changes})
 
 
 @pytest.fixture
@@ -103,12 +96,8 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
 def test_a_version_is_the_full_one_the_quick_one_or_a_variant() -> None:
     full, quick, seed = (expectation(minutes=minutes) for minutes in (2.5, 0.5, 9.0))
     expected = Expected(full=full, quick=quick, variants={"seed": seed})
-    assert [expected.version(name) for name in ("full", "quick", "seed", "other")] == [
-        full,
-        quick,
-        seed,
-        None,
-    ]
+    versions = [expected.version(name) for name in ("full", "quick", "seed", "other")]
+    assert versions == [full, quick, seed, None]
 
 
 def test_every_mistake_in_the_file_is_named_at_once(tmp_path: Path) -> None:
@@ -144,27 +133,17 @@ def test_three_seeds_and_more_allow_three_standard_deviations(values: dict[str, 
     assert f"{len(values)} seeds" in reason
 
 
-@pytest.mark.parametrize(
-    ("values", "seeds"), [({"1": 30.0}, "1 seed, too few"), ({"1": 9.0, "2": 40.0}, "2 seeds, too few")]
-)
-def test_fewer_seeds_have_a_default_and_its_reason(values: dict[str, float], seeds: str) -> None:
-    tolerance, reason = record_results.tolerance_of(values)
-    assert tolerance == 1.0
-    assert reason.startswith(seeds)
+def test_fewer_seeds_have_a_default_and_its_reason() -> None:
+    for values, seeds in (({"1": 30.0}, "1 seed, too few"), ({"1": 9.0, "2": 40.0}, "2 seeds, too few")):
+        tolerance, reason = record_results.tolerance_of(values)
+        assert tolerance == 1.0
+        assert reason.startswith(seeds)
 
 
-@pytest.mark.parametrize(
-    ("metric", "direction"),
-    [
-        ("BLEU", "higher"),
-        ("TER", "lower"),
-        ("TER (cased)", "lower"),
-        ("accuracy", "higher"),
-        ("ECE", "lower"),
-    ],
-)
-def test_scores_that_count_mistakes_are_better_when_lower(metric: str, direction: str) -> None:
-    assert record_results.expected_score("a", metric, SIGNATURE, {"1": 30.0}).better == direction
+def test_scores_that_count_mistakes_are_better_when_lower() -> None:
+    better = {"BLEU": "higher", "TER": "lower", "TER (cased)": "lower", "accuracy": "higher", "ECE": "lower"}
+    for metric, direction in better.items():
+        assert record_results.expected_score("a", metric, SIGNATURE, {"1": 30.0}).better == direction
 
 
 # Recipes
@@ -193,22 +172,15 @@ def test_recipes_of_an_installed_package_go_before_those_of_the_repository(
     assert [recipe.name for recipe in known_recipes()] == ["here"]
 
 
-def test_every_recipe_of_the_repository_can_be_read() -> None:
+def test_every_recipe_of_the_repository_can_be_read_and_what_is_recorded_fits_it() -> None:
     for recipe in known_recipes():
         expected = recipe.expected()
+        assert set(expected.variants) <= set(recipe.versions())
         for version in recipe.versions():
             config = recipe.config(version)
-            wanted = expected.version(version)
-            for expected_score in wanted.scores if wanted else ():
-                assert expected_score.test_set in config.tests
-        assert set(expected.variants) <= set(recipe.versions())
-
-
-def test_what_is_recorded_fits_the_recipe_of_the_repository() -> None:
-    for recipe in known_recipes():
-        for version in recipe.versions():
-            if wanted := recipe.expected().version(version):
-                assert wanted.max_steps == recipe.config(version).training.max_steps
+            if wanted := expected.version(version):
+                assert {score.test_set for score in wanted.scores} <= set(config.tests)
+                assert wanted.max_steps == config.training.max_steps
                 assert wanted.command == f"dragoman reproduce {recipe.name}{version_option(version)}"
                 assert (recipe.results(version) / "history.jsonl").is_file()
 
@@ -237,9 +209,6 @@ def test_other_recipes_of_the_folder_are_variants(recipe: Recipe) -> None:
     assert recipe.config("seed").training.max_steps == 7
     with pytest.raises(ConfigError, match=r"mine: has no quick\.toml; there are full, seed"):
         recipe.config("quick")
-
-
-def test_a_mistake_in_quick_settings_names_their_file(recipe: Recipe) -> None:
     (recipe.folder / "quick.toml").write_text("[training]\nmax_step = 5\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"quick\.toml: training\.max_step is not .*training\.max_steps\?"):
         recipe.config("quick")
@@ -301,11 +270,9 @@ def test_other_versions_and_machines_are_named_and_the_same_are_not() -> None:
     assert list(environment_differences(expectation(), here)) == []
     there = {"torch": "2.6.0", "cpu": "B", "n_threads": 1, "gpus": ["G"]}
     assert list(environment_differences(expectation(), there)) == [
-        "torch 2.6.0, recorded with 2.13.0",
-        "processor: B, recorded with A",
-        "threads: 1, recorded with 2",
+        "torch 2.6.0, recorded with 2.13.0", "processor: B, recorded with A", "threads: 1, recorded with 2",
         "with G",
-    ]
+    ]  # fmt: skip
 
 
 # The reference curve
@@ -327,12 +294,9 @@ def curve(*, metric: str = "bleu", max_steps: int = 300) -> ReferenceCurve:
 )
 def test_the_reference_is_a_line_between_its_validations(step: int, value: float | None) -> None:
     assert curve().at(step) == value
-
-
-def test_a_reference_without_validations_says_nothing() -> None:
-    empty = ReferenceCurve([], metric="bleu", max_steps=10)
-    assert empty.at(5) is None
-    assert empty.compare({"step": 5, "bleu": 1.0}, max_steps=10) == ""
+    empty = ReferenceCurve([], metric="bleu", max_steps=10)  # says nothing
+    assert empty.at(step) is None
+    assert empty.compare({"step": step, "bleu": 1.0}, max_steps=10) == ""
 
 
 @pytest.mark.parametrize(
@@ -415,10 +379,8 @@ def test_mistakes_in_a_distillation_are_named_with_their_file(recipe: Recipe) ->
     assert recipe.distillation("full") is None
     with pytest.raises(ConfigError) as raised:
         recipe.distillation("taught")
-    message = str(raised.value)
-    assert all(part in message for part in ("taught.toml: distillation: teacher", "n_best", "pupils")), (
-        message
-    )
+    for part in ("taught.toml: distillation: teacher", "n_best", "pupils"):
+        assert part in str(raised.value)
     (recipe.folder / "taught.toml").write_text('distillation = "big"\n' + RECIPE, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"taught\.toml: distillation = 'big': is no section; write "):
         recipe.distillation("taught")
@@ -436,9 +398,8 @@ def test_other_text_than_was_recorded_is_an_error_before_the_training(recipe: Re
     recorded = Data(sets=(), files={"mine/train.tsv": described("a\tb\n")})
     check_data(config, recorded)
     (recipe.folder / "train.tsv").write_text("a\tc\ne\tf\n", encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"train\.tsv: is not the text .*\(2 lines, sha256 \w+…, and not 1, \w+…\); get it ag"
-    ):
+    why = r"train\.tsv: is not the text .*\(2 lines, sha256 \w+…, and not 1, \w+…\); get it ag"
+    with pytest.raises(DataError, match=why):
         check_data(config, recorded)
 
 
@@ -459,14 +420,9 @@ def test_texts_that_the_catalogue_takes_for_the_same_may_both_be_used(
 def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> catalog.Dataset:
     """A data set "mine" in place of those of the catalogue."""
     names = ("title", "task", "n_examples", "licence", "citation", "homepage", "note", "step")
-    dataset = catalog.Dataset(
-        name="mine",
-        folder="mine",
-        languages=("en", "de"),
-        downloads=(),
-        parts=(datasets.PreparedFile("train.tsv", 1, text_sha256),),
-        **dict.fromkeys(names, ""),
-    )
+    fields: dict[str, Any] = {**dict.fromkeys(names, ""), "languages": ("en", "de"), "downloads": ()}
+    parts = (datasets.PreparedFile("train.tsv", 1, text_sha256),)
+    dataset = catalog.Dataset(name="mine", folder="mine", parts=parts, **fields)
     monkeypatch.setattr(datasets, "_catalogue", lambda: {"mine": dataset})
     return dataset
 
@@ -504,12 +460,8 @@ def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(tmp_path: Pat
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "src" / "dragoman").mkdir(parents=True)
     (tmp_path / "src" / "dragoman" / "__init__.py").write_text('__version__ = "1.0"\n', encoding="utf-8")
-    subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     built = tmp_path / "built" / "dragoman" / "recipes"
     for recipe in known_recipes():
         copy = Recipe(built / recipe.name)
