@@ -32,6 +32,13 @@ def saved(document: Any) -> bytes:
     return content.getvalue()
 
 
+def link_to(document: Any, run: str) -> Any:
+    """A link to https://example.org, whose one run has this inside."""
+    address = document.part.relate_to("https://example.org", LINK, is_external=True)
+    start = f'<w:hyperlink {nsdecls("w", "r")} r:id="{address}">'
+    return parse_xml(f"{start}<w:r>{run}</w:r></w:hyperlink>")
+
+
 def letter() -> bytes:
     """A document with everything in it."""
     document = docx.Document()
@@ -45,13 +52,7 @@ def letter() -> bytes:
     p.runs[-1].add_break(WD_BREAK.PAGE)
     p.add_run(" and again.").bold = True
     p = document.add_paragraph("See ")
-    link = document.part.relate_to("https://example.org", LINK, is_external=True)
-    p._p.append(
-        parse_xml(
-            f'<w:hyperlink {nsdecls("w", "r")} r:id="{link}"><w:r><w:rPr><w:u w:val="single"/></w:rPr>'
-            "<w:t>this link</w:t></w:r></w:hyperlink>"
-        )
-    )
+    p._p.append(link_to(document, '<w:rPr><w:u w:val="single"/></w:rPr><w:t>this link</w:t>'))
     p.add_run(" on page ")
     for field in (
         '<w:fldChar {w} w:fldCharType="begin"/>', "<w:instrText {w}>PAGE</w:instrText>",
@@ -105,18 +106,9 @@ def test_its_own_sentences_give_the_same_document() -> None:
     written = document.written(document.sentences)
     assert shown(written) == shown(content)
     before, after = (docx.Document(io.BytesIO(c)) for c in (content, written))
-    for name in (
-        "w:hyperlink",
-        "w:fldChar",
-        "w:instrText",
-        "w:footnoteReference",
-        "w:txbxContent",
-        "w:br",
-        "w:tab",
-    ):
-        assert (
-            len(list(before.element.body.iter(qn(name)))) == len(list(after.element.body.iter(qn(name)))) > 0
-        )
+    for name in ("hyperlink", "fldChar", "instrText", "footnoteReference", "txbxContent", "br", "tab"):
+        n_before, n_after = (len(list(each.element.body.iter(qn(f"w:{name}")))) for each in (before, after))
+        assert n_before == n_after > 0, name
     again = DocumentFile.read("letter.docx", written, EN_DE)
     assert again.sentences == document.sentences
     document.written(["x"] * len(document.sentences))
@@ -156,9 +148,7 @@ def test_formatting_and_links_go_where_their_tags_go() -> None:
 
 def test_notes_headers_and_boxes_are_written() -> None:
     document = DocumentFile.read("letter.docx", letter(), EN_DE)
-    written = document.written(
-        [sentence.upper() if "<" not in sentence else sentence for sentence in document.sentences]
-    )
+    written = document.written([text.upper() if "<" not in text else text for text in document.sentences])
     with zipfile.ZipFile(io.BytesIO(written)) as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".xml")}
     assert "A NOTE BELOW" in texts["word/footnotes.xml"]
@@ -169,13 +159,7 @@ def test_notes_headers_and_boxes_are_written() -> None:
 
 def test_a_link_over_two_sentences_stays_one() -> None:
     document = docx.Document()
-    link = document.part.relate_to("https://example.org", LINK, is_external=True)
-    document.add_paragraph()._p.append(
-        parse_xml(
-            f'<w:hyperlink {nsdecls("w", "r")} r:id="{link}">'
-            "<w:r><w:t>One here. Two there.</w:t></w:r></w:hyperlink>"
-        )
-    )
+    document.add_paragraph()._p.append(link_to(document, "<w:t>One here. Two there.</w:t>"))
     content = DocumentFile.read("a.docx", saved(document), EN_DE)
     assert content.sentences == ("One here.", "Two there.")
     (paragraph,) = docx.Document(io.BytesIO(content.written(["Eins.", "Zwei."]))).paragraphs
@@ -209,45 +193,25 @@ BOMB = b"<!DOCTYPE x [<!ENTITY a 'aaaa'>]><x>&a;</x>"
 
 
 def hostile() -> dict[str, tuple[bytes, str]]:
-    good = letter()
+    good, main, types = letter(), "word/document.xml", "[Content_Types].xml"
+    template = part_of(good, types).replace(b"document.main", b"template.main")
+    cut, wrong = "a.docx: is damaged, cut short, or no .docx", "a.docx: is damaged, or no Word document"
+    encoding = "a.docx/word/document.xml: declares an encoding that is not read in XML"
     return {
-        "empty": (b"", "a.docx: is damaged, cut short, or no .docx"),
-        "no archive": (b"Hello", "a.docx: is damaged, cut short, or no .docx"),
-        "truncated": (good[: len(good) // 2], "a.docx: is damaged, cut short, or no .docx"),
-        "flipped": (
-            good.replace(b"word/document.xml", b"word/documens.xml"),
-            "a.docx: is damaged, or no Word",
-        ),
+        "empty": (b"", cut),
+        "no archive": (b"Hello", cut),
+        "truncated": (good[: len(good) // 2], cut),
+        "flipped": (good.replace(b"word/document.xml", b"word/documens.xml"), wrong),
         "password": (b"\xd0\xcf\x11\xe0" + bytes(512), "a.docx: is protected by a password"),
-        "another archive": (
-            changed(b"PK\5\6" + bytes(18), "x", b""),
-            "a.docx: is damaged, or no Word document",
-        ),
-        "entities": (
-            changed(good, "word/document.xml", BOMB),
-            "a.docx/word/document.xml, line 1: declares the",
-        ),
-        "another encoding": (
-            changed(good, "word/document.xml", b'<?xml version="1.0" encoding="gbk"?><x/>'),
-            "a.docx/word/document.xml: declares an encoding that is not read in XML",
-        ),
-        "no XML": (
-            changed(good, "word/document.xml", b"<w:x"),
-            "a.docx/word/document.xml, line 1: not XML",
-        ),
+        "another archive": (changed(b"PK\5\6" + bytes(18), "x", b""), wrong),
+        "entities": (changed(good, main, BOMB), "a.docx/word/document.xml, line 1: declares the"),
+        "another encoding": (changed(good, main, b'<?xml version="1.0" encoding="gbk"?><x/>'), encoding),
+        "no XML": (changed(good, main, b"<w:x"), "a.docx/word/document.xml, line 1: not XML"),
         "a template": (
-            changed(
-                good,
-                "[Content_Types].xml",
-                part_of(good, "[Content_Types].xml").replace(b"document.main", b"template.main"),
-            ),
-            "a.docx: is damaged, or no Word document (file it is not a Word file, content type is ",
+            changed(good, types, template), f"{wrong} (file it is not a Word file, content type is ",
         ),
-        "another root": (
-            changed(good, "word/document.xml", b"<x/>"),
-            "a.docx: is damaged, or no Word document",
-        ),
-    }
+        "another root": (changed(good, main, b"<x/>"), wrong),
+    }  # fmt: skip
 
 
 @pytest.mark.slow
