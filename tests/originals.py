@@ -7,13 +7,16 @@ import json
 import random
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
-from dragoman.data import datasets
+import pytest
+
+from dragoman.data import catalog, datasets
 from dragoman.data.catalog import Dataset
-from web import Web
+from web import PROXIES, Web, serving
 
 WORDS = ["red", "blue", "green", "big", "small", "old", "cat", "dog", "bird", "house", "tree", "river"]
 
@@ -139,3 +142,18 @@ def serve(web: Web, name: str) -> Dataset:
         for part in dataset.parts
     ]
     return replace(dataset, downloads=tuple(downloads), parts=tuple(parts))
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A server with the small originals, a catalogue that points at it, and no data sets anywhere."""
+    for name in (*PROXIES, "DRAGOMAN_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    with serving() as server:
+        entries = {name: serve(server, name) for name in catalog.names()}
+        monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
+        yield server

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
 from waiting import LONGEST
 
 
@@ -119,6 +121,18 @@ class Web:
             handler.send_header(name, value)
         handler.send_header("Connection", "close")
         handler.end_headers()
+
+
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A server that no proxy stands before."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    with serving() as server:
+        yield server
 
 
 @contextmanager

@@ -5,32 +5,17 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from commands import dragoman, error_of, succeed
-from dragoman.data import catalog, datasets
-from originals import originals, serve
-from web import Reply, Web, serving
+from dragoman.data import catalog
+from originals import originals
+from originals import web as web
+from web import Reply, Web
 
 TESTS = Path(__file__).parents[1]
-
-
-@pytest.fixture
-def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    """A server with the small originals, a catalogue that points at it, and no data sets anywhere."""
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "DRAGOMAN_DATA"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
-    with serving() as server:
-        entries = {name: serve(server, name) for name in catalog.names()}
-        monkeypatch.setattr(datasets, "_catalogue", lambda: entries)
-        yield server
 
 
 def test_alone_it_names_its_commands() -> None:

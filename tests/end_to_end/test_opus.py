@@ -12,7 +12,7 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.data.corpora import open_corpus
-from web import Reply, Web, serving
+from web import PROXIES, Reply, Web, serving
 
 POLISH = "Zażółć gęślą jaźń.\nTak.\n"
 
@@ -47,7 +47,7 @@ def answer(web: Web, *records: dict[str, object], corpus: str = "", version: str
 
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "DRAGOMAN_DATA"):
+    for name in (*PROXIES, "DRAGOMAN_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")

@@ -52,6 +52,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 @pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A run that may be changed."""
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+def sent(hub: Hub) -> dict[str, bytes]:
+    """The files of the newest version of the model."""
+    files: dict[str, bytes] = hub.models[NAME].versions[-1][1]
+    return files
+
+
+@pytest.fixture
 def pushed(hub: Hub, tiny_run: Path) -> Hub:
     """A hub with the tiny translator."""
     push_to_hub(tiny_run, NAME, private=False, token=TOKEN)
@@ -71,9 +83,7 @@ def test_the_page_lists_every_file_that_is_pushed() -> None:
     assert sorted(sent) == sorted(FILES)
 
 
-def test_a_classifier_travels_with_its_labels_and_its_temperature(
-    hub: Hub, tiny_classifier_run: Path
-) -> None:
+def test_a_classifier_travels_with_labels_and_temperature(hub: Hub, tiny_classifier_run: Path) -> None:
     push_to_hub(tiny_classifier_run, "someone/praise", private=False, token=TOKEN)
     texts = ["a good cat", "an awful dog"]
     there = Classifier.from_pretrained("someone/praise")
@@ -82,12 +92,10 @@ def test_a_classifier_travels_with_its_labels_and_its_temperature(
     assert there.temperature == here.temperature
 
 
-def test_only_what_a_run_needs_travels(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
+def test_only_what_a_run_needs_travels(hub: Hub, run: Path) -> None:
     (run / "notes-of-mine.txt").write_text("secret")
     push_to_hub(run, NAME, token=TOKEN)
-    files = hub.models[NAME].versions[-1][1]
+    files = sent(hub)
     assert {name for name in files if not name.startswith(".")} == {
         "README.md", "config.toml", "environment.json", "model.safetensors", "report.json",
         "tokenizer/shared.json",
@@ -96,31 +104,25 @@ def test_only_what_a_run_needs_travels(hub: Hub, tiny_run: Path, tmp_path: Path)
     assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
 
 
-def test_no_folder_of_this_machine_is_in_what_is_pushed(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+def test_no_folder_of_this_machine_is_in_what_is_pushed(hub: Hub, tiny_run: Path, run: Path) -> None:
     home = str(tiny_run.parent).encode()
     assert home in (tiny_run / "config.toml").read_bytes()
     Run.open(run).write_json("report.json", {"imported": {"path": f"{tiny_run.parent}/opus"}})
     push_to_hub(run, NAME, token=TOKEN)
-    files = hub.models[NAME].versions[-1][1]
+    files = sent(hub)
     assert all(home not in content for content in files.values())
     assert json.loads(files["report.json"]) == {"imported": {"path": "opus"}}
-    (tmp_path / "sent").mkdir()
-    (tmp_path / "sent" / "config.toml").write_bytes(files["config.toml"])
-    data = Run.open(tmp_path / "sent").config.data
+    (run / "config.toml").write_bytes(files["config.toml"])
+    data = Run.open(run).config.data
     assert data.train == ("train.en", "train.de")
     assert data.test == {"tiny-test": ("test.en", "test.de")}
 
 
-def test_what_the_new_version_lacks_is_removed_and_what_is_not_ours_stays(
-    pushed: Hub, tiny_run: Path
-) -> None:
-    files = pushed.models[NAME].versions[-1][1]
-    pushed.put(NAME, files | {"tokenizer/src.json": b"{}", "LICENSE": b"mine"})
+def test_what_a_new_version_lacks_is_removed_and_what_is_not_ours_stays(pushed: Hub, tiny_run: Path) -> None:
+    pushed.put(NAME, sent(pushed) | {"tokenizer/src.json": b"{}", "LICENSE": b"mine"})
     push_to_hub(tiny_run, NAME, token=TOKEN)
-    newest = pushed.models[NAME].versions[-1][1]
-    assert "tokenizer/src.json" not in newest
-    assert newest["LICENSE"] == b"mine"
+    assert "tokenizer/src.json" not in sent(pushed)
+    assert sent(pushed)["LICENSE"] == b"mine"
 
 
 def test_a_model_is_private_unless_it_is_said_to_be_public(hub: Hub, tiny_run: Path) -> None:
@@ -153,7 +155,7 @@ def test_a_private_model_needs_the_token_which_is_never_shown(
     assert Translator.from_pretrained(NAME, token=TOKEN).translate(["the cat"])
     causes = (*format_exception(nobody.value), *format_exception(wrong.value))
     assert TOKEN not in "".join((*capfd.readouterr(), caplog.text, *causes))
-    assert all(TOKEN.encode() not in content for content in hub.models[NAME].versions[-1][1].values())
+    assert all(TOKEN.encode() not in content for content in sent(hub).values())
 
 
 def test_what_was_fetched_once_needs_no_network(
@@ -177,14 +179,8 @@ def test_offline_nothing_is_asked(pushed: Hub, tmp_path: Path, monkeypatch: pyte
     code = f"from dragoman.runs import Run; print(Run.open('hf:{NAME}').path)"
     variables = {"HF_ENDPOINT": pushed.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
     environment = {**os.environ, **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
     assert done.stdout == f"{fetched}\n", done.stderr
     assert pushed.requests == []
 
@@ -199,10 +195,8 @@ def test_an_answer_of_the_hub_that_is_none_is_one_line(hub: Hub, tiny_run: Path)
 @pytest.mark.slow
 def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) -> None:
     text = "the red cat\n"
-    assert (
-        succeed("translate", f"hf:{NAME}", stdin=text).stdout
-        == succeed("translate", tiny_run, stdin=text).stdout
-    )
+    there, here = (succeed("translate", run, stdin=text).stdout for run in (f"hf:{NAME}", tiny_run))
+    assert there == here
     shown = succeed("show", f"hf:{NAME}").stdout
     assert "tiny · en → de" in shown
     source, reference = (tiny_run.parent / f"test.{side}" for side in ("en", "de"))
@@ -212,20 +206,18 @@ def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) 
 
 
 def test_a_run_of_the_hub_cannot_choose_among_the_files_of_this_machine(pushed: Hub, tmp_path: Path) -> None:
-    _, files = pushed.models[NAME].versions[-1]
-    (tmp_path / "diary.txt").write_text("mine\n")
-    for file in (
-        str(tmp_path / "diary.txt"), "../diary.txt",
-        (tmp_path / "diary.txt").as_uri(), "s3://bucket/diary.txt", f"hf:{tmp_path}:train", "hf:../diary",
-    ):  # fmt: skip
+    files, diary = sent(pushed), tmp_path / "diary.txt"
+    diary.write_text("mine\n")
+    elsewhere = ("../diary.txt", "s3://bucket/diary.txt", f"hf:{tmp_path}:train", "hf:../diary")
+    for file in (str(diary), diary.as_uri(), *elsewhere):
         config = files["config.toml"].replace(b'"test.en"', f'"{file}"'.encode())
         pushed.put(NAME, files | {"config.toml": config})
         line = error_of("evaluate", f"hf:{NAME}")
         assert f"names {file} as data.test.tiny-test; a run of the hub cannot choose among your files" in line
 
 
-def test_the_push_command_prints_the_address(
-    hub: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_push_command_prints_the_address_and_what_comes_next(
+    hub: Hub, tiny_run: Path, tiny_classifier_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     pushed = dragoman("push", tiny_run, NAME, "--public", "--license", "cc0-1.0")
@@ -233,30 +225,20 @@ def test_the_push_command_prints_the_address(
     assert pushed.stdout == f"{hub.address}/{NAME}\n"
     assert f"next: dragoman translate hf:{NAME}" in pushed.stderr
     assert TOKEN not in pushed.output
-    card = hub.models[NAME].versions[-1][1]["README.md"].decode()
+    card = sent(hub)["README.md"].decode()
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "cc0-1.0"
-
-
-def test_a_pushed_classifier_is_to_be_used_as_one(
-    hub: Hub, tiny_classifier_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert f"next: dragoman classify hf:{NAME}" in dragoman("push", tiny_classifier_run, NAME).stderr
 
 
-def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
+def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, run: Path) -> None:
     (run / "README.md").write_text("# Mine\n")
     push_to_hub(run, NAME, token=TOKEN)
-    assert hub.models[NAME].versions[-1][1]["README.md"] == b"# Mine\n"
+    assert sent(hub)["README.md"] == b"# Mine\n"
     with pytest.raises(RunError, match=r"README\.md: is the card that you wrote; say the licence there"):
         push_to_hub(run, NAME, token=TOKEN, licence="mit")
 
 
-def test_a_run_without_weights_is_not_pushed(hub: Hub, tiny_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
+def test_a_run_without_weights_is_not_pushed(hub: Hub, run: Path) -> None:
     (run / "model.safetensors").unlink()
     assert "holds no model.safetensors yet" in error_of("push", run, NAME)
     assert hub.requests == []
@@ -281,9 +263,6 @@ def test_what_is_no_name_is_refused_without_asking(hub: Hub, name: str) -> None:
     with pytest.raises(RunError, match=r"is no (name of the hub|revision)"):
         Translator.from_pretrained(name)
     assert hub.requests == []
-
-
-def test_two_revisions_contradict() -> None:
     with pytest.raises(RunError, match="names the revision a, and revision = 'b' another"):
         HubName.parse("user/model@a", revision="b")
 

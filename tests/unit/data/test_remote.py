@@ -18,7 +18,7 @@ from dragoman.files import refuse_overwriting, replacing, replacing_folder, writ
 from dragoman.remote import N_ATTEMPTS, RemotePath, remote_url
 from object_store import Store, serving
 from web import Reply, Web
-from web import serving as serving_web
+from web import web as web
 
 TEXT = "".join(f"line {i}\n" for i in range(40_000)).encode()
 S3_ATTEMPTS = 5
@@ -35,14 +35,6 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     with serving(monkeypatch) as found:
-        yield found
-
-
-@pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving_web() as found:
         yield found
 
 
@@ -78,13 +70,11 @@ def test_an_address_is_told_from_a_path(name: str | Path, url: str | None) -> No
     assert remote_url(name) == url
 
 
-def test_a_remote_path_is_written_with_two_slashes() -> None:
+def test_a_remote_path_is_written_with_two_slashes_and_its_suffix_ends_before_a_question_mark() -> None:
     path = RemotePath("s3://bucket/a/b.tsv.gz")
     assert f"{path}" == "s3://bucket/a/b.tsv.gz"
     assert (path.name, str(path.parent)) == ("b.tsv.gz", "s3://bucket/a")
 
-
-def test_the_suffix_of_an_address_ends_before_its_question_mark() -> None:
     assert format_suffix("https://host/train.tsv.gz?download=1") == ".tsv"
 
 
@@ -204,9 +194,11 @@ def test_the_package_of_a_store_is_named_when_it_is_missing(
         find_file(url)
 
 
-def test_an_unknown_protocol_is_one_line() -> None:
+def test_what_is_no_address_that_can_be_read_or_written_is_one_line() -> None:
     with pytest.raises(DataError, match="nowhere://b/k: is not an address that can be read"):
         find_file("nowhere://b/k")
+    with pytest.raises(RunError, match=r"https://host/out.de: a web server takes no files"):
+        refuse_overwriting(Path("https://host/out.de"), inputs=[])
 
 
 # the web
@@ -292,9 +284,7 @@ def test_a_cut_upload_is_retried(store: Store) -> None:
     assert store.uploads() == []
 
 
-def test_what_cannot_be_uploaded_is_kept(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_uploaded_is_kept(store: Store) -> None:
     path = Path("s3://nobody/out.de")
     with pytest.raises(RunError, match=r"s3://nobody/out.de: cannot be written \(.*kept as (.+)") as caught:
         write_atomically(path, TEXT)
@@ -306,8 +296,6 @@ def test_what_cannot_be_uploaded_is_kept(
 def test_an_output_that_cannot_be_is_refused_early(store: Store) -> None:
     with pytest.raises(RunError, match=r"s3://nobody/out.de: there is no nobody"):
         refuse_overwriting(Path("s3://nobody/out.de"), inputs=[])
-    with pytest.raises(RunError, match=r"https://host/out.de: a web server takes no files"):
-        refuse_overwriting(Path("https://host/out.de"), inputs=[])
 
 
 def test_no_input_is_overwritten(store: Store) -> None:

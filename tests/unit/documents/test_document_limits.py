@@ -105,6 +105,12 @@ def read(name: str, content: bytes, check: Callable[[], None] | None = None) -> 
     return DocumentFile.read(name, content, EN_DE, check=check)
 
 
+TOO_MANY = (
+    ": more than 600 pieces (elements, attributes, lines, sentences); split the document into several, "
+    "or set DRAGOMAN_MOST_PIECES to more"
+)
+
+
 @pytest.fixture
 def most(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setenv("DRAGOMAN_MOST_PIECES", "600")
@@ -125,15 +131,11 @@ def test_a_document_of_too_many_pieces_is_refused_before_they_are_kept(
         read(name, many)
     message = str(caught.value)
     assert message.startswith(name)
-    assert message.endswith(
-        ": more than 600 pieces (elements, attributes, lines, sentences); split the document into several, "
-        "or set DRAGOMAN_MOST_PIECES to more"
-    )
+    assert message.endswith(TOO_MANY)
 
 
 @pytest.mark.parametrize(
-    ("name", "start", "unit"),
-    [("a.docx", f"<w:document {W}>", "<w:p/>"), ("a.tmx", "<tmx>", "<tu/>")],
+    ("name", "start", "unit"), [("a.docx", f"<w:document {W}>", "<w:p/>"), ("a.tmx", "<tmx>", "<tu/>")]
 )
 def test_what_comes_behind_the_last_piece_is_not_read(name: str, start: str, unit: str, most: int) -> None:
     def ending_in_a_mistake(body: str) -> bytes:
