@@ -3,6 +3,8 @@
 import gzip
 import json
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from dragoman.bulk.running import Summary, translate_file
 from dragoman.bulk.scoring import ScoringJob
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Pair
+from dragoman.data.named import open_direction
 from dragoman.data.readers.files import open_lines
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import student_config
@@ -50,15 +53,24 @@ def translate(job: Job) -> Summary:
     return translate_file(job, chunk_lines=2)
 
 
+Taught = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def taught(tiny_run: Path, config: TranslationConfig) -> Taught:
+    """Lessons in a folder, of the tiny run."""
+    return partial(teach, tiny_run, config, translate=translate)
+
+
 def lines(path: Path) -> list[str]:
     return list(open_lines(path))
 
 
 def test_other_text_is_translated_line_by_line_and_what_is_left_out_is_listed(
-    tiny_run: Path, config: TranslationConfig, text: tuple[str, str], tmp_path: Path
+    tiny_run: Path, taught: Taught, text: tuple[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "lessons"
-    record = teach(tiny_run, config, folder, lessons=ALL._replace(text=text), translate=translate)
+    record = taught(folder, lessons=ALL._replace(text=text))
     sources = [" ".join(line.split()) for line in SENTENCES]
     assert lines(folder / "sources.gz") == sources
     dropped = [line.split("\t") for line in lines(folder / DROPPED)]
@@ -75,56 +87,47 @@ def test_other_text_is_translated_line_by_line_and_what_is_left_out_is_listed(
 
 
 def test_translations_of_any_teacher_are_learnt_as_they_are(
-    tiny_run: Path, config: TranslationConfig, tmp_path: Path
+    tiny_run: Path, config: TranslationConfig, taught: Taught, tmp_path: Path
 ) -> None:
-    pairs = tmp_path / "pairs.tsv"
+    pairs, folder = tmp_path / "pairs.tsv", tmp_path / "lessons"
     pairs.write_text("red cat\trote  Katze\nold dog\t\nbig tree\tbig tree\nbird\tVogel\n", encoding="utf-8")
 
-    def nothing(job: Job) -> Summary:
-        raise AssertionError("the teacher has nothing to do")
-
     lessons = ALL._replace(teacher_output=str(pairs), references=True)
-    record = teach(tiny_run, config, tmp_path / "lessons", lessons=lessons, translate=nothing)
-    assert lines(tmp_path / "lessons" / "train.src.gz") == ["red cat", "bird"]
-    assert lines(tmp_path / "lessons" / "train.tgt.gz") == ["rote Katze", "Vogel"]
+    record = taught(folder, lessons=lessons, translate=lambda _: pytest.fail("there is nothing to do"))
+    assert lines(folder / "train.src.gz") == ["red cat", "bird"]
+    assert lines(folder / "train.tgt.gz") == ["rote Katze", "Vogel"]
     assert record["left_out"] == {"empty translations": 1, "copies": 1}
     assert record["n_references"] == len(lines(Path(config.data.train[0])))
-    assert lines(tmp_path / "lessons" / "references.src.gz") == lines(Path(config.data.train[0]))
-    student = student_config(
-        config, "fast", start=tiny_run, lessons=tmp_path / "lessons", with_references=True
-    )
+    assert lines(folder / "references.src.gz") == lines(Path(config.data.train[0]))
+    student = student_config(config, "fast", start=tiny_run, lessons=folder, with_references=True)
     assert [corpus.name for corpus in student.data.corpora if corpus.files] == ["lessons", "references"]
     assert student.tests.keys() == {"tiny-test (en-de)"}
 
 
 def test_an_ensemble_teaches_what_its_models_write_together(
-    tiny_run: Path, config: TranslationConfig, text: tuple[str, str], tmp_path: Path
+    tiny_run: Path, taught: Taught, text: tuple[str, str], tmp_path: Path
 ) -> None:
     other = shutil.copytree(tiny_run, tmp_path / "other")
     run = Run.open(other)
     run.save_weights({name: value.roll(7, 0) for name, value in run.load_weights().items()})
-    lessons = ALL._replace(text=text, ensemble=(str(other),))
-    teach(tiny_run, config, tmp_path / "both", lessons=lessons, translate=translate)
+    taught(tmp_path / "both", lessons=ALL._replace(text=text, ensemble=(str(other),)))
     together = Translator.load([tiny_run, other]).translate(lines(tmp_path / "both" / "sources.gz"))
     made = [" ".join(one.text.split()) for one in together]
     assert lines(tmp_path / "both" / "teacher.gz") == made
     alone = Translator.load(tiny_run).translate(lines(tmp_path / "both" / "sources.gz"))
     assert made != [" ".join(one.text.split()) for one in alone], "or the test says nothing"
-    jobs = [
-        Job(tiny_run, Path("a"), Path("b"), Lines(as_candidates), ensemble=ensemble)
-        for ensemble in ((), (other,))
-    ]
-    assert jobs[0].described()["model"] != jobs[1].described()["model"]
+    job = partial(Job, tiny_run, Path("a"), Path("b"), Lines(as_candidates))
+    assert job().described()["model"] != job(ensemble=(other,)).described()["model"]
 
 
 def test_other_runs_teach_as_well_forwards_and_backwards(
-    tiny_run: Path, config: TranslationConfig, tiny_many: Path, tmp_path: Path
+    tiny_run: Path, config: TranslationConfig, taught: Taught, tiny_many: Path, tmp_path: Path
 ) -> None:
     lessons = ALL._replace(
         forward=(str(tiny_run), str(tiny_many)), backward=(str(tiny_many),),
         n_best=1, min_chrf=0.0, max_pairs=9, references=True,
     )  # fmt: skip
-    record = teach(tiny_run, config, tmp_path, lessons=lessons, translate=translate)
+    record = taught(tmp_path, lessons=lessons)
     sources, references = (lines(Path(file))[:9] for file in config.data.train)
     assert (lines(tmp_path / "sources.gz"), lines(tmp_path / "targets.gz")) == (sources, references)
     many = Translator.load(tiny_many)
@@ -164,7 +167,12 @@ def test_the_best_share_by_score_is_kept() -> None:
 
 @pytest.mark.parametrize("by_reverse", [False, True])
 def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
-    by_reverse: bool, tiny_run: Path, config: TranslationConfig, tiny_many: Path, tmp_path: Path
+    by_reverse: bool,
+    tiny_run: Path,
+    config: TranslationConfig,
+    taught: Taught,
+    tiny_many: Path,
+    tmp_path: Path,
 ) -> None:
     pairs = [line.split("\t") for line in lines(Path(config.data.valid[0]))]
     lessons = ALL._replace(teacher_output=str(config.data.valid[0]), keep_best=0.5)
@@ -173,7 +181,7 @@ def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
         lessons = lessons._replace(reverse=str(tiny_many))
         scorer = Translator.load(tiny_many).towards("de-en")
         pairs = [pair[::-1] for pair in pairs]
-    record = teach(tiny_run, config, tmp_path, lessons=lessons, translate=translate)
+    record = taught(tmp_path, lessons=lessons)
     scored = score_translations(scorer, *map(list, zip(*pairs, strict=True)))
     values = [one.log_prob / len(one.tokens) for one in scored]
     found = [float(line) for line in lines(tmp_path / "scores.gz")]
@@ -195,33 +203,24 @@ def test_a_pair_that_the_model_cannot_read_has_no_score(tiny_run: Path, tmp_path
     assert rest == ["", ""]
 
 
-class KilledError(Exception):
-    """Stands for a kill."""
-
-
 @pytest.mark.parametrize("stage", ["teacher.gz", "scores.gz"])
 def test_lessons_continue_after_a_kill_in_any_stage(
-    stage: str,
-    tiny_run: Path,
-    config: TranslationConfig,
-    text: tuple[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    stage: str, taught: Taught, text: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lessons = ALL._replace(text=text, keep_best=0.6)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    teach(tiny_run, config, whole, lessons=lessons, translate=translate)
+    taught(whole, lessons=lessons)
     run_chunks = running.run_chunks
 
     def until_killed(job: Job, **options: Any) -> object:
         for n, done in enumerate(run_chunks(job, **options)):
             if job.out.name == stage and n == 1:
-                raise KilledError
+                raise ZeroDivisionError  # for a kill
             yield done
 
     monkeypatch.setattr(running, "run_chunks", until_killed)
-    with pytest.raises(KilledError):
-        teach(tiny_run, config, killed, lessons=lessons, translate=translate)
+    with pytest.raises(ZeroDivisionError):
+        taught(killed, lessons=lessons)
     assert (killed / f"{stage}.journal").exists()
     monkeypatch.undo()
     news: dict[str, tuple[int, int]] = {}
@@ -231,26 +230,24 @@ def test_lessons_continue_after_a_kill_in_any_stage(
         news[job.out.name] = summary.n_lines, summary.n_new
         return summary
 
-    record = teach(tiny_run, config, killed, lessons=lessons, translate=count)
+    record = taught(killed, lessons=lessons, translate=count)
     n_lines, n_new = news[stage]
     assert n_new == n_lines - 2, "the first chunk was done"
     for name in ("train.src.gz", "train.tgt.gz", DROPPED):
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
-    assert record == teach(tiny_run, config, killed, lessons=lessons, translate=count)
+    assert record == taught(killed, lessons=lessons, translate=count)
     with pytest.raises(RunError, match="holds the lessons of another teacher, text or filter"):
-        teach(tiny_run, config, killed, lessons=lessons._replace(keep_best=0.7), translate=translate)
+        taught(killed, lessons=lessons._replace(keep_best=0.7))
 
 
 def test_lessons_of_an_earlier_version_are_known_again(
-    tiny_run: Path, config: TranslationConfig, tmp_path: Path
+    tiny_run: Path, config: TranslationConfig, taught: Taught, tmp_path: Path
 ) -> None:
-    from dragoman.data.named import open_direction
-
     asked = {"teacher": str(tiny_run), "text": open_direction(config)[0].fingerprint(), "n_best": 0,
              "references": False, "max_ratio": 3.0, "min_chrf": 20.0, "max_pairs": 0}  # fmt: skip
     record = {"asked": asked, "n_pairs": 9, "n_kept": 9, "n_references": 0, "left_out": {}}
     (tmp_path / "lessons.json").write_text(json.dumps(record))
-    assert teach(tiny_run, config, tmp_path, lessons=Lessons(), translate=translate) == record
+    assert taught(tmp_path, lessons=Lessons()) == record
 
 
 REFUSED = {
@@ -275,19 +272,17 @@ def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Pa
     for lessons in (Lessons(keep_best=0.5, reverse=run), Lessons(backward=(str(tiny_many), run))):
         with pytest.raises(ConfigError, match="does not translate de → en"):
             check_lessons(config, lessons)
-    turned = config.model_copy(
-        update={"data": config.data.model_copy(update={"src_lang": "de", "tgt_lang": "en"})}
-    )
+    data = config.data.model_copy(update={"src_lang": "de", "tgt_lang": "en"})
+    turned = config.model_copy(update={"data": data})
     with pytest.raises(ConfigError, match=r"--forward .* does not translate de → en"):
         check_lessons(turned, Lessons(forward=(run,)))
 
 
 def test_missing_text_is_named_before_anything_is_written(
-    tiny_run: Path, config: TranslationConfig, tmp_path: Path
+    tiny_run: Path, taught: Taught, tmp_path: Path
 ) -> None:
-    lessons = ALL._replace(text=("nowhere.en",))
     with pytest.raises(DataError, match=r"nowhere\.en"):
-        teach(tiny_run, config, tmp_path / "lessons", lessons=lessons, translate=translate)
+        taught(tmp_path / "lessons", lessons=ALL._replace(text=("nowhere.en",)))
     out = tmp_path / "student"
     for option in ("--text", "--teacher-output", "--ensemble", "--reverse", "--forward", "--backward"):
         command = ["distill", tiny_run, "--out", out, "--keep-best", 0.5, option, "nowhere.en"]
@@ -307,9 +302,8 @@ def test_an_imported_run_teaches_other_text(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     run = import_model(write_marian(tmp_path / "there"), tmp_path / "run").path
     out = tmp_path / "student"
-    assert "names no training text, as imported runs do; give source text with --text" in error_of(
-        "distill", run, "--out", out
-    )
+    line = error_of("distill", run, "--out", out)
+    assert "names no training text, as imported runs do; give source text with --text" in line
     assert not out.exists()
     write_corpus(tmp_path, "mono", 60, seed=3)
     options = [f"--set={one}" for one in TINY if one.startswith("training.")]
