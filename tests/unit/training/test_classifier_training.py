@@ -1,7 +1,5 @@
 """Classification as a task: what is minimised, what is counted, what a run then holds."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from dragoman.data.document_batching import (
     make_classification_batch,
     make_documents,
 )
-from dragoman.data.labelled import open_labelled
+from dragoman.data.labelled import Labelled, open_labelled
 from dragoman.data.labelled_store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.metrics.classification import fit_temperature, negative_log_likelihood
@@ -26,14 +24,13 @@ from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
 from dragoman.text.tokenizer import train_tokenizer
 from dragoman.training.loop import train
-from dragoman.training.state import TrainPosition
 from dragoman.training.tasks.classification import (
     ClassificationObjective,
     classification_loss,
     describe_labels,
     suspicions,
 )
-from dragoman.training.trainer import TrainingListener
+from recording import Recorder
 from tiny import TINY_CLASSIFIER, write_labelled
 
 SETTINGS: dict[str, Any] = {
@@ -58,28 +55,16 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_labelled(tmp_path, "valid", 24, seed=2)
 
 
-class Recorder(TrainingListener):
-    def __init__(self, stop_at: int = 0) -> None:
-        self.stop_at, self.messages = stop_at, []
-
-    def message(self, text: str) -> None:
-        self.messages.append(text)
-
-    def stepped(self, position: TrainPosition) -> None:
-        if position.step == self.stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def learn(*overrides: str, settings: dict[str, Any] = SETTINGS) -> tuple[Run, list[str]]:
+def learn(*overrides: str) -> tuple[Run, list[str]]:
     listener = Recorder()
-    return Run.open(
-        train(tiny_config(*overrides, settings=settings), "run", listener=listener)
-    ), listener.messages
+    return Run.open(train(tiny_config(*overrides), "run", listener=listener)), listener.messages
 
 
-def make_store(*, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise")) -> LabelledStore:
+def make_store(
+    *, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise"), tokenizer: Any = None
+) -> LabelledStore:
     corpus = open_labelled(["train.tsv"])
-    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    tokenizer = tokenizer or train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
     return LabelledStore.prepare(corpus, tokenizer, labels=labels, max_tokens=max_tokens, cache=Path("cache"))
 
 
@@ -103,30 +88,29 @@ def test_what_is_cut_is_counted() -> None:
 
 
 def test_texts_without_a_token_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = open_labelled(["train.tsv"])
-    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
-    n_birds = sum("bird" in example.text for example in corpus.examples())
-    monkeypatch.setattr(
-        tokenizer, "encode_batch", lambda texts, dropout: [[] if "bird" in t else [5] for t in texts]
-    )
-    store = LabelledStore.prepare(
-        corpus, tokenizer, labels=["blame", "praise"], max_tokens=0, cache=Path("cache")
-    )
+    examples = list(open_labelled(["train.tsv"]).examples())
+    tokenizer = train_tokenizer((example.text for example in examples), tiny_config().tokenizer)
+    n_birds = sum("bird" in example.text for example in examples)
+
+    def without_birds(texts: list[str], dropout: float) -> list[list[int]]:
+        return [[] if "bird" in text else [5] for text in texts]
+
+    monkeypatch.setattr(tokenizer, "encode_batch", without_birds)
+    store = make_store(tokenizer=tokenizer)
     assert len(store) == 120 - n_birds
     assert store.notes() == [f"skipped {n_birds} texts: they are empty"]
 
 
 def test_a_store_is_made_once() -> None:
-    make_store()
-    files = {path: path.stat().st_mtime_ns for path in Path("cache").rglob("*") if path.is_file()}
-    make_store()
-    assert {path: path.stat().st_mtime_ns for path in Path("cache").rglob("*") if path.is_file()} == files
+    made = []
+    for _ in range(2):
+        make_store()
+        made.append({path: path.stat().st_mtime_ns for path in Path("cache").rglob("*") if path.is_file()})
+    assert made[0] == made[1]
 
 
 def test_a_label_that_is_not_known_is_named() -> None:
-    with pytest.raises(
-        DataError, match=r"train.tsv: the label 'praise' is not in the training data \('blame'"
-    ):
+    with pytest.raises(DataError, match=r"train.tsv: the label 'praise' is not in the training data \('bla"):
         make_store(labels=("blame", "neutral"))
 
 
@@ -156,15 +140,12 @@ def test_word_dropout_hides_tokens_in_training() -> None:
         assert all(token in left for token in batch.ids[rows][batch.real[rows]].tolist())
 
 
-def test_word_dropout_leaves_every_text_a_token() -> None:
-    store, config = make_store(), tiny_config("model.word_dropout=0.99")
-    documents = make_classification_batch(store, np.arange(120), config).documents
+def test_word_dropout_leaves_every_text_a_token_and_follows_pytorch_s_random_state() -> None:
+    store = make_store()
+    most, config = tiny_config("model.word_dropout=0.99"), tiny_config("model.word_dropout=0.5")
+    documents = make_classification_batch(store, np.arange(120), most).documents
     assert torch.bincount(documents.document, minlength=120).min() == 1
     assert documents.real.any(1).all()
-
-
-def test_word_dropout_follows_pytorch_s_random_state() -> None:
-    store, config = make_store(), tiny_config("model.word_dropout=0.5")
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -231,25 +212,27 @@ def test_a_run_holds_what_a_classifier_needs() -> None:
     assert all({"valid_loss", "accuracy", "macro_f1"} <= record.keys() for record in valid)
 
 
-def test_what_is_validated_is_what_the_classifier_then_says() -> None:
-    run, _ = learn("training.average=none", "training.precision=fp32")
+def validated(run: Run) -> tuple[Classifier, list[Labelled], Any, Any]:
+    """A run's classifier, the validation texts, their logits, and their labels by number."""
     classifier = Classifier.load(run.path, precision="fp32")
     examples = list(open_labelled(["valid.tsv"]).examples())
+    values, _ = classifier.logits([example.text for example in examples])
+    return classifier, examples, values, np.array([classifier.labels.index(e.label) for e in examples])
+
+
+def test_what_is_validated_is_what_the_classifier_then_says() -> None:
+    run, _ = learn("training.average=none", "training.precision=fp32")
+    classifier, examples, values, labels = validated(run)
     found = classifier.classify([example.text for example in examples])
     n_right = sum(c.label == example.label for c, example in zip(found, examples, strict=True))
     best = [record for record in run.history() if record.get("best")][-1]
     assert best["accuracy"] == pytest.approx(100 * n_right / len(examples))
-    values, _ = classifier.logits([example.text for example in examples])
-    labels = np.array([classifier.labels.index(example.label) for example in examples])
     assert best["valid_loss"] == pytest.approx(negative_log_likelihood(values, labels), rel=1e-5)
 
 
 def test_the_temperature_is_fitted_on_the_validation_texts() -> None:
     run, _ = learn("training.precision=fp32")
-    classifier = Classifier.load(run.path, precision="fp32")
-    examples = list(open_labelled(["valid.tsv"]).examples())
-    values, _ = classifier.logits([example.text for example in examples])
-    labels = np.array([classifier.labels.index(example.label) for example in examples])
+    classifier, _, values, labels = validated(run)
     calibration = run.read_json(CALIBRATION)
     assert calibration["temperature"] == pytest.approx(fit_temperature(values, labels), rel=1e-3)
     assert calibration["loss_after"] <= calibration["loss_before"]
@@ -299,12 +282,11 @@ def test_a_model_that_gives_one_label_only_is_suspicious() -> None:
 
 def test_labels_are_listed_with_what_to_do_about_rare_ones() -> None:
     assert describe_labels(["a", "b"], [10, 11], balanced=False) == "2 labels: b 11, a 10"
-    assert describe_labels(["a", "b"], [1000, 10], balanced=False).endswith(
-        'for rare labels to count as much: training.class_weights = "balanced"'
-    )
-    assert describe_labels(["a", "b"], [1000, 10], balanced=True).endswith(
-        "; all count the same (training.class_weights)"
-    )
+    for balanced, end in (
+        (False, 'for rare labels to count as much: training.class_weights = "balanced"'),
+        (True, "; all count the same (training.class_weights)"),
+    ):
+        assert describe_labels(["a", "b"], [1000, 10], balanced=balanced).endswith(end)
     many = describe_labels([f"c{i:02}" for i in range(12)], [5] * 12, balanced=False)
     assert many.startswith("12 labels: c00 5, c01 5, ")
     assert many.endswith(" c09 5 and 2 more")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.data.batching import EpochPlan, plan_shards
+from dragoman.data.batching import EpochPlan, make_batch, plan_shards
 from dragoman.data.buckets import (
     COVERED,
     N_BUCKETS,
@@ -31,6 +31,7 @@ from dragoman.errors import ConfigError, TrainingError
 from dragoman.model.kernels import FAST, FAST_ON_GPU, IGNORED, PLAIN
 from dragoman.runs import Run
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from dragoman.training import trainer
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.loop import train
 from dragoman.training.state import TrainPosition
@@ -38,6 +39,7 @@ from dragoman.training.tasks.loss import batch_loss, static_batch_loss
 from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Ledger
+from dragoman.training.updates.updater import SyncUpdater
 from recording import Recorder, Saboteur, losses
 from recording import saboteur as saboteur
 from stores import src_lengths, tgt_lengths
@@ -135,9 +137,8 @@ def test_no_other_buckets_have_less_padding(counts: list[int], n_buckets: int) -
     def padded(edges: Sequence[int]) -> int:
         return sum(count * min(e for e in edges if e >= n) for n, count in enumerate([0, *counts]) if count)
 
-    others = [
-        padded([*some, lengths[-1]]) for k in range(n_buckets) for some in combinations(lengths[:-1], k)
-    ]
+    fewer = (some for k in range(n_buckets) for some in combinations(lengths[:-1], k))
+    others = [padded([*some, lengths[-1]]) for some in fewer]
     found = choose_edges(np.array([0, *counts]), n_buckets)
     assert found == sorted(set(found))
     assert len(found) <= n_buckets
@@ -201,10 +202,8 @@ def test_tokens_gathered_on_the_device_are_those_of_the_files(store: TokenStore)
     assert (found[3:] == PAD_ID).all()
 
 
-def mixed_task(folder: Path, *overrides: str) -> TranslationObjective:
-    write_corpus(folder, "few", 40, seed=3)
-    config = mixed_config(*overrides)
-    return TranslationObjective(config, Run.create("mixed", config), CPU, Recorder(), static=True)
+def task_of(config: TranslationConfig) -> TranslationObjective:
+    return TranslationObjective(config, Run.create("run", config), CPU, Recorder(), static=True)
 
 
 @pytest.mark.parametrize("drawn", [False, True])
@@ -212,7 +211,8 @@ def mixed_task(folder: Path, *overrides: str) -> TranslationObjective:
 def test_batches_of_several_corpora_hold_the_pairs_that_the_mix_gives_them(
     folder: Path, drawn: bool, on_device: bool
 ) -> None:
-    task = mixed_task(folder, *(["tokenizer.kind=bpe", "tokenizer.dropout=0.1"] if drawn else []))
+    write_corpus(folder, "few", 40, seed=3)
+    task = task_of(mixed_config(*(["tokenizer.kind=bpe", "tokenizer.dropout=0.1"] if drawn else [])))
     shapes, make = set(), None
     for epoch in range(5):
         plan = task.plan(epoch)
@@ -252,10 +252,8 @@ def test_ignored_rows_take_no_part_in_a_loss(kernels: Any) -> None:
     targets = torch.randint(30, (700,))
     ignored = torch.rand(700) < 0.3
     results = []
-    for rows, y in (
-        (hidden, targets.masked_fill(ignored, IGNORED)),
-        (hidden[~ignored], targets[~ignored]),
-    ):
+    without = (hidden[~ignored], targets[~ignored])
+    for rows, y in ((hidden, targets.masked_fill(ignored, IGNORED)), without):
         w = weight.clone().requires_grad_()
         h = rows.clone().requires_grad_()
         loss, log_loss = kernels.linear_cross_entropy(h, w, y, 0.1)
@@ -268,17 +266,8 @@ def test_ignored_rows_take_no_part_in_a_loss(kernels: Any) -> None:
 
 
 def test_a_static_batch_has_the_loss_and_the_gradient_of_its_pairs(folder: Path) -> None:
-    task = TranslationObjective(
-        config("model.dropout=0.0", "training.precision=fp32"),
-        Run.create("run", config()),
-        CPU,
-        Recorder(),
-        static=True,
-    )
-    static_plan = task.plan(0)
-    from dragoman.data.batching import make_batch
-
-    for indices in static_plan[:5]:
+    task = task_of(config("model.dropout=0.0", "training.precision=fp32"))
+    for indices in task.plan(0)[:5]:
         found = []
         for loss in (
             static_batch_loss(task.model, task.static_batches(indices), smoothing=0.1),  # type: ignore[misc]
@@ -311,11 +300,8 @@ def test_updates_that_are_not_waited_for_are_those_that_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
 ) -> None:
     """On the same batches: losses, weights and what is known of them."""
-    from dragoman.training import trainer
-    from dragoman.training.updates.updater import SyncUpdater
-
-    settings = ("training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32")
-    settings += (f"training.optimizer={optimizer}",)
+    settings = ["training.ema_decay=0.9", "training.update_freq=2", "training.precision=fp32"]
+    settings.append(f"training.optimizer={optimizer}")
     deferred = train(config(*settings), "deferred")
     monkeypatch.setattr(trainer, "AsyncUpdater", SyncUpdater)
     waited_for = train(config(*settings), "waited-for")
@@ -345,10 +331,8 @@ def test_a_run_keeps_its_kind_of_batches_where_it_is_continued(folder: Path) -> 
     whole = train(config(), "whole")
     with pytest.raises(KeyboardInterrupt):
         train(config(), "cut", listener=Recorder(stop_at=7))
-    settings = Path("cut/config.toml").read_text(encoding="utf-8")
-    Path("cut/config.toml").write_text(
-        settings.replace('steps = "static"', 'steps = "auto"'), encoding="utf-8"
-    )
+    settings = Path("cut/config.toml").read_text("utf-8").replace('steps = "static"', 'steps = "auto"')
+    Path("cut/config.toml").write_text(settings, "utf-8")
     cut = train(config(steps="auto"), "cut")
     assert losses(cut) == losses(whole)
 
