@@ -46,6 +46,7 @@ def logits(model: TransformerClassifier, laid_out: Documents) -> torch.Tensor:
 
 
 TEXTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14, 15, 16, 17], [4, 5, 6, 7, 8]]
+TOKENS = np.concatenate([np.array(text) for text in TEXTS])
 POOLINGS = ["mean", "max", "mean+max"]
 
 
@@ -62,9 +63,6 @@ def test_windows_tile_a_text_and_differ_by_a_token_at_most() -> None:
             assert widths[rows].max() - widths[rows].min() <= 1
             assert widths[rows].max() <= max_length
             assert rows.sum() == -(-len(text) // max_length)  # the fewest that hold it
-
-
-def test_a_short_text_needs_one_window() -> None:
     assert windows_needed(np.array([0, 1, 4, 5, 9]), max_length=4).tolist() == [1, 1, 1, 2, 3]
 
 
@@ -119,9 +117,6 @@ def test_pooling_is_the_mean_and_the_maximum_of_the_real_tokens() -> None:
         for i in range(len(TEXTS)):
             rows = encoded[laid_out.real & (laid_out.document == i)[:, None]]
             torch.testing.assert_close(pooled[i], expected(rows))
-
-
-def test_mean_and_max_stand_side_by_side() -> None:
     assert make_model(pooling="mean+max").head.in_features == 2 * make_model(pooling="mean").head.in_features
 
 
@@ -149,6 +144,7 @@ def test_every_text_is_in_one_batch() -> None:
     assert sorted(np.concatenate(plan()).tolist()) == list(range(500))
     by_length = plan_by_length(LENGTHS, max_length=20, batch_tokens=300)
     assert sorted(np.concatenate(by_length).tolist()) == list(range(500))
+    assert plan_by_length(LENGTHS[:0], max_length=20, batch_tokens=300) == [], "nothing to predict"
 
 
 def test_a_batch_holds_no_more_tokens_than_asked_for_unless_it_is_one_text() -> None:
@@ -176,10 +172,6 @@ def test_little_of_a_batch_is_padding() -> None:
     assert LENGTHS.sum() / padded > 0.9
 
 
-def test_nothing_to_predict_is_no_batch() -> None:
-    assert plan_by_length(np.zeros(0, dtype=np.int64), max_length=20, batch_tokens=300) == []
-
-
 # The votes of n-grams
 
 
@@ -193,9 +185,7 @@ def reference_bucket(ngram: list[int], *, bits: int) -> int:
 
 
 def test_each_token_ends_an_ngram_of_each_length() -> None:
-    buckets = hash_ngrams(
-        np.concatenate([np.array(text) for text in TEXTS]), np.array([3, 1, 9, 5]), longest=3, bits=40
-    )
+    buckets = hash_ngrams(TOKENS, np.array([3, 1, 9, 5]), longest=3, bits=40)
     rows = iter(buckets.tolist())
     for text in TEXTS:
         for end in range(1, len(text) + 1):
@@ -230,9 +220,8 @@ def test_votes_are_summed_text_by_text() -> None:
     torch.nn.init.normal_(votes.table)
     torch.nn.init.normal_(votes.bias)
     bags = [[1, 2, 9], [7], [3, 4]]
-    together = NgramBags(
-        torch.tensor([bucket for bag in bags for bucket in bag]), torch.tensor([len(bag) for bag in bags])
-    )
+    buckets = torch.tensor([bucket for bag in bags for bucket in bag])
+    together = NgramBags(buckets, torch.tensor([len(bag) for bag in bags]))
     expected = [votes.table[bag].sum(0) / len(bag) ** 0.5 + votes.bias for bag in bags]
     torch.testing.assert_close(votes(together), torch.stack(expected))
 
@@ -253,20 +242,18 @@ def test_an_encoder_without_a_share_is_not_computed() -> None:
     model.mixture.data = torch.tensor([1.0, 0.0])
     model.encoder = torch.nn.ModuleList([torch.nn.Identity()])  # which would be called with two arguments
     with torch.no_grad():
-        torch.testing.assert_close(
-            model(laid_out.ids, laid_out.real, laid_out.document, 4, bags), model.votes(bags)
-        )
+        found = model(laid_out.ids, laid_out.real, laid_out.document, 4, bags)
+        torch.testing.assert_close(found, model.votes(bags))
 
 
 def wide_model() -> tuple[TransformerClassifier, Documents, NgramBags]:
     """A model whose votes and head are random, and some texts."""
-    tokens, lengths = np.concatenate([np.array(text) for text in TEXTS]), np.array([3, 1, 9, 5])
     model = make_model(ngrams=2, ngram_bits=8)
     assert model.votes is not None
     torch.nn.init.normal_(model.votes.table)
     torch.nn.init.normal_(model.votes.bias)
     torch.nn.init.normal_(model.head.weight)
-    return model, documents(*TEXTS), bags_of_ngrams(tokens, lengths, model.config)
+    return model, documents(*TEXTS), bags_of_ngrams(TOKENS, np.array([3, 1, 9, 5]), model.config)
 
 
 def test_weights_of_version_0_1_vote_as_they_did() -> None:
@@ -277,10 +264,8 @@ def test_weights_of_version_0_1_vote_as_they_did() -> None:
     theirs = {name: p for name, p in model.named_parameters() if not name.startswith(("votes.", "mixture"))}
     theirs |= {"votes.ratio": ratio, "votes.weight.weight": weight, "votes.log_scale": torch.tensor(-1.5)}
     load_weights(model, of_older_run(theirs, config), where="weights")
-    sums = [
-        (ratio * weight)[bucket].sum(0) / len(bucket) ** 0.5
-        for bucket in bags.buckets.split(bags.counts.tolist())
-    ]
+    buckets = bags.buckets.split(bags.counts.tolist())
+    sums = [(ratio * weight)[bucket].sum(0) / len(bucket) ** 0.5 for bucket in buckets]
     scale = config.ngram_rate * torch.tensor(-1.5).exp()
     with torch.no_grad():
         expected = laid_out.read(model) + scale * torch.stack(sums)
