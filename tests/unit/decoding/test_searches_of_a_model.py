@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +54,7 @@ SEARCHES = {
     "no repetition": {"beam_size": 3, "n_best": 3, "no_repeat_ngram": 1},
     "coverage": {"beam_size": 3, "n_best": 3, "coverage_penalty": 0.3},
 }
+Settings = dict[str, object]
 every_search = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 
 
@@ -106,9 +108,7 @@ def test_the_coverage_penalty_is_that_of_the_attention_while_it_is_written(trans
 
 @pytest.mark.slow
 @every_search
-def test_every_alternative_begins_with_its_prefix(
-    translator: Translator, settings: dict[str, object]
-) -> None:
+def test_every_alternative_begins_with_its_prefix(translator: Translator, settings: Settings) -> None:
     prefixes = ["groß Haus", "", "rot", "alt alt", "Hund"]
     translations = translator.translate(TEXTS, prefixes=prefixes, **settings)
     for prefix, translation in zip(prefixes, translations, strict=True):
@@ -157,15 +157,13 @@ def test_blocking_writes_no_ngram_twice(translator: Translator) -> None:
                     assert len(set(ngrams)) == len(ngrams)
 
 
-def test_continuing_tokens_are_those_that_lengthen_a_word(tiny_run: Path) -> None:
+def test_continuing_tokens_are_those_that_lengthen_a_word() -> None:
     texts = ["Hunde Hund rot Haus und Hundehaus 123, vier!"] * 9
-    config = TokenizerConfig(vocab_size=320)
-    tokenizer = train_tokenizer(texts, config)
+    tokenizer = train_tokenizer(texts, TokenizerConfig(vocab_size=320))
     continuing = continuing_tokens(written_texts(tokenizer))
     pieces = {token.piece: token.id for text in texts for token in tokenizer.tokens(text)}
-    assert {piece for piece, i in pieces.items() if i in continuing} == {
-        piece for piece in pieces if piece[0].isalnum()
-    }
+    for piece, i in pieces.items():
+        assert (i in continuing) == piece[0].isalnum(), piece
     assert not any(ids[0] in continuing for ids in map(tokenizer.encode, texts[0].split()))
     words = train_tokenizer(texts, TokenizerConfig(kind="words"))
     assert continuing_tokens(written_texts(words)) == frozenset()
@@ -198,7 +196,7 @@ def test_a_sample_follows_from_seed_and_number_whatever_else_is_in_the_batch(tra
 @pytest.mark.slow
 @every_search
 def test_an_ensemble_of_one_model_twice_is_that_model(
-    translator: Translator, tiny_run: Path, settings: dict[str, object]
+    translator: Translator, tiny_run: Path, settings: Settings
 ) -> None:
     twice = Translator.load([tiny_run, tiny_run], device="cpu", precision="fp32")
     expected = translator.translate(TEXTS, **settings)
@@ -208,13 +206,11 @@ def test_an_ensemble_of_one_model_twice_is_that_model(
 
 
 def test_an_ensemble_is_none_of_its_members(translator: Translator, ensemble: Translator) -> None:
-    alone = [
-        hypotheses[0].log_prob
-        for hypotheses in translator.engine.search(sentences(translator), SearchConfig())
-    ]
-    both = [
-        hypotheses[0].log_prob for hypotheses in ensemble.engine.search(sentences(translator), SearchConfig())
-    ]
+    batch, search = sentences(translator), SearchConfig()
+    alone, both = (
+        [hypotheses[0].log_prob for hypotheses in each.engine.search(batch, search)]
+        for each in (translator, ensemble)
+    )
     assert alone != pytest.approx(both, rel=1e-3)
 
 
@@ -250,9 +246,8 @@ def test_forced_scoring_finds_the_log_probability_of_the_search(
     for variant in variants:
         for sentence, hypotheses in zip(variant, engine.search(variant, search), strict=True):
             assert hypotheses
-            scored = score_ids(
-                translator.models, [sentence.source] * len(hypotheses), [h.ids for h in hypotheses]
-            )
+            sources = [sentence.source] * len(hypotheses)
+            scored = score_ids(translator.models, sources, [h.ids for h in hypotheses])
             expected = [math.fsum(values) for values in scored]
             assert [h.log_prob for h in hypotheses] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
@@ -298,9 +293,7 @@ def test_what_does_not_fit_a_smaller_beam_becomes_one_unless_it_is_asked_for() -
         ({"beam_size": 4, "diversity_groups": 2, "required": [["Hund"]]}, r"set diversity_groups = 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(
-    translator: Translator, settings: dict[str, object], message: str
-) -> None:
+def test_impossible_settings_are_refused(translator: Translator, settings: Settings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         translator.translate(["red cat"], **settings)
 
@@ -318,24 +311,20 @@ def test_settings_that_cannot_be_are_refused(
     ],
 )
 def test_what_a_translation_cannot_hold_is_refused(
-    translator: Translator, options: dict[str, object], message: str
+    translator: Translator, options: Settings, message: str
 ) -> None:
     assert translator.config.model.max_positions == 512
     with pytest.raises(DataError, match=message):
         translator.translate(["red cat"], first_number=7, **options)
 
 
-def test_words_that_the_model_cannot_write_are_refused(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_that_the_model_cannot_write_are_refused(translator: Translator) -> None:
     texts = ["rot Katze", "groß Haus", "red cat", "big house"]
     words = train_tokenizer(texts, TokenizerConfig(kind="words"))
     other = Translator(translator.model, TokenizerPair(words, words), translator.config)
     with pytest.raises(DataError, match=r"sentence 1: its prefix has a word that is not in the model's voc"):
         other.translate(["red cat"], prefixes=["Zebra"])
-    with pytest.raises(
-        DataError, match=r"sentence 1: the required phrase 'ein Zebra' has a word that is not"
-    ):
+    with pytest.raises(DataError, match=r"sentence 1: the required phrase 'ein Zebra' has a word that is n"):
         other.translate(["red cat"], required=[["ein Zebra"]])
 
 
@@ -362,18 +351,14 @@ WIDE = {"beam_size": 4, "n_best": 4}
     ],
     ids=str,
 )  # fmt: skip
-def test_settings_at_their_bounds_give_translations(
-    translator: Translator, settings: dict[str, object]
-) -> None:
+def test_settings_at_their_bounds_give_translations(translator: Translator, settings: Settings) -> None:
     found = translator.translate(TEXTS, first_number=2**62, **settings)
     for translation in found:
         assert len(translation.alternatives) == (settings["n_best"] if translation.source else 1)
         assert all(math.isfinite(alternative.score) for alternative in translation.alternatives)
 
 
-def test_the_lowest_temperature_and_the_smallest_nucleus_give_what_greedy_search_gives(
-    translator: Translator,
-) -> None:
+def test_the_lowest_temperature_and_the_smallest_nucleus_are_greedy(translator: Translator) -> None:
     expected = [t.text for t in translator.translate(TEXTS, beam_size=1)]
     for setting in ({"temperature": 0.001}, {"top_p": 1e-6}):
         assert [t.text for t in translator.translate(TEXTS, method="sampling", **setting)] == expected
@@ -398,7 +383,7 @@ def test_the_lowest_temperature_and_the_smallest_nucleus_give_what_greedy_search
     ],
 )
 def test_what_is_no_text_is_refused(
-    translator: Translator, texts: object, options: dict[str, object], message: str
+    translator: Translator, texts: Any, options: Settings, message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        translator.translate(texts, **options)  # type: ignore[arg-type]
+        translator.translate(texts, **options)

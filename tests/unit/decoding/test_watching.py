@@ -6,14 +6,7 @@ from functools import partial
 import pytest
 from torch import Tensor
 
-from dragoman.decoding import (
-    Hypothesis,
-    NextToken,
-    WatchedSearch,
-    beam_search,
-    greedy_search,
-    sample,
-)
+from dragoman.decoding import Hypothesis, NextToken, WatchedSearch, beam_search, greedy_search, sample
 from tables import BOS, EOS, Stepper, Table
 
 LENGTHS = [4, 2, 5, 3]

@@ -68,19 +68,14 @@ def test_the_end_of_a_long_text_counts(classifier: Classifier) -> None:
 
 
 def test_an_empty_text_has_no_label(classifier: Classifier) -> None:
+    assert classifier.classify([]) == []
     empty, full, blank = classifier.classify(["", "good tree", " \t"])
     assert (empty.label, empty.probabilities, blank.label) == ("", {}, "")
     assert full.label == "praise"
 
 
-def test_nothing_to_classify_is_nothing(classifier: Classifier) -> None:
-    assert classifier.classify([]) == []
-
-
 def test_a_single_string_is_not_taken_for_a_list(classifier: Classifier) -> None:
-    with pytest.raises(
-        DataError, match=r"takes a list of texts; for a single one write classify\(\[text\]\)"
-    ):
+    with pytest.raises(DataError, match=r"takes a list of texts; for a single one write classify\(\[text"):
         classifier.classify("good")
 
 
@@ -90,18 +85,16 @@ def test_what_is_not_read_is_counted(run: Path) -> None:
     short, long = Classifier.load(run).classify(["good " * 12, "good " * 12 + "bad " * 30])
     assert (short.n_cut, long.n_cut) == (0, 30)
     assert long.label == "praise"
+    (run / CALIBRATION).unlink()
+    assert Classifier.load(run).temperature == 1.0, "until training is finished"
 
 
 def test_progress_counts_texts(classifier: Classifier) -> None:
+    assert dragoman.Classifier is Classifier, "the package offers it by name"
     heard: list[int] = []
     classifier.classify([example.text for example in EXAMPLES], progress=heard.append)
     assert heard == sorted(heard)
     assert heard[-1] == 40
-
-
-def test_until_training_is_finished_the_temperature_is_one(run: Path) -> None:
-    (run / CALIBRATION).unlink()
-    assert Classifier.load(run).temperature == 1.0
 
 
 def test_a_classifier_does_not_translate_nor_a_translator_classify(run: Path, tiny_run: Path) -> None:
@@ -127,10 +120,6 @@ def test_a_damaged_file_is_named(run: Path, name: str, content: str, message: st
         Classifier.load(run)
 
 
-def test_the_package_offers_it_by_name() -> None:
-    assert dragoman.Classifier is Classifier
-
-
 # Evaluation
 
 
@@ -139,9 +128,10 @@ def evaluation(classifier: Classifier) -> ClassificationScores:
     return evaluate(classifier, "praise", EXAMPLES)
 
 
-def test_an_evaluation_scores_what_classify_says(
-    classifier: Classifier, evaluation: ClassificationScores
-) -> None:
+Scores = ClassificationScores
+
+
+def test_an_evaluation_scores_what_classify_says(classifier: Classifier, evaluation: Scores) -> None:
     found = classifier.classify([example.text for example in EXAMPLES])
     assert [evaluation.labels[i] for i in evaluation.found] == [c.label for c in found]
     n_right = sum(c.label == example.label for c, example in zip(found, EXAMPLES, strict=True))
@@ -150,9 +140,7 @@ def test_an_evaluation_scores_what_classify_says(
     assert evaluation.probabilities().max(1).tolist() == pytest.approx(confidence)
 
 
-def test_a_part_has_the_scores_of_its_texts_alone(
-    classifier: Classifier, evaluation: ClassificationScores
-) -> None:
+def test_a_part_has_the_scores_of_its_texts_alone(classifier: Classifier, evaluation: Scores) -> None:
     indices = [3, 5, 8, 13, 21]
     part = evaluation.part("few", indices)
     alone = evaluate(classifier, "few", [EXAMPLES[i] for i in indices])
@@ -171,21 +159,19 @@ def test_a_record_holds_every_score(evaluation: ClassificationScores) -> None:
     assert {"ece", "ece_uncalibrated", "temperature", "loss", "loss_uncalibrated"} <= record.keys()
 
 
-def test_a_label_that_the_classifier_does_not_know_is_named_with_its_text(classifier: Classifier) -> None:
+def test_an_unknown_label_is_named_with_its_text_and_an_empty_test_is_an_error(
+    classifier: Classifier,
+) -> None:
     with pytest.raises(DataError, match=r"new, text 41: the label 'neutral' is not in the training data"):
         evaluate(classifier, "new", [*EXAMPLES, Labelled("a tree", "neutral")])
-
-
-def test_an_empty_test_is_an_error(classifier: Classifier) -> None:
     with pytest.raises(DataError, match="none: there is nothing to score"):
         evaluate(classifier, "none", [])
 
 
 def test_without_a_named_valid_its_texts_are_the_held_out_ones(run: Path) -> None:
     config = classification_config(Run.open(run))
-    held_out = config.model_copy(
-        update={"data": config.data.model_copy(update={"valid": (), "n_held_out": 20})}
-    )
+    data = config.data.model_copy(update={"valid": (), "n_held_out": 20})
+    held_out = config.model_copy(update={"data": data})
     ((name, valid),) = split_of(held_out, "valid")
     train = {example.text for example in open_labelled_split(held_out)[0].examples()}
     assert name == "valid"
@@ -227,9 +213,7 @@ def scorer(run: Path, saved: list[dict[str, Any]] | None = None) -> BaselineScor
     return BaselineScorer(Run.open(run), saved or [])
 
 
-def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
-    run: Path, evaluation: ClassificationScores
-) -> None:
+def test_the_baseline_is_trained_on_the_same_texts_and_scored_alike(run: Path, evaluation: Scores) -> None:
     pytest.importorskip("sklearn")
     said: list[str] = []
     result = scorer(run).beside(evaluation, EXAMPLES, said.append).baseline
@@ -242,9 +226,7 @@ def test_the_baseline_is_trained_on_the_same_texts_and_scored_on_the_same_test(
     assert result.n_train == 200
 
 
-def test_there_is_no_baseline_of_text_that_has_changed(
-    run: Path, evaluation: ClassificationScores, tmp_path: Path
-) -> None:
+def test_there_is_no_baseline_of_changed_text(run: Path, evaluation: Scores, tmp_path: Path) -> None:
     config = (run / "config.toml").read_text(encoding="utf-8")
     (train,) = classification_config(Run.open(run)).data.train
     more = tmp_path / "more.tsv"
@@ -255,7 +237,7 @@ def test_there_is_no_baseline_of_text_that_has_changed(
     assert found.no_baseline == f"{more} changed since the run was trained"
 
 
-def test_a_known_score_is_not_computed_again(run: Path, evaluation: ClassificationScores) -> None:
+def test_a_known_score_is_not_computed_again_and_a_damaged_one_is(run: Path, evaluation: Scores) -> None:
     pytest.importorskip("sklearn")
     said: list[str] = []
     first = scorer(run).beside(evaluation, EXAMPLES, said.append)
@@ -265,20 +247,13 @@ def test_a_known_score_is_not_computed_again(run: Path, evaluation: Classificati
     others = EXAMPLES[:30]
     scorer(run, [first.record()]).beside(evaluation.part("few", range(30)), others, said.append)
     assert len(said) == 2  # for another test it is
-
-
-def test_a_damaged_record_of_the_baseline_is_computed_again(
-    run: Path, evaluation: ClassificationScores
-) -> None:
-    pytest.importorskip("sklearn")
-    first = scorer(run).beside(evaluation, EXAMPLES, print)
     record = first.record()
     del record["baseline"]["scores"]
     assert scorer(run, [record]).beside(evaluation, EXAMPLES, print).baseline == first.baseline
 
 
 def test_without_scikit_learn_the_reason_stands_in_its_place(
-    run: Path, evaluation: ClassificationScores, monkeypatch: pytest.MonkeyPatch
+    run: Path, evaluation: Scores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[baseline\]'"):
@@ -289,9 +264,7 @@ def test_without_scikit_learn_the_reason_stands_in_its_place(
     assert beside.record()["no_baseline"] == beside.no_baseline
 
 
-def test_without_the_training_texts_the_reason_or_the_known_score_stands_in_its_place(
-    run: Path, evaluation: ClassificationScores
-) -> None:
+def test_without_training_texts_the_reason_or_the_known_score_is_there(run: Path, evaluation: Scores) -> None:
     pytest.importorskip("sklearn")
     first = scorer(run).beside(evaluation, EXAMPLES, print)
     config = (run / "config.toml").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
+from dragoman.decoding import Hypothesis
 from dragoman.errors import RunError
 from dragoman.model import packed
 from dragoman.model.kernels import FAST
@@ -97,29 +98,31 @@ class Masked(StepEngine):
         return Started(masked)
 
 
+def ids_of(found: list[list[Hypothesis]]) -> list[list[tuple[int, ...]]]:
+    return [[h.ids for h in own] for own in found]
+
+
+def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert ids_of(found) == ids_of(expected)
+    scores = [h.score for own in expected for h in own]
+    assert [h.score for own in found for h in own] == pytest.approx(scores, rel=1e-4)
+
+
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 def test_a_search_finds_what_one_finds_that_forbids_all_others(
     translator: Translator, shortlist: Shortlist, settings: dict[str, object]
 ) -> None:
     search = SearchConfig().changed(settings, where="test")
     engine = NativeEngine(translator.model, shortlist=shortlist)
-    for variant in (
-        sentences(translator),
-        sentences(translator, prefix=translator.tokenizers.tgt.encode("rot")),
-    ):
+    plain, prefix = sentences(translator), translator.tokenizers.tgt.encode("rot")
+    for variant in (plain, sentences(translator, prefix=prefix)):
         expected = Masked(NativeEngine(translator.model), shortlist).search(variant, search)
         found = engine.search(variant, search)
-        assert [[h.ids for h in own] for own in found] == [[h.ids for h in own] for own in expected]
-        assert [h.score for own in found for h in own] == pytest.approx(
-            [h.score for own in expected for h in own], rel=1e-4
-        )
+        assert_same(found, expected)
         for sentence, own in zip(variant, found, strict=True):
             assert all(may_hold(shortlist, sentence) >= set(h.ids) for h in own)
-    assert any(
-        [h.ids for h in a] != [h.ids for h in b]
-        for a, b in zip(engine.search(sentences(translator), search),
-                        NativeEngine(translator.model).search(sentences(translator), search), strict=True)
-    ), "this shortlist does not change anything"  # fmt: skip
+    without = NativeEngine(translator.model).search(plain, search)
+    assert ids_of(engine.search(plain, search)) != ids_of(without), "this shortlist changes nothing"
 
 
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
@@ -139,7 +142,7 @@ def test_an_ensemble_of_two_engines_finds_what_one_engine_finds(
     found = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
     monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)
     expected = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
-    assert [[h.ids for h in own] for own in found] == [[h.ids for h in own] for own in expected]
+    assert ids_of(found) == ids_of(expected)
 
 
 @pytest.mark.usefixtures("both_steps")
@@ -156,10 +159,7 @@ def test_other_sentences_in_the_batch_change_nothing(
     search = SearchConfig().changed(settings, where="test")
     alone = [engine.search([sentence], search)[0] for sentence in sentences(translator)]
     together = engine.search(sentences(translator), search)
-    assert [[h.ids for h in own] for own in together] == [[h.ids for h in own] for own in alone]
-    assert [h.score for own in together for h in own] == pytest.approx(
-        [h.score for own in alone for h in own], rel=1e-4
-    )
+    assert_same(together, alone)
 
 
 def test_no_gradient_is_kept(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
