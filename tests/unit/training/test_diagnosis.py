@@ -19,7 +19,8 @@ from dragoman.training.state import TrainPosition
 from dragoman.training.task import Validation
 from dragoman.training.tasks.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
 from dragoman.training.tasks.translation import Validator
-from dragoman.training.trainer import TrainingListener, should_be_learning, warn
+from dragoman.training.trainer import should_be_learning, warn
+from recording import Recorder
 from tiny import WORDS
 
 HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)
@@ -67,13 +68,10 @@ def test_a_fault_that_the_references_share_is_none() -> None:
 @pytest.mark.parametrize(
     ("use", "ignored"),
     [
-        (SourceUse(5.0, 5.0), True),
-        (SourceUse(5.0, 4.99), True),
-        (SourceUse(5.0, 5.05), True),
-        (SourceUse(5.0, 5.5), False),
-        (None, False),
+        (SourceUse(5.0, 5.0), True), (SourceUse(5.0, 4.99), True), (SourceUse(5.0, 5.05), True),
+        (SourceUse(5.0, 5.5), False), (None, False),
     ],
-)
+)  # fmt: skip
 def test_a_source_is_ignored_if_another_one_does_as_well(use: SourceUse | None, ignored: bool) -> None:
     assert ("ignores its source" in faults(REFERENCES, use)) is ignored
 
@@ -87,11 +85,8 @@ def test_messages_hold_the_figures_and_what_to_try() -> None:
     assert all("\n" not in message and "dragoman data check" in message for message in found.values())
 
 
-def test_one_translation_for_all_is_put_down_to_the_ignored_source() -> None:
+def test_one_translation_for_all_is_put_down_to_the_ignored_source_and_few_to_nothing() -> None:
     assert faults([ALIKE] * 40, SourceUse(5.0, 5.0)) == ["ignores its source"]
-
-
-def test_of_few_sentences_nothing_is_said() -> None:
     assert diagnose(SOURCES[:9], [""] * 9, REFERENCES[:9], SourceUse(5.0, 5.0)) == {}
 
 
@@ -137,36 +132,28 @@ def test_shares_are_of_all_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "epoch", "expected"),
-    [(100, 5, False), (101, 5, True), (150, 0, False), (199, 0, False), (200, 0, True), (1000, 0, True)],
-)
-def test_nothing_is_expected_before_a_pass_or_a_fifth_of_the_steps(
-    step: int, epoch: int, expected: bool
+    ("warmup_steps", "step", "epoch", "expected"),
+    [
+        (10, 100, 5, False), (10, 101, 5, True), (10, 150, 0, False), (10, 199, 0, False),
+        (10, 200, 0, True), (10, 1000, 0, True), (300, 900, 9, False), (300, 901, 9, True),
+    ],
+)  # fmt: skip
+def test_nothing_is_expected_before_a_pass_or_a_fifth_of_the_steps_and_three_times_the_warm_up(
+    warmup_steps: int, step: int, epoch: int, expected: bool
 ) -> None:
-    training = TrainingConfig(max_steps=1000, warmup_steps=10)
+    training = TrainingConfig(max_steps=1000, warmup_steps=warmup_steps)
     assert should_be_learning(TrainPosition(step=step, epoch=epoch), training) is expected
 
 
-def test_nothing_is_expected_during_three_times_the_warm_up() -> None:
-    training = TrainingConfig(max_steps=1000, warmup_steps=300)
-    assert not should_be_learning(TrainPosition(step=900, epoch=9), training)
-    assert should_be_learning(TrainPosition(step=901, epoch=9), training)
-
-
-class Heard(TrainingListener):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def message(self, text: str) -> None:
-        if text.startswith("warning: "):
-            self.warnings.append(text)
+def warnings_of(heard: Recorder) -> list[str]:
+    return [message for message in heard.messages if message.startswith("warning: ")]
 
 
 def test_a_warning_is_said_once_in_a_training_and_each_name_for_itself() -> None:
-    heard, position = Heard(), TrainPosition()
+    heard, position = Recorder(), TrainPosition()
     for warnings in ({"a": "first"}, {"a": "again"}, {"a": "x", "b": "second"}):
         warn(position, Validation({}, 0.0, warnings), heard)
-    assert heard.warnings == ["warning: first", "warning: second"]
+    assert warnings_of(heard) == ["warning: first", "warning: second"]
     assert position.warned == ["a", "b"]
 
 
@@ -182,6 +169,12 @@ def sentences(n: int, *, seed: int) -> list[tuple[str, str]]:
     rng = random.Random(seed)
     sources = [rng.choices(list(WORDS), k=rng.randint(2, 6)) for _ in range(n)]
     return [(" ".join(words), " ".join(WORDS[w] for w in words)) for words in sources]
+
+
+def store_of(path: Path, translator: Translator) -> TokenStore:
+    corpus = open_corpus([str(path)], src_lang="en", tgt_lang="de", columns=(0, 1))
+    cache = path.parent / "cache"
+    return TokenStore.prepare(corpus, translator.tokenizers, max_length=100, cache=cache)
 
 
 def unrelated(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -214,19 +207,15 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
             "valid_every": 200, "average": "none", "n_threads": 1, "precision": "fp32",
         },
     }  # fmt: skip
-    heard = Heard()
+    heard = Recorder()
     run = train(parse_config(settings), tmp_path / "run", listener=heard, check=related)
-    ignored = [
-        warning for warning in heard.warnings if "the model ignores its source: its loss is" in warning
-    ]
+    warnings = warnings_of(heard)
+    ignored = [one for one in warnings if "the model ignores its source: its loss is" in one]
     assert len(ignored) == (0 if related else 1)
     if related:
-        assert heard.warnings == []
+        assert warnings == []
         translator = Translator.load(run)
-        store = TokenStore.prepare(
-            open_corpus([str(tmp_path / "valid.tsv")], src_lang="en", tgt_lang="de", columns=(0, 1)),
-            translator.tokenizers, max_length=100, cache=tmp_path / "cache",
-        )  # fmt: skip
+        store = store_of(tmp_path / "valid.tsv", translator)
         check_source_use_is_repeatable(translator, store)
         check_validation_leaves_the_random_state_alone(translator, store)
 
@@ -240,9 +229,8 @@ def check_source_use_is_repeatable(translator: Translator, store: TokenStore) ->
 
 def check_validation_leaves_the_random_state_alone(translator: Translator, store: TokenStore) -> None:
     corpus = open_corpus(translator.config.data.valid, src_lang="en", tgt_lang="de", columns=(0, 1))
-    validator = Validator(
-        translator.config, translator.tokenizers, list(corpus.pairs()), store, device=torch.device("cpu")
-    )
+    pairs, cpu = list(corpus.pairs()), torch.device("cpu")
+    validator = Validator(translator.config, translator.tokenizers, pairs, store, device=cpu)
     before = torch.get_rng_state()
     validator(translator.model, {n: p.detach() for n, p in translator.model.named_parameters()})
     assert torch.equal(torch.get_rng_state(), before)
@@ -252,8 +240,5 @@ def test_a_store_of_few_pairs_tells_nothing_about_the_source(tiny_run: Path, tmp
     translator = Translator.load(tiny_run)
     for n_pairs, told in ((1, False), (9, False), (30, True)):
         path = write(tmp_path / f"{n_pairs}.tsv", sentences(n_pairs, seed=3))
-        store = TokenStore.prepare(
-            open_corpus([path], src_lang="en", tgt_lang="de", columns=(0, 1)),
-            translator.tokenizers, max_length=100, cache=tmp_path / "cache",
-        )  # fmt: skip
+        store = store_of(Path(path), translator)
         assert (source_use(translator.model, store) is not None) is told

@@ -20,10 +20,14 @@ from dragoman.training.tasks.text import SeveralCorpora
 from tiny import TINY, write_corpus, write_many
 
 
-def config_of(folder: Path, *overrides: str) -> TranslationConfig:
-    config = parse_config(write_many(folder), overrides=(*TINY, *overrides))
+def parsed(settings: dict[str, Any], *overrides: str) -> TranslationConfig:
+    config = parse_config(settings, overrides=(*TINY, *overrides))
     assert config.task == "translation"
     return config
+
+
+def config_of(folder: Path, *overrides: str) -> TranslationConfig:
+    return parsed(write_many(folder), *overrides)
 
 
 def test_each_direction_is_validated_and_the_mean_is_what_counts(tiny_many: Path) -> None:
@@ -33,17 +37,12 @@ def test_each_direction_is_validated_and_the_mean_is_what_counts(tiny_many: Path
         for score in ("bleu", "chrf", "valid_loss"):
             own = [record[f"{score} {name}"] for name in ("en-de", "de-en", "en-fr")]
             assert record[score] == pytest.approx(sum(own) / 3)
-        assert record[f"bleu {record['worst']}"] == min(
-            record[f"bleu {name}"] for name in ("en-de", "de-en", "en-fr")
-        )
+            if score == "bleu":
+                assert record[f"bleu {record['worst']}"] == min(own)
     (last,) = [r for r in run.history() if r["kind"] == "train"][-1:]
     passes = {name: value for name, value in last.items() if name.startswith("passes ")}
-    assert passes.keys() == {
-        "passes large en-de",
-        "passes large de-en",
-        "passes few en-fr",
-        "passes back en-de",
-    }
+    names = ("large en-de", "large de-en", "few en-fr", "back en-de")
+    assert passes.keys() == {f"passes {name}" for name in names}
     assert passes["passes large en-de"] == passes["passes back en-de"] > 0, "one direction, equal weights"
     assert passes["passes few en-fr"] > passes["passes large en-de"], "temperature favours the small"
 
@@ -72,9 +71,8 @@ def test_a_translator_of_several_targets_asks_which(tiny_many: Path) -> None:
     with pytest.raises(ConfigError, match="--to pl: is no direction"):
         translator.translate(["a red cat"], to="pl")
     into_german, into_french = (translator.translate(["red cat"] * 3, to=to) for to in ("de", "fr"))
-    assert [t.text for t in into_german] == [
-        t.text for t in translator.towards("en-de").translate(["red cat"] * 3)
-    ]
+    towards = translator.towards("en-de").translate(["red cat"] * 3)
+    assert [t.text for t in into_german] == [t.text for t in towards]
     assert into_german[0].score != into_french[0].score, "the reserved token is read"
     assert translator.towards("de-fr").directions == (("de", "fr"),), "zero-shot"
     assert translator.towards("en").directions == (("de", "en"),)
@@ -93,16 +91,14 @@ def test_both_directions_hold_out_the_same_pairs(tmp_path: Path) -> None:
     settings = write_many(tmp_path)
     for corpus in settings["data"]["corpora"]:
         corpus.pop("valid", None)
-    config = parse_config(settings, overrides=TINY)
-    assert config.task == "translation"
+    config = parsed(settings)
     parts, valid = open_training(config)
     texts = {part.direction: part.corpus for part in valid}
     forth, back = ([tuple(pair) for pair in texts[d].pairs()] for d in (("en", "de"), ("de", "en")))
     assert sorted(forth) == sorted((tgt, src) for src, tgt in back)
     assert len(forth) in range(1, 11)
-    trained = {
-        tuple(pair) for p in parts for pair in p.corpus.pairs() if p.listed and p.listed.name == "large"
-    }
+    large = [part.corpus for part in parts if part.listed and part.listed.name == "large"]
+    trained = {tuple(pair) for corpus in large for pair in corpus.pairs()}
     assert not trained & ({*forth} | {*back})
 
 
@@ -113,8 +109,7 @@ def test_what_is_held_out_of_one_corpus_is_trained_on_in_no_other(tmp_path: Path
     write_corpus(tmp_path, "half", 100, seed=200)  # the first half of the other one
     half = large | {"name": "half", "files": [str(tmp_path / "half.tsv")]}
     settings["data"]["corpora"] = [large, half]
-    config = parse_config(settings, overrides=TINY)
-    assert config.task == "translation"
+    config = parsed(settings)
     parts, (valid,) = open_training(config)
     held_out = {pair.src for pair in valid.corpus.pairs()}
     assert held_out & {pair.src for pair in open_corpus(half["files"], src_lang="en", tgt_lang="de").pairs()}
@@ -126,12 +121,9 @@ def test_synthetic_text_is_never_held_out(tmp_path: Path) -> None:
     settings = write_many(tmp_path)
     corpora = settings["data"]["corpora"]
     settings["data"]["corpora"] = [corpora[2], corpora[1]]
-    config = parse_config(settings, overrides=TINY)
-    assert config.task == "translation"
-    with pytest.raises(
-        DataError, match="en-de: has no text to validate on, for synthetic pairs are not held out"
-    ):
-        open_training(config)
+    why = "en-de: has no text to validate on, for synthetic pairs are not held out"
+    with pytest.raises(DataError, match=why):
+        open_training(parsed(settings))
 
 
 def test_a_run_of_one_direction_goes_on_in_several(tiny_run: Path, tmp_path: Path) -> None:
@@ -155,8 +147,7 @@ def test_text_that_is_turned_round_trains_the_same_model(tmp_path: Path, *, as_l
     settings = turned(tmp_path, **({} if as_listed else {
         "files": [str(tmp_path / f"train.{language}") for language in ("de", "en")], "langs": ["de", "en"]
     }))  # fmt: skip
-    config = parse_config(settings, overrides=TINY)
-    assert config.task == "translation"
+    config = parsed(settings)
     assert config.directions == (("en", "de"),)
     parts, (valid,) = open_training(config)
     pairs = [[tuple(pair) for pair in part.corpus.pairs()] for part in parts]
@@ -188,8 +179,7 @@ def test_no_side_of_held_out_text_is_trained_on(tmp_path: Path) -> None:
     corpora[0] |= {"test": {"news": files["news"]}, "valid": [f"{tmp_path}/valid.{x}" for x in ("en", "de")]}
     corpora += [{"name": "extra", "files": files["extra"], "langs": ["en", "de"]}]
     corpora += [corpora[2] | {"name": "back", "origin": "reversed"}]
-    config = parse_config(settings, overrides=(*TINY, "data.drop_overlap=true"))
-    assert config.task == "translation"
+    config = parsed(settings, "data.drop_overlap=true")
     parts, _ = open_training(config)
     extra = {part.listed.name: part.corpus for part in parts if part.listed}
     assert [*extra["extra"].pairs()] == [("wolves", "Wölfe")]
@@ -201,26 +191,15 @@ def test_no_side_of_held_out_text_is_trained_on(tmp_path: Path) -> None:
 
 
 def test_text_that_is_turned_round_is_checked_once(tmp_path: Path) -> None:
-    config = parse_config(turned(tmp_path), overrides=TINY)
+    config = parsed(turned(tmp_path))
     assert [*listed_texts(config)] == ["train.large", "test.news.large"]
 
 
-@pytest.mark.parametrize(
-    ("change", "overrides", "message"),
-    [
-        ({"both_ways": True}, [], 'origin = "reversed" does not go with both_ways'),
-        (
-            {},
-            ["tokenizer.shared=false", "model.tie_embeddings=output"],
-            "needs one vocabulary for both languages",
-        ),
-    ],
-)
-def test_text_cannot_be_turned_round_where_it_would_not_help(
-    tmp_path: Path, change: dict[str, Any], overrides: list[str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse_config(turned(tmp_path, **change), overrides=(*TINY, *overrides))
+def test_text_cannot_be_turned_round_where_it_would_not_help(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='origin = "reversed" does not go with both_ways'):
+        parsed(turned(tmp_path, both_ways=True))
+    with pytest.raises(ConfigError, match="needs one vocabulary for both languages"):
+        parsed(turned(tmp_path), "tokenizer.shared=false", "model.tie_embeddings=output")
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -236,12 +215,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a stage without end": ({"stages": [{"mix": {"few": 1.0}}] * 2}, "all but the last need an end"),
     "a choice among directions": ({"choose_by": "large"}, "choose_by is for one direction"),
     "text that is turned round for a model of both ways": (
-        {
-            "corpora": [
-                {"name": "a", "files": ["a.tsv"], "langs": ["en", "de"], "both_ways": True},
-                {"name": "b", "files": ["b.tsv"], "langs": ["en", "de"], "origin": "reversed"},
-            ]
-        },
+        {"corpora": [{"name": "a", "files": ["a.tsv"], "langs": ["en", "de"], "both_ways": True},
+                     {"name": "b", "files": ["b.tsv"], "langs": ["en", "de"], "origin": "reversed"}]},
         'b: origin = "reversed" is for a model of one direction',
     ),
     "a choice by nothing": (
@@ -249,7 +224,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         r"choose_by = 'back' has no validation text; there are \['large', 'few'\]",
     ),
     "an unknown end": ({"stages": [{"mix": {"few": 1.0}, "until": "soon"}]}, 'until = "soon"'),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -288,9 +263,8 @@ def test_files_in_several_languages_are_corpora_of_one_model(
     (tmp_path / "b.de").rename(tmp_path / "b.fr")
     files = ["--src", "a.en", "--tgt", "a.de", "--src", "b.en", "--tgt", "b.fr"]
     settings = [f"--set={one}" for one in TINY]
-    result = succeed(
-        "train", *files, "--both-ways", "--mix", "a=3", "--mix", "b=1", "--out", "run", *settings
-    )
+    mix = ("--both-ways", "--mix", "a=3", "--mix", "b=1")
+    result = succeed("train", *files, *mix, "--out", "run", *settings)
     assert "200 pairs" not in result.stderr
     assert "300 pairs, en ↔ de, en ↔ fr (as the files say)" in result.stderr
     assert "--to de" in result.stderr, "how it goes on"
@@ -337,8 +311,8 @@ def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None
     settings = [f"--set={one}" for one in TINY if one.startswith("training.") and "max" not in one]
     arguments = ["distill", tiny_many, "--out", out, "--preset", "small", "--min-chrf", "0"]
     assert "say --to LANGUAGE" in error_of(*arguments)
-    succeed(*arguments, "--to", "en-fr", "--test", "--max-pairs", "40", "--set", "training.max_steps=2",
-            *settings)  # fmt: skip
+    arguments += ["--to", "en-fr", "--test", "--max-pairs", "40", "--set", "training.max_steps=2"]
+    succeed(*arguments, *settings)
     student = Translator.load(out)
     assert student.directions == (("en", "fr"),)
     assert student.translate(["red cat"])[0].ids == student.translate(["red cat"], to="fr")[0].ids
