@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return tmp_path
+
+
+def in_json(*arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(succeed(*CHECK, *arguments, "--json").stdout)
+    return found
 
 
 def test_findings_stand_in_a_table_with_examples_below_and_the_sum_last() -> None:
@@ -73,9 +79,7 @@ def test_what_the_reader_noticed_is_said_whole() -> None:
 
 
 def test_json_holds_the_same_facts() -> None:
-    (report,) = json.loads(succeed(*CHECK, "a.en", "a.de", "--valid", "v.en,v.de", "--json").stdout)[
-        "reports"
-    ]
+    (report,) = in_json("a.en", "a.de", "--valid", "v.en,v.de")["reports"]
     assert (report["unit"], report["n_checked"], report["n_errors"]) == ("line", 300, 3)
     found = {finding["kind"]: finding for finding in report["findings"]}
     assert found["overlap"]["examples"][0]["line"] == 50
@@ -105,9 +109,8 @@ def test_the_number_of_examples_can_be_chosen() -> None:
     assert "line 10:" not in succeed(*CHECK, "a.en", "a.de", "--examples", 0).stdout
     Path("b.tsv").write_text("one\teins\n" * 10, encoding="utf-8")
     out = succeed(*CHECK, "b.tsv", "--examples", 2).stdout
-    assert [line for line in out.splitlines() if "as line 1" in line] == [
-        "  line 2: as line 1", "  line 6: as line 1",
-    ]  # fmt: skip
+    same = [line for line in out.splitlines() if "as line 1" in line]
+    assert same == ["  line 2: as line 1", "  line 6: as line 1"]
 
 
 def test_a_clean_copy_is_written_beside_the_report() -> None:
@@ -120,14 +123,11 @@ def test_a_clean_copy_is_written_beside_the_report() -> None:
         patch.setattr("dragoman.data.doctor.check_corpus", None)  # it is not checked for nothing
         assert "clean: exists already" in error_of(*CHECK, "a.en", "a.de", "--write-clean", "clean")
     choice = ("--drop", "markup", "--keep", "encoding")
-    more = json.loads(succeed(*CHECK, "a.en", "a.de", "--write-clean", "c", "--json", *choice).stdout)[
-        "clean"
-    ]
+    more = in_json("a.en", "a.de", "--write-clean", "c", *choice)["clean"]
     assert (more["n_kept"], more["n_dropped"]) == (297, 3)
     dropped = [json.loads(line) for line in Path("c/dropped.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [(one["number"], one["reasons"]) for one in dropped] == [
-        (10, ["duplicate"]), (20, ["empty"]), (30, ["markup"]),
-    ]  # fmt: skip
+    reasons = {one["number"]: one["reasons"] for one in dropped}
+    assert reasons == {10: ["duplicate"], 20: ["empty"], 30: ["markup"]}
 
 
 def test_thresholds_are_chosen_for_the_check_and_the_clean_copy() -> None:
@@ -136,8 +136,8 @@ def test_thresholds_are_chosen_for_the_check_and_the_clean_copy() -> None:
     Path("l.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
     files = ("l.tsv", "--src-lang", "en", "--tgt-lang", "de", "--drop", "duplicate-near")
     for value, n_dropped in (("4", 1), ("20", 0)):
-        copy = ("--write-clean", f"clean-{value}", "--threshold", f"length={value}", "--json")
-        assert json.loads(succeed(*CHECK, *files, *copy).stdout)["clean"]["n_dropped"] == n_dropped
+        copy = ("--write-clean", f"clean-{value}", "--threshold", f"length={value}")
+        assert in_json(*files, *copy)["clean"]["n_dropped"] == n_dropped
 
 
 def test_the_page_says_what_the_command_drops() -> None:
@@ -167,30 +167,23 @@ def test_a_recipe_has_all_its_corpora_checked() -> None:
 
 
 def test_a_recipe_for_classification_is_checked_too() -> None:
-    Path("recipe.toml").write_text(
-        'task = "classification"\nname = "x"\n[data]\ntrain = ["phrasebook:reviews-train"]\n'
-        'valid = ["phrasebook:reviews-valid"]\n',
-        encoding="utf-8",
-    )
+    data = 'train = ["phrasebook:reviews-train"]\nvalid = ["phrasebook:reviews-valid"]\n'
+    Path("recipe.toml").write_text(f'task = "classification"\nname = "x"\n[data]\n{data}', "utf-8")
     out = succeed(*CHECK, "recipe.toml").stdout
     assert "'positive': " in out
     assert "valid · phrasebook:reviews-valid" in out
 
 
 def test_labelled_text_is_checked_on_request() -> None:
-    Path("r.tsv").write_text(
-        "1\tgood film\n0\tbad film\n0\tgood film\n1\tfine <br /> film\n", encoding="utf-8"
-    )
+    Path("r.tsv").write_text("1\tgood film\n0\tbad film\n0\tgood film\n1\tfine <br /> film\n", "utf-8")
     Path("t.tsv").write_text("1\tBAD film!\n0\tx\n", encoding="utf-8")
     for options in ([], ["--text-column", 1, "--label-column", 0]):
         out = succeed(*CHECK, "r.tsv", "--task", "classification", "--test", "t.tsv", *options).stdout
         assert "line 2: text is test line 1" in out
         assert "line 1: with another label elsewhere" in out
         assert "'1': 2 (50.0 %)" in out
-    assert (
-        "examples of each label"
-        in succeed(*CHECK, "phrasebook:reviews-valid", "--task", "classification").stdout
-    )
+    out = succeed(*CHECK, "phrasebook:reviews-valid", "--task", "classification").stdout
+    assert "examples of each label" in out
 
 
 def test_columns_are_chosen_by_number_or_name() -> None:
@@ -218,11 +211,8 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
     write_corpus(Path(), "w", 30, seed=1)
     assert "declared as pl" in succeed(*CHECK, "a.en", "a.de", "--tgt-lang", "pl").stdout
     assert "declared" not in succeed(*CHECK, "a.en", "a.de").stdout
-    Path("b.tmx").write_text(
-        '<tmx version="1.4"><body><tu><tuv xml:lang="en"><seg>a</seg></tuv>'
-        '<tuv xml:lang="de"><seg>b</seg></tuv></tu></body></tmx>',
-        encoding="utf-8",
-    )
+    unit = '<tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="de"><seg>b</seg></tuv>'
+    Path("b.tmx").write_text(f'<tmx version="1.4"><body><tu>{unit}</tu></body></tmx>', "utf-8")
     assert "b.tmx: give its languages, as in --src-lang en --tgt-lang de" in error_of(*CHECK, "b.tmx")
     assert "checked 1 pair:" in succeed(*CHECK, "b.tmx", "--src-lang", "en", "--tgt-lang", "de").stdout
     Path("my.podcasts.tsv").write_text("hello\thallo\n", encoding="utf-8")
@@ -236,10 +226,7 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["a.en", "a.de", "--task", "magic"], "--task magic: is unknown; give translation or classification"),
         (["a.en", "a.de", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
         (["v.tsv", "--columns", "²,1"], "v.tsv line 1: no column '²'"),
-        (
-            ["a.en", "a.de", "--text-column", "1"],
-            "--label-separator are for --task",
-        ),
+        (["a.en", "a.de", "--text-column", "1"], "--label-separator are for --task"),
         (["v.tsv", "--task", "classification", "--src-lang", "en"], "labelled text has no source and target"),
         (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean drops; give --write-clean"),
         (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),
@@ -262,9 +249,8 @@ def test_a_page_takes_the_place_of_no_recipe_and_of_none_of_its_files(folder: Pa
     files = '[data]\nsrc_lang = "en"\ntgt_lang = "de"\ntrain = ["a.en", "a.de"]\n'
     Path("own.toml").write_text(f'name = "own"\n{files}', encoding="utf-8")
     before = Path(page).read_bytes()
-    assert f"{page}: is the input {page}, which would be lost" in error_of(
-        *CHECK, "own.toml", "--report", page
-    )
+    line = error_of(*CHECK, "own.toml", "--report", page)
+    assert f"{page}: is the input {page}, which would be lost" in line
     assert Path(page).read_bytes() == before
 
 
@@ -293,7 +279,7 @@ corpora = [
 """,
         encoding="utf-8",
     )
-    found = json.loads(succeed(*CHECK, "recipe.toml", "--json").stdout)["reports"]
+    found = in_json("recipe.toml")["reports"]
     kinds = {one["name"]: {f["kind"]: f["count"] for f in one["findings"]} for one in found}
     assert kinds.keys() == {"train.a", "train.more", "valid.more", "train.other"}
     assert kinds["train.a"]["overlap"] == 1, "whichever side comes first"

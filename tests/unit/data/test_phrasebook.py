@@ -6,15 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from dragoman.data.phrasebook import (
-    LABELS,
-    SPLITS,
-    pairs,
-    phrases,
-    reviews,
-    unseen_phrases,
-    unseen_reviews,
-)
+from dragoman.data.phrasebook import LABELS, SPLITS, pairs, phrases, reviews, unseen_phrases, unseen_reviews
 from dragoman.errors import DataError
 from make_phrasebook import FOLDER, reviews_text, sentences_text
 from phrasebook import corpus

@@ -127,9 +127,8 @@ def test_its_own_sentences_give_the_same_bytes(text: str, line_end: str, mark: b
 
 PIECES = ["a", "Bc", "d.", "-", "<u>", "</i>", "{\\an8}", "e,", "  ", "♪", "<b>f</b>"]
 LINES = st.lists(st.sampled_from(PIECES), max_size=6).map(" ".join)
-CHINESE = st.lists(st.sampled_from(["我", "猫。", "x", "y z", "<i>猫</i>"]), min_size=1, max_size=4).map(
-    "".join
-)
+SAID = st.sampled_from(["我", "猫。", "x", "y z", "<i>猫</i>"])
+CHINESE = st.lists(SAID, min_size=1, max_size=4).map("".join)
 
 
 def cues_of(lines: st.SearchStrategy[str]) -> st.SearchStrategy[list[list[str]]]:
