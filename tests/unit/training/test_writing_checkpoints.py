@@ -43,9 +43,7 @@ def fill_all(state: TrainState, value: float) -> None:
     state.position.scores[str(int(value))] = value
 
 
-def test_training_goes_on_while_a_checkpoint_is_written_of_the_moment_it_was_asked_for(
-    tmp_path: Path, waiting: Event
-) -> None:
+def test_training_goes_on_while_the_checkpoint_of_a_moment_is_written(tmp_path: Path, waiting: Event) -> None:
     config = tiny_config()
     run, state = Run.create(tmp_path / "run", config), tiny_state(config)
     writer = CheckpointWriter(run, config)
@@ -85,9 +83,7 @@ def test_no_writer_outlives_the_training(tmp_path: Path, monkeypatch: pytest.Mon
     assert threading.active_count() == n_before
 
 
-def test_a_full_disk_ends_the_training_with_one_line_and_keeps_the_last_checkpoint(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     write = state_module.write_rows
 
     def full(path: Path, tensors: object) -> None:
@@ -148,7 +144,7 @@ from torch import distributed as dist
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import local, shard
 from dragoman.training.parallel import sharding
-from dragoman.training.state import Position, TrainState, parameters
+from dragoman.training.state import TrainPosition, TrainState, parameters
 from dragoman.training.updates.optimizer import make_optimizer
 from recording import tiny_config, tiny_state
 
@@ -169,7 +165,7 @@ def spread_state(seed):
     for name, parameter in state.model.named_parameters():
         parameter.grad = parameter.detach() * 0.1
     optimizer.step()
-    return TrainState(state.model, optimizer, ema, Position(step=seed)), whole
+    return TrainState(state.model, optimizer, ema, TrainPosition(step=seed)), whole
 
 state, whole = spread_state(1)
 snapshot = state.snapshot(processes)
@@ -204,12 +200,9 @@ dist.destroy_process_group()
 def test_of_spread_weights_each_process_writes_and_reads_its_rows(tmp_path: Path, size: int) -> None:
     tests = str(Path(__file__).parents[2])
     program = f"import sys; sys.path.insert(0, {tests!r})\n{SPREAD}"
+    command = [sys.executable, "-c", program]
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(rank), str(size), str(tmp_path)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen([*command, str(rank), str(size), tmp_path], stderr=subprocess.PIPE, text=True)
         for rank in range(size)
     ]
     for rank in ranks:
@@ -219,8 +212,4 @@ def test_of_spread_weights_each_process_writes_and_reads_its_rows(tmp_path: Path
     alone.restore(tmp_path / "step-000001")
     assert alone.position.step == 1
     names = {path.name for path in (tmp_path / "step-000001").iterdir()}
-    assert names == {*(f"{n}.safetensors" for n in state_files(alone)), "position.json"}
-
-
-def state_files(state: TrainState) -> list[str]:
-    return list(state.snapshot().files)
+    assert names == {*(f"{n}.safetensors" for n in alone.snapshot().files), "position.json"}
