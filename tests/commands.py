@@ -1,8 +1,19 @@
 """Commands as users type them, run in this process: what they print, and how they end."""
 
+from pathlib import Path
+
+import pytest
 from typer.testing import CliRunner, Result
 
 from dragoman.cli import app
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of its own, in which every test of a module works that imports this."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+    return tmp_path
 
 
 def dragoman(*arguments: object, stdin: bytes | str | None = None) -> Result:

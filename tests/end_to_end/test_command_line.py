@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from commands import dragoman, error_of, succeed
+from commands import folder as folder
 from dragoman import __version__
 from dragoman.cli.app import Commands, app
 from dragoman.config import load_recipe
@@ -26,14 +27,6 @@ from tiny import TINY, write_corpus
 COMMANDS = ("train", "translate", "evaluate", "score", "reproduce", "report", "compare", "show", "demo")
 SETTINGS = [argument for override in TINY for argument in ("--set", override)]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in an empty folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
-    return tmp_path
 
 
 @pytest.fixture
@@ -529,11 +522,11 @@ def test_evaluate_searches_as_translate_does_and_writes_down_how(run: Path) -> N
 
 
 def test_scores_of_texts_of_the_same_name_are_kept_apart(run: Path) -> None:
-    for folder in ("one", "two"):
-        write_corpus(Path(folder), "tiny-test", 5, seed=len(folder))
-        Path(folder, "tiny-test.en").rename(Path(folder, "tiny-test"))
-    for folder in ("one", "two", "one"):
-        succeed("evaluate", run, "--src", f"{folder}/tiny-test", "--ref", f"{folder}/tiny-test.de")
+    for place in ("one", "two"):
+        write_corpus(Path(place), "tiny-test", 5, seed=len(place))
+        Path(place, "tiny-test.en").rename(Path(place, "tiny-test"))
+    for place in ("one", "two", "one"):
+        succeed("evaluate", run, "--src", f"{place}/tiny-test", "--ref", f"{place}/tiny-test.de")
     succeed("evaluate", run)
     assert [result["n_sentences"] for result in results_of(run)] == [5, 5, 15]
 

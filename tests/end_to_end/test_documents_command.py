@@ -11,6 +11,7 @@ import docx
 import pytest
 
 from commands import error_of, succeed
+from commands import folder as folder
 from dragoman.cli.file_translation import document_ending
 from dragoman.cli.reading import stream_chunks
 from dragoman.data.readers.files import guess_encoding
@@ -21,14 +22,6 @@ from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translator
 
 DOCUMENT = "  The red cat. A dog!\r\n\r\n\tBig house\n"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in an empty folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
-    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +56,8 @@ def test_a_line_too_long_for_the_model_is_translated_and_said_so(
 
 
 def test_links_are_those_of_python_in_json_and_in_a_file(tiny_run: Path, translator: Translator) -> None:
-    result = succeed(
-        "translate", tiny_run, "--json", "--align", "--pharaoh", "links.txt", stdin="red cat\n\nbig dog\n"
-    )
+    options = ("--json", "--align", "--pharaoh", "links.txt")
+    result = succeed("translate", tiny_run, *options, stdin="red cat\n\nbig dog\n")
     records = [json.loads(line) for line in result.stdout.splitlines()]
     sources, targets = ([record[side] for record in records] for side in ("source", "translation"))
     expected = align(translator, sources, targets)
@@ -91,9 +83,8 @@ def test_consensus_is_the_candidate_of_least_risk(tiny_run: Path, translator: Tr
     assert succeed("translate", tiny_run, "--mbr", stdin="big old house\n").stdout == f"{expected.text}\n"
     shown = succeed("translate", tiny_run, "--mbr", "--json", "--n-best", "2", stdin="big old house\n")
     two = minimum_risk(translator.translate(["big old house"], n_best=2)[0])
-    assert [a["translation"] for a in json.loads(shown.stdout)["alternatives"]] == [
-        a.text for a in two.alternatives
-    ]
+    alternatives = json.loads(shown.stdout)["alternatives"]
+    assert [a["translation"] for a in alternatives] == [a.text for a in two.alternatives]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +139,8 @@ def test_subtitles_memories_and_letters_are_written_as_python_writes_them(
         assert re.search(rf"^{out}: \d sentences? in \d+\.\d s$", said.stderr, re.MULTILINE)
         piped = succeed("translate", tiny_run, name, "--document").stdout_bytes
         if name == "letter.docx":
-            found = [
-                docx.Document(file).paragraphs for file in (io.BytesIO(expected), out, io.BytesIO(piped))
-            ]
+            files = (io.BytesIO(expected), out, io.BytesIO(piped))
+            found = [docx.Document(file).paragraphs for file in files]
             first, *others = ([[(r.text, r.bold) for r in p.runs] for p in file] for file in found)
             assert all(other == first for other in others)
         else:
@@ -167,42 +157,36 @@ def test_a_document_may_be_compressed(tiny_run: Path, translator: Translator) ->
 def test_a_document_of_another_format_is_refused(tiny_run: Path) -> None:
     write_letter("letter.docx")
     Path("doc.txt").write_bytes(DOCUMENT.encode())
-    other = error_of("translate", tiny_run, "letter.docx", "--document", "--out", "out.pdf")
-    assert other.startswith(
-        "error: --out out.pdf: a document keeps its format; give a name that ends in .docx"
-    )
-    other = error_of("translate", tiny_run, "doc.txt", "--document", "--out", "out.docx")
-    assert other.startswith(
-        "error: --out out.docx: a document keeps its format; give a name that ends in .txt"
-    )
     Path("bad.docx").write_bytes(b"Hello")
-    bad = error_of("translate", tiny_run, "bad.docx", "--document", "--out", "out.docx")
-    assert bad.startswith("error: bad.docx: is damaged, cut short, or no .docx")
+    keeps = "a document keeps its format; give a name that ends in"
+    for name, out, said in (
+        ("letter.docx", "out.pdf", f"--out out.pdf: {keeps} .docx"),
+        ("doc.txt", "out.docx", f"--out out.docx: {keeps} .txt"),
+        ("bad.docx", "out.docx", "bad.docx: is damaged, cut short, or no .docx"),
+    ):
+        line = error_of("translate", tiny_run, name, "--document", "--out", out)
+        assert line.startswith(f"error: {said}")
     assert not Path("out.docx").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (
-            "letter.doc",
-            "letter.doc: .doc is no format of documents; save it as .docx first; there are .txt, .s",
-        ),
+        ("letter.doc", "letter.doc: .doc is no format of documents; save it as .docx first; there are .txt"),
         ("text.odt", "text.odt: .odt is no format of documents; save it as .docx first"),
         ("paper.pdf", "paper.pdf: .pdf is no format of documents; save it as .docx first"),
         ("page.xhtml", "page.xhtml: .xhtml is no format of documents; save it as .html first"),
     ],
 )
-def test_a_document_of_a_format_that_is_not_read_names_one_that_is(
-    tiny_run: Path, name: str, said: str
-) -> None:
+def test_a_format_that_is_not_read_names_one_that_is(tiny_run: Path, name: str, said: str) -> None:
     Path(name).write_bytes(b"\xd0\xcf\x11\xe0 binary")
     assert error_of("translate", tiny_run, name).startswith(f"error: {said}")
 
 
-@pytest.mark.parametrize(
-    "name", ["app.po", "a.json", "page.md", "conf.yaml.gz", "strings.xml", "t.csv", "a.tex"]
-)
+STRUCTURED = ["app.po", "a.json", "page.md", "conf.yaml.gz", "strings.xml", "t.csv", "a.tex"]
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
 def test_a_structured_file_is_refused_unless_its_lines_are_meant(tiny_run: Path, name: str) -> None:
     path, content = Path(name), b"red cat\n"
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
@@ -228,9 +212,8 @@ def test_a_glossary_none_of_whose_terms_occurs_says_so(tiny_run: Path, name: str
     Path(name).write_text(SUBTITLES, encoding="utf-8")
     for term, n in (("xylophone", 1), ("red", 0)):
         Path("terms.tsv").write_text(f"{term}\trot\n", encoding="utf-8")
-        said = succeed(
-            "translate", tiny_run, name, "--glossary", "terms.tsv", "--lines" if n else "--document"
-        )
+        kind = "--lines" if n else "--document"
+        said = succeed("translate", tiny_run, name, "--glossary", "terms.tsv", kind)
         note = "terms.tsv: none of its terms occurs in the text; they are looked for as whole words"
         assert said.stderr.splitlines().count(note) == n
 
@@ -266,10 +249,7 @@ def test_several_files_keep_their_names_in_a_folder(tiny_run: Path, translator: 
         (["a.en", "b.en", "--out-dir", "."], "a.en: is the input a.en, which would be lost"),
         (["a.en", "b.pdf", "--out-dir", "d"], "b.pdf: .pdf is no format of documents"),
         (["a.en", "missing.en", "--out-dir", "d"], "missing.en: no such file"),
-        (
-            ["a.en", "b.en", "--out-dir", "d", "--prefixes", "p"],
-            "--prefixes, --required and --pharaoh",
-        ),
+        (["a.en", "b.en", "--out-dir", "d", "--prefixes", "p"], "--prefixes, --required and --pharaoh"),
     ],
 )
 def test_several_files_are_checked_before_the_first_is_translated(
@@ -307,15 +287,12 @@ def test_an_encoding_that_is_named_is_not_guessed(tiny_run: Path) -> None:
     Path("lines").write_text("Łódź\n", encoding="cp1250")
     result = succeed("translate", tiny_run, "lines", "--encoding", "cp1250")
     assert (result.stdout, result.stderr) == (expected, "")
-    assert (
-        succeed("translate", tiny_run, "--encoding", "cp1250", stdin=Path("lines").read_bytes()).stdout
-        == expected
-    )
+    piped = succeed("translate", tiny_run, "--encoding", "cp1250", stdin=Path("lines").read_bytes())
+    assert piped.stdout == expected
     wrong = error_of("translate", tiny_run, "lines", "--encoding", "ascii")
     assert wrong.startswith("error: lines line 1: not ASCII (byte 0xa3")
-    assert "say how it is encoded, as in --encoding cp1252" in error_of(
-        "translate", tiny_run, stdin=b"\xff\n"
-    )
+    line = error_of("translate", tiny_run, stdin=b"\xff\n")
+    assert "say how it is encoded, as in --encoding cp1252" in line
 
 
 @pytest.mark.parametrize(
@@ -325,11 +302,7 @@ def test_an_encoding_that_is_named_is_not_guessed(tiny_run: Path) -> None:
         ("lines", "base64", "--encoding base64: is unknown"),
         ("lines", "utf-16", "--encoding utf-16: has no line ends of one byte; convert the text to UTF-8"),
         ("memory.tmx", "cp1252", "--encoding cp1252: is not for memory.tmx, which says itself how"),
-        (
-            "film.srt",
-            "ascii",
-            "film.srt, line 3: is not ASCII; convert the text to UTF-8",
-        ),
+        ("film.srt", "ascii", "film.srt, line 3: is not ASCII; convert the text to UTF-8"),
     ],
 )
 def test_an_encoding_that_cannot_be_is_refused(tiny_run: Path, file: str, encoding: str, said: str) -> None:
@@ -372,9 +345,7 @@ def test_on_a_terminal_it_says_what_to_type(
 
 def test_a_letter_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with pytest.raises(
-        ConfigError, match=r"^letter\.docx: cannot write a Word document to a terminal; give --out"
-    ):
+    with pytest.raises(ConfigError, match=r"^letter\.docx: cannot write a Word document to a terminal; giv"):
         document_ending("letter.docx", None, as_document=True)
     assert document_ending("letter.docx", Path("out.docx"), as_document=True) == ".docx"
     assert document_ending("film.srt", None, as_document=True) == ".srt"

@@ -10,19 +10,12 @@ from pathlib import Path
 import pytest
 
 from commands import error_of, succeed
+from commands import folder as folder
 from dragoman.config import TokenizerConfig
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair
 
 TEXT = "red cat\n\nold house\n"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in an empty folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
-    return tmp_path
 
 
 def write(name: str, text: str) -> str:
@@ -48,9 +41,8 @@ def test_options_are_the_settings_of_the_api(tiny_run: Path) -> None:
         {"coverage_penalty": 0.5, "no_repeat_ngram": 1, "length_penalty": 2.0},
         {"beam_size": 4, "diversity_groups": 2, "diversity_penalty": 3.0},
     ):
-        options = [
-            part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)
-        ]
+        named = {f"--{name.replace('_', '-')}": value for name, value in settings.items()}
+        options = [part for option in named.items() for part in option]
         out = succeed("translate", tiny_run, *options, stdin=TEXT).stdout
         assert out == "".join(f"{t.text}\n" for t in translator.translate(texts, **settings))
 
@@ -61,20 +53,10 @@ def test_more_samples_than_a_beam_may_be_drawn(tiny_run: Path) -> None:
 
 
 def test_what_files_say_is_in_the_translations(tiny_run: Path) -> None:
-    prefixes = write("prefixes.txt", "rot\n\n\n")
-    required = write("required.tsv", "Hund\tBaum\n\n\n")
-    glossary = write("glossary.tsv", "house\tZelt\ncat\tKater\n")
-    first, empty, last = succeed(
-        "translate",
-        tiny_run,
-        "--prefixes",
-        prefixes,
-        "--required",
-        required,
-        "--glossary",
-        glossary,
-        stdin=TEXT,
-    ).stdout.splitlines()
+    options = ["--prefixes", write("prefixes.txt", "rot\n\n\n")]
+    options += ["--required", write("required.tsv", "Hund\tBaum\n\n\n")]
+    options += ["--glossary", write("glossary.tsv", "house\tZelt\ncat\tKater\n")]
+    first, empty, last = succeed("translate", tiny_run, *options, stdin=TEXT).stdout.splitlines()
     assert first.startswith("rot")
     assert all(word in first for word in ("Hund", "Baum", "Kater"))
     assert empty == ""
@@ -118,9 +100,8 @@ def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
     assert succeed("translate", tiny_run, *twice, stdin=TEXT).stdout == alone
     other = shutil.copytree(tiny_run, "other")
     shutil.rmtree(Path(other) / "tokenizer")
-    TokenizerPair.train([("ox", "Ochse")] * 5, TokenizerConfig(vocab_size=300)).save(
-        Path(other) / "tokenizer"
-    )
+    pair = TokenizerPair.train([("ox", "Ochse")] * 5, TokenizerConfig(vocab_size=300))
+    pair.save(Path(other) / "tokenizer")
     said = error_of("translate", tiny_run, "--ensemble", "other", stdin=TEXT)
     assert "other: its source vocabulary is not that of" in said
 
@@ -218,10 +199,8 @@ def test_pairs_that_cannot_be_scored_keep_their_line_and_are_counted(tiny_run: P
     assert [mean == "" for mean in means] == [False, True, False, True, True]
     for mean, row in zip(means[:3:2], rows[:3:2], strict=True):
         assert float(mean) == pytest.approx(float(row[1]) / int(row[3]), abs=1e-4)
-    assert {line.split("\t")[0] for line in succeed(*command, "--per-token").stdout.splitlines()} == {
-        "1",
-        "3",
-    }
+    tokens = succeed(*command, "--per-token").stdout.splitlines()
+    assert {line.split("\t")[0] for line in tokens} == {"1", "3"}
 
 
 def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> None:
@@ -238,16 +217,10 @@ def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> N
         (["a.en", "b.de", "a.en"], "a corpus of 3 files; give two aligned files or one with both sides"),
         (["a.en", "no.de"], "no.de: no such file"),
         (["a.en", "a.en", "--precision", "fp64"], "--precision fp64: is not a precision"),
-        (
-            ["a.en", "a.en", "--mean", "--json"],
-            "--mean writes a number per pair; omit --per-token and --json",
-        ),
+        (["a.en", "a.en", "--mean", "--json"], "--mean writes a number per pair; omit --per-token and"),
         (["a.en", "b.de", "--out", "a.en"], "a.en: is the input"),
         (["a.en", "b.de", "--out", "b.de"], "b.de: is the input"),
-        (
-            ["a.en", "b.de", "--out", "o"],
-            "a.en has 3 lines and b.de 4; parallel files must match line by line",
-        ),
+        (["a.en", "b.de", "--out", "o"], "a.en has 3 lines and b.de 4; parallel files must match line by"),
     ],
 )
 def test_a_wrong_corpus_or_output_is_one_line(tiny_run: Path, arguments: list[str], message: str) -> None:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -52,6 +54,12 @@ def pipe(path: Path, content: str) -> Iterator[Path]:
 # --- no input is overwritten ------------------------------------------------------------------------------
 
 
+def into(file: Any, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """A command that writes into `file`, in a process of its own."""
+    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    return subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=False)
+
+
 SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nred cat\n"
 
 
@@ -91,18 +99,15 @@ def test_no_command_overwrites_what_it_reads(
     (folder / "recipe.svg").write_text("")
     (folder / "link").hardlink_to(text)
     (folder / "test.en").symlink_to(tiny_run.parent / "test.en")
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = files_of(folder)
     error = error_of(*arguments, stdin="")
     assert "which would be lost; name another output" in error
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert files_of(folder) == before
 
 
 def test_stdout_is_an_output_too(text: Path, tiny_run: Path) -> None:
-    arguments = ["translate", str(tiny_run), "in.txt"]
     with text.open("ab") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman", *arguments], stdout=file, stderr=subprocess.PIPE, check=False
-        )
+        done = into(file, "translate", tiny_run, "in.txt")
     assert (done.returncode, text.read_text().splitlines()) == (1, LINES)
     assert done.stderr == b"error: stdout: is the input in.txt, which would be lost; name another output\n"
 
@@ -199,11 +204,9 @@ def test_pipes_are_corpora(text: Path, tiny_run: Path) -> None:
         found = succeed("evaluate", run, "--src", a, "--ref", b).stdout
     assert found.splitlines()[1:] == expected.splitlines()[1:]
     src, tgt = ((folder / f"train.{lang}").read_text() for lang in ("en", "de"))
+    settings = [f"--set={override}" for override in TINY]
     with pipe(text.with_name("a.en"), src) as a, pipe(text.with_name("b.de"), tgt) as b:
-        succeed(
-            "train", "--src", a, "--tgt", b, "--out", "run",
-            *(part for override in TINY for part in ("--set", override)),
-        )  # fmt: skip
+        succeed("train", "--src", a, "--tgt", b, "--out", "run", *settings)
     assert Path("run/model.safetensors").exists()
 
 
@@ -248,10 +251,7 @@ def test_nothing_is_imported_before_ctrl_c_is_a_line() -> None:
 
 
 def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(dragoman.cli, "main", interrupted)
+    monkeypatch.setattr(dragoman.cli, "main", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 130
@@ -269,11 +269,10 @@ def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 def test_workers_are_born_deaf_to_ctrl_c() -> None:
     code = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
-    deaf = []
+    command = [sys.executable, "-c", code]
     with without_ctrl_c():
-        deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
-    deaf.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
-    assert deaf == [b"True\n", b"False\n"]
+        assert subprocess.run(command, capture_output=True, check=True).stdout == b"True\n"
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"False\n"
 
 
 # --- what a command that fails leaves behind --------------------------------------------------------------
@@ -292,10 +291,7 @@ def files_of(folder: Path) -> dict[Path, bytes | None]:
         (["translate", "RUN", "in.txt", "--out-dir", "loop"], "--out-dir loop: is not a folder"),
         (["translate", "RUN", "in.txt", "--encoding", "caf\udce9"], "caf\\udce9: is unknown; try cp1252"),
         (["score", "in.txt", "in.txt", "--tgt-lang", "--json"], "--tgt-lang --json: is not a language code"),
-        (
-            ["score", "in.txt", "in.txt", "--tgt-lang", "caf\udce9"],
-            "is not a language code; give one such as de",
-        ),
+        (["score", "in.txt", "in.txt", "--tgt-lang", "caf\udce9"], "is not a language code; give one such"),
         (["show", "RUN", "--plot"], "is damaged or cut short"),
         (
             ["train", "--tsv", "caf\udce9.tsv", "--src-lang", "en", "--tgt-lang", "de", "--out", "new"],
@@ -321,15 +317,10 @@ def test_a_command_that_fails_changes_nothing(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_scores_that_cannot_be_printed_are_not_kept(
-    tiny_run: Path, tmp_path: Path, options: list[str]
-) -> None:
+def test_unprintable_scores_are_not_kept(tiny_run: Path, tmp_path: Path, options: list[str]) -> None:
     shutil.copytree(tiny_run, tmp_path / "run", ignore=shutil.ignore_patterns("scores.json"))
     with open("/dev/full", "wb") as full:  # noqa: PTH123
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman", "evaluate", str(tmp_path / "run"), *options],
-            stdout=full, stderr=subprocess.PIPE, check=False,
-        )  # fmt: skip
+        done = into(full, "evaluate", tmp_path / "run", *options)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(b"error: output: No space left on device")
     assert not (tmp_path / "run" / "scores.json").exists()
@@ -338,9 +329,8 @@ def test_scores_that_cannot_be_printed_are_not_kept(
 def test_settings_are_checked_before_a_model_is_loaded(
     text: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "dragoman.predict.translator.Translator.load", lambda *_, **__: pytest.fail("is loaded")
-    )
+    load = "dragoman.predict.translator.Translator.load"
+    monkeypatch.setattr(load, lambda *_, **__: pytest.fail("is loaded"))
     error = error_of("translate", tiny_run, "in.txt", "--temperature", "1e308")
     assert error.startswith("error: translate: temperature = 1e+308: ")
 
@@ -348,12 +338,7 @@ def test_settings_are_checked_before_a_model_is_loaded(
 def test_a_reader_of_a_table_that_leaves_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", "data", "list"],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
+    done = into(writing, "data", "list")
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
 
