@@ -6,6 +6,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,17 +84,14 @@ def test_deep_translator_gets_what_the_translator_makes_of_each_sentence(
     free: Running, locked: Running, translator: Translator
 ) -> None:
     deep_translator = pytest.importorskip("deep_translator", reason="needs pip install deep-translator")
+    made = partial(deep_translator.LibreTranslator, target="de")
     texts = ["A red cat.", "A big old house. 50 % & more = ?\nA blue bird."]
     for url, key in ((free.url, "none"), (locked.url, locked.key)):
-        client = deep_translator.LibreTranslator(
-            source="English", target="de", api_key=key, custom_url=f"{url}/"
-        )
+        client = made(source="English", api_key=key, custom_url=f"{url}/")
         found = client.translate_batch(texts)
         assert found[0] == translator.translate(texts[:1])[0].text
         assert found[1].count("\n") == 1
-    wrong = deep_translator.LibreTranslator(
-        source="en", target="de", api_key="x", custom_url=f"{locked.url}/"
-    )
+    wrong = made(source="en", api_key="x", custom_url=f"{locked.url}/")
     with pytest.raises(deep_translator.exceptions.AuthorizationException):
         wrong.translate("A red cat.")
 
@@ -164,9 +162,8 @@ def test_a_list_of_texts_is_answered_with_lists(free: Running) -> None:
     assert together["translatedText"][1] == ""
     for i in (0, 2):
         alone = free.post("/translate", asked | {"q": texts[i]}).json()
-        assert free.post("/translate", asked | {"q": [texts[i] * 25] * 3}).status_code == 200, (
-            "each has a limit"
-        )
+        long = free.post("/translate", asked | {"q": [texts[i] * 25] * 3})
+        assert long.status_code == 200, "each has a limit"
         assert alone["translatedText"] == together["translatedText"][i]
         assert alone["alternatives"] == together["alternatives"][i]
 
@@ -230,10 +227,8 @@ def test_markup_stays_and_text_between_is_translated(free: Running, translator: 
         ({"source": 5}, "Invalid request: source parameter is not a text"),
         ({"source": "fr"}, "fr is not supported"),
         ({"target": "xx\n" + "y" * 100}, "xx " + "y" * 37 + " is not supported"),
-        (
-            {"source": "de", "target": "en"},
-            "English (en) is not available as a target language from German (de)",
-        ),
+        ({"source": "de", "target": "en"},
+         "English (en) is not available as a target language from German (de)"),
         ({"format": "pdf"}, "pdf format is not supported"),
         ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
         ({"alternatives": 4}, "Invalid request: alternatives parameter must be <= 3"),
