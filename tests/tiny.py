@@ -11,13 +11,12 @@ WORDS = {
     "cat": "Katze", "dog": "Hund", "bird": "Vogel", "house": "Haus", "tree": "Baum", "river": "Fluss",
 }  # fmt: skip
 
-TINY = (
+SHARED = (
     "tokenizer.vocab_size=300",
     "model.d_model=16",
     "model.n_heads=2",
     "model.d_ff=16",
     "model.n_encoder_layers=1",
-    "model.n_decoder_layers=1",
     "training.max_steps=6",
     "training.batch_tokens=200",
     "training.update_freq=1",
@@ -26,27 +25,10 @@ TINY = (
     "training.valid_every=3",
     "training.n_threads=1",
     "training.precision=fp32",
-    "search.beam_size=3",
-    "search.max_length_extra=3",
 )
+TINY = (*SHARED, "model.n_decoder_layers=1", "search.beam_size=3", "search.max_length_extra=3")
 """Overrides that make any training one of half a second; a processor may take twice as long in bf16."""
-
-TINY_CLASSIFIER = (
-    "tokenizer.vocab_size=300",
-    "model.d_model=16",
-    "model.n_heads=2",
-    "model.d_ff=16",
-    "model.n_encoder_layers=1",
-    "model.ngram_bits=8",
-    "training.max_steps=6",
-    "training.batch_tokens=200",
-    "training.update_freq=1",
-    "training.warmup_steps=2",
-    "training.log_every=2",
-    "training.valid_every=3",
-    "training.n_threads=1",
-    "training.precision=fp32",
-)
+TINY_CLASSIFIER = (*SHARED, "model.ngram_bits=8")
 """The same for a classifier."""
 
 

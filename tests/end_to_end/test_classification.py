@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import error_of, succeed
+from commands import folder as folder
 from dragoman.config import load_recipe
 from killing import train_and_kill
 from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
@@ -19,13 +20,10 @@ SETTINGS = [argument for override in TINY_CLASSIFIER for argument in ("--set", o
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in a folder of its own, with labelled texts in every format."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+def reviews(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labelled texts in every format."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    write_labelled(tmp_path, "reviews", 60, seed=3)
-    return tmp_path
+    write_labelled(folder, "reviews", 60, seed=3)
 
 
 @pytest.fixture
@@ -85,28 +83,21 @@ def test_columns_validation_and_weights_can_be_said() -> None:
     config = load_recipe("runs/table/config.toml")
     assert config.task == "classification"
     assert (config.data.text_column, config.data.label_column) == ("words", "stars")
-    numbers = succeed(
-        "train", "more.tsv", "--task", "classification", "--text-column", 2, "--label-column", 0, *SETTINGS,
-        "--out", "numbers",
-    )  # fmt: skip
-    assert numbers.exit_code == 0
+    columns = ("--text-column", 2, "--label-column", 0)
+    succeed("train", "more.tsv", "--task", "classification", *columns, *SETTINGS, "--out", "numbers")
 
 
 def test_a_recipe_says_its_task_itself() -> None:
     succeed("train", "reviews.tsv", "--task", "classification", *SETTINGS)
-    Path("recipe.toml").write_text(
-        Path("runs/reviews/config.toml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
+    shutil.copy("runs/reviews/config.toml", "recipe.toml")
     assert succeed("train", "recipe.toml", "--out", "again").stdout == "again\n"
     assert succeed("train", "recipe.toml", "--task", "classification", "--out", "third").stdout == "third\n"
     weights = [Path(name, "model.safetensors").read_bytes() for name in ("runs/reviews", "again")]
     assert weights[0] == weights[1]
-    assert "is a recipe for classification; leave --task away" in error_of(
-        "train", "recipe.toml", "--task", "translation"
-    )
-    assert "names its own files and columns" in error_of(
-        "train", "recipe.toml", "--task", "classification", "--valid", "reviews.tsv"
-    )
+    line = error_of("train", "recipe.toml", "--task", "translation")
+    assert "is a recipe for classification; leave --task away" in line
+    line = error_of("train", "recipe.toml", "--task", "classification", "--valid", "reviews.tsv")
+    assert "names its own files and columns" in line
 
 
 @pytest.mark.parametrize(
@@ -124,12 +115,6 @@ def test_a_recipe_says_its_task_itself() -> None:
 )  # fmt: skip
 def test_what_cannot_be_trained_is_said_in_a_line(arguments: list[str], message: str) -> None:
     assert message in error_of("train", *arguments)
-
-
-def test_a_translation_recipe_is_not_trained_as_a_classifier(tiny_run: Path) -> None:
-    shutil.copy(tiny_run / "config.toml", "recipe.toml")
-    message = error_of("train", "recipe.toml", "--task", "classification")
-    assert "recipe.toml: is a recipe for translation; leave --task away" in message
 
 
 # dragoman classify
@@ -158,37 +143,27 @@ def test_top_and_json_give_every_label(run: Path) -> None:
     line = succeed("classify", run, "--top", 2, stdin="a good tree\n").stdout.rstrip("\n").split("\t")
     assert [line[0], line[2]] == ["praise", "blame"]
     assert float(line[1]) + float(line[3]) == pytest.approx(1.0, abs=1e-3)
-    first, empty = map(
-        json.loads, succeed("classify", run, "--json", stdin="a good tree\n\n").stdout.splitlines()
-    )
+    lines = succeed("classify", run, "--json", stdin="a good tree\n\n").stdout.splitlines()
+    first, empty = map(json.loads, lines)
     assert first["text"] == "a good tree"
     assert first["label"] == "praise"
     assert list(first["probabilities"]) == ["praise", "blame"]
     assert sum(first["probabilities"].values()) == pytest.approx(1.0)
     assert empty == {"text": "", "label": None, "labels": [], "probabilities": {}, "n_cut": 0}
-    assert (
-        len(
-            json.loads(succeed("classify", run, "--json", "--top", 1, stdin="good\n").stdout)["probabilities"]
-        )
-        == 1
-    )
+    top = succeed("classify", run, "--json", "--top", 1, stdin="good\n").stdout
+    assert len(json.loads(top)["probabilities"]) == 1
 
 
 def test_what_is_cut_is_reported_once(run: Path) -> None:
     config = run / "config.toml"
-    config.write_text(
-        config.read_text(encoding="utf-8").replace("max_windows = 0", "max_windows = 1"), encoding="utf-8"
-    )
+    config.write_text(config.read_text("utf-8").replace("max_windows = 0", "max_windows = 1"), "utf-8")
     result = succeed("classify", run, stdin="good tree\n" + "bad house " * 10 + "\n")
     assert result.stderr == "cut 14 tokens off 1 of 2 texts (data.max_windows)\n"
 
 
 def test_a_line_through_a_pipe_is_classified_as_it_comes(run: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "classify", str(run)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as running:
+    command, pipe = [sys.executable, "-m", "dragoman", "classify", str(run)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         running.stdin.write(b"a good tree\n")
@@ -198,7 +173,12 @@ def test_a_line_through_a_pipe_is_classified_as_it_comes(run: Path) -> None:
         assert running.wait(60) == 0
 
 
-def test_classify_and_translate_name_each_other(run: Path, tiny_run: Path) -> None:
+def test_tasks_are_told_apart_in_one_line(run: Path, tiny_run: Path) -> None:
+    shutil.copy(tiny_run / "config.toml", "recipe.toml")
+    message = error_of("train", "recipe.toml", "--task", "classification")
+    assert "recipe.toml: is a recipe for translation; leave --task away" in message
+    message = error_of("evaluate", tiny_run, "--file", "reviews.tsv")
+    assert "--file: not for a translator; leave it away" in message
     assert "is a translator; try: dragoman translate" in error_of("classify", tiny_run)
     assert "run: is a classifier; try: dragoman classify run" in error_of("translate", run)
     assert "is not a precision" in error_of("classify", run, "--precision", "fp8")
@@ -255,11 +235,6 @@ def test_options_that_mean_nothing_are_refused(run: Path, arguments: list[str], 
     assert message in error_of("evaluate", run, *arguments)
 
 
-def test_a_translator_is_not_evaluated_on_labels(tiny_run: Path) -> None:
-    message = error_of("evaluate", tiny_run, "--file", "reviews.tsv")
-    assert "--file: not for a translator; leave it away" in message
-
-
 def test_show_speaks_of_texts_and_accuracy(run: Path) -> None:
     shown = succeed("show", run, "--plot").stdout
     assert "text → label" in shown
@@ -289,19 +264,16 @@ def test_the_demo_shows_reviews_and_scores_beside_the_baseline() -> None:
     for words in ("Held-out reviews", "Accuracy, %", "combinations never seen", "baseline"):
         assert words in result.stdout, words
     assert "dragoman classify runs/demo-reviews" in result.stderr
-    names = [
-        record["name"] for record in json.loads(Path("runs/demo-reviews/scores.json").read_text())["results"]
-    ]
+    results = json.loads(Path("runs/demo-reviews/scores.json").read_text())["results"]
+    names = [record["name"] for record in results]
     assert names == ["reviews", "combinations seen in training", "combinations never seen"]
 
 
 def test_the_demo_has_two_tasks() -> None:
-    assert "--task sorting: is unknown; give translation or classification" in error_of(
-        "demo", "--task", "sorting"
-    )
-    assert "--src and --tgt are for --task translation" in error_of(
-        "demo", "--task", "classification", "--src", "de"
-    )
+    line = error_of("demo", "--task", "sorting")
+    assert "--task sorting: is unknown; give translation or classification" in line
+    line = error_of("demo", "--task", "classification", "--src", "de")
+    assert "--src and --tgt are for --task translation" in line
 
 
 # A process that is killed
@@ -354,11 +326,6 @@ def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> No
     # before there is any checkpoint; after the first one, in the middle of an epoch
     assert train_and_kill(Path(), {"step": 7}, {"step": 13}) == [*[-signal.SIGKILL] * 2, 0]
     assert facts("cut") == facts("whole")
-    files = (
-        "model.safetensors",
-        *(f"checkpoints/{path.name}/optimizer.safetensors" for path in Path("whole/checkpoints").iterdir()),
-        "labels.json",
-        "calibration.json",
-    )
-    for name in files:
+    kept = [f"checkpoints/{path.name}/optimizer.safetensors" for path in Path("whole/checkpoints").iterdir()]
+    for name in ("model.safetensors", *kept, "labels.json", "calibration.json"):
         assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes(), name

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from commands import error_of, succeed
+from commands import folder as folder
 from dragoman.config import load_recipe, to_toml
 from dragoman.data.labelled import labels_of, open_labelled
 from dragoman.predict.classifier import CALIBRATION, Classifier
@@ -20,12 +21,9 @@ SETTINGS = [argument for override in TINY_CLASSIFIER for argument in ("--set", o
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DRAGOMAN_DATA", raising=False)
+def topics(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    write_topics(tmp_path, "topics", 120, seed=3)
-    return tmp_path
+    write_topics(folder, "topics", 120, seed=3)
 
 
 @pytest.fixture
