@@ -59,92 +59,54 @@ class Kind(NamedTuple):
 
 
 _KINDS = (
-    Kind(
-        "unreadable", "error", False, "the corpus cannot be read to its end",
-        "do what the message says; only what comes before was checked",
-    ),
-    Kind(
-        "languages", "error", False, "a side is in another language than declared",
-        "swap the two files, or correct --src-lang and --tgt-lang",
-    ),
-    Kind(
-        "shifted", "error", True, "lines stand beside the wrong translation",
-        "insert or delete the missing or surplus line where the stretch begins, and undo it where it ends",
-    ),
-    Kind(
-        "unaligned", "error", False, "the sides do not belong together",
-        "pairs are hardly more alike than any two lines: was one file sorted or shuffled?",
-    ),
+    Kind("unreadable", "error", False, "the corpus cannot be read to its end",
+         "do what the message says; only what comes before was checked"),
+    Kind("languages", "error", False, "a side is in another language than declared",
+         "swap the two files, or correct --src-lang and --tgt-lang"),
+    Kind("shifted", "error", True, "lines stand beside the wrong translation",
+         "insert or delete the missing or surplus line where the stretch begins, and undo it where it ends"),
+    Kind("unaligned", "error", False, "the sides do not belong together",
+         "pairs are hardly more alike than any two lines: was one file sorted or shuffled?"),
     Kind("empty", "error", True, "a side without text", "drop the pair, or complete it"),
-    Kind(
-        "identical", "error", True, "both sides are the same text",
-        "drop or translate it: copies teach the model to copy",
-    ),
+    Kind("identical", "error", True, "both sides are the same text",
+         "drop or translate it: copies teach the model to copy"),
     Kind("swapped", "error", True, "the sides have changed places", "put them back, or drop the pair"),
     Kind("script", "error", True, "a side in another script", "drop the pair, or translate that side"),
     Kind("language", "error", True, "a side in another language", "drop the pair, or translate that side"),
-    Kind(
-        "encoding", "error", True, "characters damaged by a wrong encoding",
-        "export the text again as UTF-8; what is shown after the arrow can be recovered as it stands",
-    ),
-    Kind(
-        "scripts", "error", True, "a word with letters of two scripts",
-        "write it in one: a Cyrillic letter that looks like a Latin one makes another word",
-    ),
-    Kind(
-        "overlap", "error", True, "a text of valid or test is in train",
-        "drop it from train: a score on known text says nothing",
-    ),
-    Kind(
-        "conflict", "error", True, "the same text with several labels",
-        "decide for one label, or drop all of them",
-    ),
+    Kind("encoding", "error", True, "characters damaged by a wrong encoding",
+         "export the text again as UTF-8; what is shown after the arrow can be recovered as it stands"),
+    Kind("scripts", "error", True, "a word with letters of two scripts",
+         "write it in one: a Cyrillic letter that looks like a Latin one makes another word"),
+    Kind("overlap", "error", True, "a text of valid or test is in train",
+         "drop it from train: a score on known text says nothing"),
+    Kind("conflict", "error", True, "the same text with several labels",
+         "decide for one label, or drop all of them"),
     Kind("duplicate", "warning", True, "a repetition of an earlier line", "keep the first one"),
-    Kind(
-        "duplicate-near", "warning", False, "an earlier line but for case, punctuation and digits",
-        "look at a sample; drop them where they add nothing (--drop duplicate-near)",
-    ),
-    Kind(
-        "duplicate-across", "warning", False, "a pair that another corpus of the recipe has as well",
-        "drop it from one of them, or leave it if it is to count twice (--drop duplicate-across)",
-    ),
-    Kind(
-        "characters", "warning", False, "Chinese in the rarer kind of characters, simplified or traditional",
-        "convert it (OpenCC does): a source does not say which of the two is wanted",
-    ),
-    Kind(
-        "length", "warning", True, "a side is far too long for the other",
-        "look for joined or cut sentences; drop what is no translation",
-        Threshold("robust standard deviations from the usual ratio of lengths", 4.0, 2.0, 20.0, 0.5),
-    ),
-    Kind(
-        "markup", "warning", False, "HTML tags or entities",
-        "unescape the entities and remove the tags, or drop the lines (--drop markup)",
-    ),
-    Kind(
-        "overlap-near", "warning", False, "a text nearly like one of valid or test is in train",
-        "drop it from train if the score shall be for unseen text (--drop overlap-near)",
-        Threshold("Jaccard similarity of character sequences", 0.8, 0.8, 1.0, 0.01),
-    ),
-    Kind(
-        "unrelated", "suspicion", False, "the sides do not seem to be translations",
-        "look at a sample; if most are wrong, drop them (--drop unrelated)",
-        Threshold("probability that the sides are translations", 0.5, 0.0, 1.0, 0.02, is_upper=True),
-    ),
+    Kind("duplicate-near", "warning", False, "an earlier line but for case, punctuation and digits",
+         "look at a sample; drop them where they add nothing (--drop duplicate-near)"),
+    Kind("duplicate-across", "warning", False, "a pair that another corpus of the recipe has as well",
+         "drop it from one of them, or leave it if it is to count twice (--drop duplicate-across)"),
+    Kind("characters", "warning", False, "Chinese in the rarer kind of characters, simplified or traditional",
+         "convert it (OpenCC does): a source does not say which of the two is wanted"),
+    Kind("length", "warning", True, "a side is far too long for the other",
+         "look for joined or cut sentences; drop what is no translation",
+         Threshold("robust standard deviations from the usual ratio of lengths", 4.0, 2.0, 20.0, 0.5)),
+    Kind("markup", "warning", False, "HTML tags or entities",
+         "unescape the entities and remove the tags, or drop the lines (--drop markup)"),
+    Kind("overlap-near", "warning", False, "a text nearly like one of valid or test is in train",
+         "drop it from train if the score shall be for unseen text (--drop overlap-near)",
+         Threshold("Jaccard similarity of character sequences", 0.8, 0.8, 1.0, 0.01)),
+    Kind("unrelated", "suspicion", False, "the sides do not seem to be translations",
+         "look at a sample; if most are wrong, drop them (--drop unrelated)",
+         Threshold("probability that the sides are translations", 0.5, 0.0, 1.0, 0.02, is_upper=True)),
     Kind("numbers", "suspicion", False, "the sides have different numbers", "correct the wrong side"),
     Kind("addresses", "suspicion", False, "the sides have different URLs or e-mail addresses", "correct it"),
-    Kind(
-        "identical-short", "information", False, "the same one or two words on both sides",
-        "usually names; nothing to do",
-    ),
-    Kind(
-        "several-targets", "information", False, "a source with several translations",
-        "nothing to do; keep them on one side when splitting",
-    ),
-    Kind(
-        "labels", "information", False, "examples of each label",
-        "when one label is rare, weight the classes, and judge by macro-F1",
-    ),
+    Kind("identical-short", "information", False, "the same one or two words on both sides",
+         "usually names; nothing to do"),
+    Kind("several-targets", "information", False, "a source with several translations",
+         "nothing to do; keep them on one side when splitting"),
+    Kind("labels", "information", False, "examples of each label",
+         "when one label is rare, weight the classes, and judge by macro-F1"),
 )  # fmt: skip
 WITHOUT_LINES = frozenset({"unreadable", "languages", "unaligned", "labels"})
 """Kinds of faults of the whole."""
