@@ -1,36 +1,26 @@
-"""Everything together: a corpus becomes a report. Pairs are judged in windows, here or in other processes."""
+"""A corpus becomes a report: windows are examined, here or in other processes, and a tally adds them up."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dragoman.data.corpora import Corpus
 from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, check_alignment
-from dragoman.data.doctor.content import PAIR_CHECKS, is_visible, markup, mixed_scripts
-from dragoman.data.doctor.encoding import damage
-from dragoman.data.doctor.findings import Faults, Report, Tally, threshold_of, thresholds_of
+from dragoman.data.doctor.content import PAIR_CHECKS, TEXT_CHECKS, Check, is_visible
+from dragoman.data.doctor.findings import KINDS, THRESHOLDS, FaultyLine, Finding, Report, Step, thresholds_of
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOutIndex
-from dragoman.data.doctor.reading import (
-    Numbered,
-    Progress,
-    Texts,
-    numbered,
-    read,
-    unit_of,
-    windows,
-)
+from dragoman.data.doctor.reading import Numbered, Progress, Window, numbered, read, unit_of, windows
 from dragoman.data.doctor.words import (
     MIN_LINES,
-    NumberedSide,
     SideReader,
     combine,
     duplicates,
@@ -39,18 +29,19 @@ from dragoman.data.doctor.words import (
     with_several,
 )
 from dragoman.data.labelled import LabelledCorpus, labels_of
-from dragoman.data.readers.files import hash_text
 from dragoman.errors import DataError, counted
 from dragoman.processes import Tick, in_order
 
 N_EXAMPLES = 5
-_PARTITION = 1_000_000  # hashes that are sorted at a time
 UNALIGNED_FROM = 1000
 """Pairs from which a corpus whose sides do not fit is called so; fewer may not teach what fits."""
 
-_WRONG_TEXT = ("empty", "identical", "swapped", "script", "language", "encoding")
-"""Faults that make other ones of the same pair likely."""
+_PARTITION = 1_000_000  # hashes that are sorted at a time
+_MIN_KEPT = 1000  # findings of a kind that are remembered with what is wrong, at least
 _MAX_SHOWN = 20  # labels that are listed
+_EXPLAINING = ("shifted", "empty", "identical", "swapped", "script", "language", "encoding")
+"""Faults that make other ones of the same pair likely."""
+_BITS = {kind: np.uint32(1 << i) for i, kind in enumerate(KINDS)}
 
 
 def check_corpus(
@@ -76,25 +67,56 @@ def check_corpus(
     corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at all,
     or has no text; or one that is held out cannot. RunError: a process died.
     """
-    unit = unit_of(corpus)
+    tally = Tally(unit_of(corpus), n_examples, with_survey=with_survey)
     examination = Examination(
         (src_lang, tgt_lang),
         thresholds or thresholds_of(()),
-        unit,
+        tally.unit,
         held=_open_held_out(held_out or {}, ("source", "target"), progress),
-        earlier={name: pair_hashes(one.pairs()) for name, one in (earlier or {}).items()},
+        earlier={name: _pair_hashes(one) for name, one in (earlier or {}).items()},
     )
-    tally, whole = Tally(n_examples, with_survey=with_survey), _Whole(unit)
-    troubles: list[DataError] = []
-    packed = windows(read(numbered(corpus), progress, troubles))
+    packed = windows(read(numbered(corpus), progress, tally.troubles))
     for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
-        whole.add(examined, tally)
+        tally.add(examined)
     progress("repetitions", tally.n)
-    whole.conclude(tally)
-    tally.summarise("unreadable", map(str, troubles), count=len(troubles))
-    notes = (*corpus.notes(), *whole.notes())  # before examples are read again, which need not read it all
-    findings, survey = tally.findings(lambda: numbered(corpus))
-    return Report(corpus.name, tally.n, unit, findings, notes, survey)
+    notes = [*corpus.notes(), *tally.judge_whole()]  # before examples are read again, perhaps not all
+    return tally.report(corpus, notes)
+
+
+def check_labelled(
+    corpus: LabelledCorpus,
+    *,
+    held_out: Mapping[str, LabelledCorpus] | None = None,
+    n_examples: int = N_EXAMPLES,
+    progress: Progress = lambda doing, n_read: None,
+) -> Report:
+    """Check labelled text: as `check_corpus`, and equal texts with different labels."""
+
+    def missing(text: str, label: str) -> str:
+        parts = {"text": text, "label": label or corpus.separator}
+        return " and ".join(f"no {name}" for name, part in parts.items() if not is_visible(part))
+
+    checks = {"empty": missing, **TEXT_CHECKS}
+    window, tally = Examined(), Tally(unit_of(corpus), n_examples)
+    texts, labels = array("q"), array("q")
+    n_of_label: Counter[str] = Counter()
+    held = _open_held_out(held_out or {}, ("text",), progress)
+    for chunk in read(numbered(corpus), progress, tally.troubles):
+        window.add(chunk, checks, held)
+        for _, (text, label) in chunk:
+            texts.append(hash(" ".join(text.split())))
+            labels.append(hash(label))
+            n_of_label.update(labels_of(label, corpus.separator))
+    _add_repeated_texts(np.asarray(texts), np.asarray(labels), window, tally.unit)
+    tally.add(window)
+    n_texts = tally.n - n_of_label.pop("", 0)
+    lines = [
+        f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
+    ]
+    if len(n_of_label) > _MAX_SHOWN:
+        lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
+    tally.summarise("labels", lines, count=len(n_of_label))
+    return tally.report(corpus)
 
 
 def _open_held_out(
@@ -107,17 +129,64 @@ def _open_held_out(
     return HeldOutIndex(by_name, sides)
 
 
-class Examined(NamedTuple):
-    """What a window came to."""
+def _pair_hashes(corpus: Corpus) -> np.ndarray:
+    """Return a hash of each pair, the same for pairs that differ in white space only."""
+    sides = array("q"), array("q")
+    for pair in corpus.pairs():
+        for hashes, text in zip(sides, pair, strict=True):
+            hashes.append(hash_of(" ".join(text.split())))
+    return combine(tuple(map(np.asarray, sides)))
 
-    numbers: np.ndarray
-    faults: Faults
-    """By the index of a pair, from 0."""
-    hashes: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+def _add_repeated_texts(texts: np.ndarray, labels: np.ndarray, window: Examined, unit: str) -> None:
+    """Add texts with several labels, and repetitions, to the faults of all examples, by hashes."""
+    filled = np.ones(len(texts), dtype=bool)
+    filled[list(window.faults["empty"])] = False
+    kept = np.flatnonzero(filled)
+    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts[kept])), strict=True))
+    conflicting = np.isin(texts[kept], texts[kept][with_several(texts[kept], labels[kept])[0]])
+    for i in np.flatnonzero(conflicting).tolist():
+        other = f"as {unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
+        window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
+    for i, original in first.items():
+        if not conflicting[i]:
+            window.faults["duplicate"][int(kept[i])] = f"as {unit} {window.numbers[kept[original]]}"
+
+
+# A window
+
+
+@dataclass
+class Examined:
+    """What is wrong with consecutive records, by their indices from 0."""
+
+    numbers: array[int] = field(default_factory=partial(array, "I"))
+    faults: dict[str, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    """By kind: what is wrong about each record that has such a fault."""
+    similarity: dict[int, float] = field(default_factory=dict)
+    """How similar the records of overlap-near are to a text of valid or test."""
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    """Of kinds with a threshold, for each pair."""
+    hashes: tuple[np.ndarray, ...] = ()
     """Of each source, of each target, and of both but for case, punctuation and digits."""
-    facts: dict[str, list[str]]
-    """What was said about it as a whole, by kind; notes under ""."""
-    stretches: tuple[AlignedStretch, ...]
+    whole: dict[str, list[str]] = field(default_factory=dict)
+    """What was said about all of it, by kind; notes under ""."""
+    stretches: tuple[AlignedStretch, ...] = ()
+
+    def add(self, chunk: Sequence[Numbered], checks: Mapping[str, Check], held: HeldOutIndex | None) -> None:
+        """Add the next records, with what can be seen in each alone."""
+        start = len(self.numbers)
+        for kind, check in checks.items():
+            faults = self.faults[kind]
+            for index, (_, texts) in enumerate(chunk, start):
+                if detail := check(*texts):
+                    faults[index] = detail
+        if held is not None:
+            overlap = held.look_up(start, chunk)
+            self.faults["overlap"].update(overlap.exact)
+            self.faults["overlap-near"].update(overlap.near)
+            self.similarity.update(overlap.similarity)
+        self.numbers.extend(one.number for one in chunk)
 
 
 @dataclass(frozen=True)
@@ -130,258 +199,269 @@ class Examination:
     held: HeldOutIndex | None
     """Texts that must not be among them."""
     earlier: Mapping[str, np.ndarray]
-    """`pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
+    """`_pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
 
-    def __call__(self, texts: Texts, doing: Callable[[str], None]) -> Examined:
+    def __call__(self, window: Window, doing: Callable[[str], None]) -> Examined:
         """Examine a window, which is empty afterwards; `doing` is told what with."""
-        window = _Window()
-        for chunk in texts.chunks():
-            window.add(chunk, self.held, self.earlier)
-        n, faults = len(window.numbers), window.faults
-        src, tgt = (reader.side() for reader in window.readers)
-        facts: dict[str, list[str]] = {"": []}
+        examined, readers = Examined(), (SideReader(), SideReader())
+        for chunk in window.chunks():
+            examined.add(chunk, PAIR_CHECKS, self.held)
+            for i, reader in enumerate(readers):
+                reader.add(one.texts[i] for one in chunk)
+        faults = examined.faults
+        src, tgt = (reader.side() for reader in readers)
+        examined.hashes = src.hashes, tgt.hashes, combine((src.near_hashes, tgt.near_hashes))
+        pair_hashes = combine((src.hashes, tgt.hashes))
+        for name, hashes in self.earlier.items():
+            repeated = np.flatnonzero(np.isin(pair_hashes, hashes)).tolist()
+            faults["duplicate-across"] |= dict.fromkeys(repeated, f"stands in {name}, too")
         doing("lengths")
         deviations = length_deviations(src, tgt)
-        if n < MIN_LINES:
-            facts[""].append(f"lengths were not judged: fewer than {MIN_LINES} pairs")
         doing("languages")
         languages = check_languages(src, tgt, langs=self.langs)
-        faults.by_kind.update(languages.lines)
-        facts["languages"] = languages.whole
+        faults.update(languages.lines)
         doing("alignment")
         alignment = check_alignment(src, tgt)
-        is_judged = len(alignment.probability) > 0
-        faults.values = {
-            "length": np.abs(deviations),
-            "overlap-near": window.similarities(),
-            "unrelated": alignment.probability if is_judged else np.ones(n),
-        }
-        if alignment.separation is not None and n >= UNALIGNED_FROM:
-            share = f"{100 * alignment.separation:.0f} %"
-            facts["unaligned"] = [f"a pair is more alike than a random one in {share} of cases"]
+        examined.stretches = alignment.stretches
         for stretch in alignment.stretches:
-            what = describe_stretch(stretch, window.numbers, self.unit)
-            for index in range(stretch.start, stretch.end):
-                if index not in faults.by_kind["empty"]:
-                    faults.add("shifted", index, what)
-        facts[""] += [*languages.notes, *alignment.notes]
-        faults.remove("language", list(faults.by_kind["identical"]))
-        faults.remove("numbers", _explained(faults))
-        faults.remove("addresses", _explained(faults))
-        _add_graded(faults, self.thresholds, deviations, src, tgt)
-        hashes = src.hashes, tgt.hashes, combine((src.near_hashes, tgt.near_hashes))
-        numbers = np.array(window.numbers, dtype=np.uint32)
-        return Examined(numbers, faults, hashes, facts, alignment.stretches)
+            shifted = set(range(stretch.start, stretch.end)).difference(faults["empty"])
+            what = _describe_stretch(stretch, examined.numbers, self.unit)
+            faults["shifted"] |= dict.fromkeys(shifted, what)
+        few = [f"lengths were not judged: fewer than {MIN_LINES} pairs"] if len(src) < MIN_LINES else []
+        is_unaligned = alignment.separation is not None and len(src) >= UNALIGNED_FROM
+        alike = (
+            f"a pair is more alike than a random one in {100 * (alignment.separation or 0):.0f} % of cases"
+        )
+        examined.whole = {
+            "": [*few, *languages.notes, *alignment.notes],
+            "languages": languages.whole,
+            "unaligned": [alike] if is_unaligned else [],
+        }
+        for index in faults["identical"]:
+            faults["language"].pop(index, None)
+        explained = sorted({index for kind in _EXPLAINING for index in faults[kind]})
+        for index in explained:
+            faults["numbers"].pop(index, None)
+            faults["addresses"].pop(index, None)
+        probability = alignment.probability if len(alignment.probability) else np.ones(len(src))
+        probability[explained] = 1.0
+        deviations[explained] = 0.0
+        self._add_graded(examined, deviations, probability, (src.lengths, tgt.lengths))
+        return examined
 
-    def in_worker(self, _: int) -> Callable[[Texts, Tick], Examined]:
+    def _add_graded(
+        self,
+        examined: Examined,
+        deviations: np.ndarray,
+        probability: np.ndarray,
+        lengths: tuple[np.ndarray, np.ndarray],
+    ) -> None:
+        """Add the faults whose value exceeds a threshold: of lengths, of likeness, and of translations."""
+        faults = examined.faults
+        similarity = np.zeros(len(deviations))
+        similarity[list(examined.similarity)] = list(examined.similarity.values())
+        examined.values = {
+            "length": np.abs(deviations),
+            "overlap-near": similarity,
+            "unrelated": probability,
+        }
+        exceeding = {
+            kind: np.flatnonzero(THRESHOLDS[kind].exceeded(values, self.thresholds[kind])).tolist()
+            for kind, values in examined.values.items()
+        }
+        for index in exceeding["length"]:
+            side = "target" if deviations[index] > 0 else "source"
+            characters = f"{lengths[0][index]} : {lengths[1][index]} characters"
+            off = f"{abs(deviations[index]):.0f} deviations off"
+            faults["length"][index] = f"{side} too long, {characters}, {off}"
+        for index in exceeding["unrelated"]:
+            percent = f"{100 * probability[index]:.0f} %"
+            faults["unrelated"][index] = f"a translation with a probability of {percent}"
+        faults["overlap-near"] = {index: faults["overlap-near"][index] for index in exceeding["overlap-near"]}
+
+    def in_worker(self, _: int) -> Callable[[Window, Tick], Examined]:
         """Return the work of a worker process."""
-        return lambda texts, tick: self(texts, lambda doing: None)
+        return lambda window, tick: self(window, lambda doing: None)
 
 
 def examine(
-    stream: Iterator[Texts], examination: Examination, *, n_workers: int, progress: Progress
+    stream: Iterator[Window], examination: Examination, *, n_workers: int, progress: Progress
 ) -> Iterator[Examined]:
     """Examine all windows, in their order; in processes if there are several windows and workers.
 
     RunError: a worker died.
     """
     first = list(islice(stream, min(n_workers, 2)))
+    stream = chain(first, stream)
     if len(first) > 1:
         remedy = "nothing was written; fewer --workers need less memory"
         work = examination.in_worker
-        stream = _forgotten(chain(first, stream))
         yield from in_order(work, stream, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
         return
     n = 0
-    for texts in chain(first, stream):
-        n += texts.n
-        yield examination(texts, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
+    for window in stream:
+        n += window.n
+        yield examination(window, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
 
 
-def _forgotten(stream: Iterable[Texts]) -> Iterator[Texts]:
-    """Yield the same windows; each is emptied when the next one is asked for, as others may still hold it."""
-    for texts in stream:
-        yield texts
-        texts.clear()
-
-
-def pair_hashes(pairs: Iterable[Sequence[str]]) -> np.ndarray:
-    """Return a hash of each pair, the same for pairs that differ in white space only."""
-    lines = ("\t".join(" ".join(text.split()) for text in pair[:2]) for pair in pairs)
-    return np.fromiter((hash_text(line, seed=0) for line in lines), dtype=np.uint64)
-
-
-class _Window:
-    """Consecutive pairs, as they are read: as numbers, and what can be seen in each pair alone."""
-
-    def __init__(self) -> None:
-        self.faults = Faults()
-        self.numbers = array("q")
-        self.readers = (SideReader(), SideReader())
-        self._similar: dict[int, float] = {}
-
-    def add(
-        self, chunk: Sequence[Numbered], held: HeldOutIndex | None, earlier: Mapping[str, np.ndarray]
-    ) -> None:
-        start = len(self.numbers)
-        for kind, check in PAIR_CHECKS.items():
-            faults = self.faults.by_kind[kind]
-            for index, (_, (src, tgt)) in enumerate(chunk, start):
-                if detail := check(src, tgt):
-                    faults[index] = detail
-        for i in (0, 1):
-            self.readers[i].add(one.texts[i] for one in chunk)
-        if held is not None:
-            overlap = held.look_up(start, chunk)
-            self.faults.by_kind["overlap"].update(overlap.exact)
-            self.faults.by_kind["overlap-near"].update(overlap.near)
-            self._similar.update(overlap.similarity)
-        if earlier:
-            pair_ids = pair_hashes(one.texts for one in chunk)
-            for name, hashes in earlier.items():
-                for i in np.flatnonzero(np.isin(pair_ids, hashes)).tolist():
-                    self.faults.add("duplicate-across", start + i, f"stands in {name}, too")
-        self.numbers.extend(one.number for one in chunk)
-
-    def similarities(self) -> np.ndarray:
-        """How similar each pair is to the text of valid or test that it is nearly like; 0: to none."""
-        values = np.zeros(len(self.numbers))
-        values[list(self._similar)] = list(self._similar.values())
-        return values
-
-
-def _explained(faults: Faults) -> set[int]:
-    """Return the pairs whose other faults are consequences."""
-    return {i for kind in ("shifted", *_WRONG_TEXT) for i in faults.by_kind[kind]}
-
-
-def _add_graded(
-    faults: Faults,
-    thresholds: Mapping[str, float],
-    deviations: np.ndarray,
-    src: NumberedSide,
-    tgt: NumberedSide,
-) -> None:
-    """Add the faults whose value exceeds a threshold, but for what another finding explains."""
-    explained = sorted(_explained(faults))
-    faults.values["length"][explained] = 0.0
-    faults.values["unrelated"][explained] = 1.0
-    exceeding = {
-        kind: np.flatnonzero(threshold_of(kind).exceeded(values, thresholds[kind])).tolist()
-        for kind, values in faults.values.items()
-    }
-    for index in exceeding["length"]:
-        side = "target" if deviations[index] > 0 else "source"
-        lengths = f"{src.lengths[index]} : {tgt.lengths[index]} characters"
-        off = f"{abs(deviations[index]):.0f} deviations off"
-        faults.add("length", index, f"{side} too long, {lengths}, {off}")
-    for index in exceeding["unrelated"]:
-        p = faults.values["unrelated"][index]
-        faults.add("unrelated", index, f"a translation with a probability of {100 * p:.0f} %")
-    faults.remove("overlap-near", faults.by_kind["overlap-near"].keys() - exceeding["overlap-near"])
-
-
-def describe_stretch(stretch: AlignedStretch, numbers: Sequence[int] | np.ndarray, unit: str) -> str:
+def _describe_stretch(stretch: AlignedStretch, numbers: Sequence[int], unit: str) -> str:
     """Where a stretch of lines begins and ends, and where its translations are."""
     first, last = numbers[stretch.start], numbers[stretch.end - 1]
     where = f"{unit} {first}" if first == last else f"{unit}s {first} to {last}"
     if stretch.shift == NOWHERE:
         return f"{where}: no translation near"
-    n = abs(stretch.shift)
     direction = "below" if stretch.shift > 0 else "above"
-    return f"{where}: the target of a source is {counted(n, unit)} {direction}"
+    return f"{where}: the target of a source is {counted(abs(stretch.shift), unit)} {direction}"
 
 
-class _Whole:
-    """What only the whole corpus tells, of what its windows came to."""
+# The whole corpus
 
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self._hashes: tuple[list[np.ndarray], ...] = ([], [], [])
-        self._parts: list[tuple[int, int, dict[str, list[str]]]] = []
-        """Where each window begins and ends, and what was said about it as a whole: `Examined.facts`."""
+
+class Tally:
+    """The faults of a whole corpus: for each record a bit by kind, for some of them what is wrong."""
+
+    def __init__(self, unit: str, n_examples: int, *, with_survey: bool = False) -> None:
+        self.unit, self._n_examples, self._with_survey = unit, n_examples, with_survey
+        self.troubles: list[DataError] = []
+        """Why the corpus cannot be read to its end."""
+        self._numbers, self._masks = array("I"), array("I")
+        self._hashes = array("q"), array("q"), array("Q")
+        """As `Examined.hashes`."""
+        self._windows: list[tuple[int, int, dict[str, list[str]]]] = []
+        """Where each window begins and ends, and what was said about it as a whole."""
         self._stretches: list[AlignedStretch] = []
-        self._places: list[str] = []
-        """What to say in front of facts about each window; "" for the only one."""
+        self._details: dict[str, list[tuple[int, str]]] = {kind: [] for kind in KINDS}
+        self._strides = dict.fromkeys(KINDS, 1)
+        self._n_graded = {kind: np.zeros(256, dtype=np.int64) for kind in THRESHOLDS}
+        """Of kinds with a threshold, how many pairs have each grade."""
+        self._sampled: dict[tuple[str, int], tuple[float, int, float]] = {}
+        """A pair of each kind and grade: a random number that chose it, its index and its value."""
+        self._rng = np.random.default_rng(1)
+        self._summaries: dict[str, list[str]] = {kind: [] for kind in KINDS}
+        self._counts = dict.fromkeys(KINDS, 0)
+        """Where not pairs are counted."""
 
-    def add(self, window: Examined, tally: Tally) -> None:
-        """Add the next window, to the tally as well."""
-        for kept, some in zip(self._hashes, window.hashes, strict=True):
-            kept.append(some)
-        start = tally.n
+    @property
+    def n(self) -> int:
+        """The number of records so far."""
+        return len(self._numbers)
+
+    def summarise(self, kind: str, facts: Iterable[str], *, count: int = 0) -> None:
+        """Add facts about the whole; and their number, where there are no lines to count."""
+        self._summaries[kind].extend(facts)
+        self._counts[kind] += count
+
+    def add(self, window: Examined) -> None:
+        """Add the next window."""
+        start = self.n
+        mask = np.zeros(len(window.numbers), dtype=np.uint32)
+        for kind, details in window.faults.items():
+            mask[list(details)] |= _BITS[kind]
+            # Every finding of the first window is kept, and at equal distances those of a long corpus.
+            kept = self._details[kind]
+            while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
+                kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
+            kept += [(start + i, details[i]) for i in sorted(details)[:: self._strides[kind]]]
+        for kind, values in window.values.items() if self._with_survey else ():
+            grades = THRESHOLDS[kind].grades(values)
+            graded = self._rng.permutation(np.flatnonzero(grades))
+            self._n_graded[kind] += np.bincount(grades[graded], minlength=256)
+            some, first = np.unique(grades[graded], return_index=True)
+            for grade, i in zip(some.tolist(), graded[first].tolist(), strict=True):  # one of each is drawn
+                drawn = (float(self._rng.random()), start + i, float(values[i]))
+                self._sampled[kind, grade] = min(drawn, self._sampled.get((kind, grade), drawn))
         for stretch in window.stretches:
             here = AlignedStretch(start + stretch.start, start + stretch.end, stretch.shift)
             if self._stretches and self._stretches[-1][1:] == (here.start, here.shift):
                 here = here._replace(start=self._stretches.pop().start)
             self._stretches.append(here)
-        tally.add(window.faults, window.numbers)
-        self._parts.append((start, tally.n, window.facts))
+        self._masks.frombytes(mask.tobytes())
+        self._numbers.extend(window.numbers)
+        for kept_hashes, hashes in zip(self._hashes, window.hashes, strict=False):  # of pairs
+            kept_hashes.frombytes(hashes.tobytes())
+        self._windows.append((start, self.n, window.whole))
 
-    def conclude(self, tally: Tally) -> None:
-        """Add the facts about the whole, repetitions, and windows that are unlike all others."""
-        if self._stretches:
-            numbers = tally.numbers
-            tally.summarise("shifted", (describe_stretch(s, numbers, self._unit) for s in self._stretches))
-        numbers, several = tally.numbers, len(self._parts) > 1
-        self._places = [
-            f"{self._unit}s {numbers[start]} to {numbers[end - 1]}: " if several else ""
-            for start, end, _ in self._parts
-        ]
+    def mark(self, kind: str, indices: np.ndarray, what: str, values: np.ndarray | None = None) -> None:
+        """Add faults that only the whole tells; `what` is wrong, with the value of each in place of {}."""
+        np.asarray(self._masks)[indices] |= _BITS[kind]
+        for k in _spread(range(len(indices)), self._n_examples):
+            detail = what if values is None else what.format(values[k])
+            self._details[kind].append((int(indices[k]), detail))
+
+    def judge_whole(self) -> list[str]:
+        """Add repetitions, and windows unlike all others; return what could not be judged, and where."""
+        numbers = self._numbers
+        self.summarise("shifted", (_describe_stretch(s, numbers, self.unit) for s in self._stretches))
+        places = [""]
+        if len(self._windows) > 1:
+            places = [f"{self.unit}s {numbers[i]} to {numbers[j - 1]}: " for i, j, _ in self._windows]
+        parts = list(zip(places, self._windows, strict=True))
         for kind, marked in (("languages", "language"), ("unaligned", "shifted")):
-            wrong = {i: facts[kind] for i, (_, _, facts) in enumerate(self._parts) if facts.get(kind)}
-            for i, facts in wrong.items():
-                lines = [f"{self._places[i]}{fact}" for fact in facts]
-                tally.summarise(kind, lines, count=len(lines))
-                if len(wrong) < len(self._parts):  # others show that the corpus is not so as a whole
-                    tally.mark(marked, np.arange(*self._parts[i][:2]), partial(_same_for_all, lines[0]))
-        src, tgt, near = map(self._take_hashes, range(3))
-        _add_repetitions(src, tgt, near, tally, self._unit)
+            n_wrong = sum(bool(whole[kind]) for _, (_, _, whole) in parts)
+            for place, (start, end, whole) in parts:
+                facts = [f"{place}{fact}" for fact in whole[kind]]
+                self.summarise(kind, facts, count=len(facts))
+                if facts and n_wrong < len(parts):  # others show that the corpus is not so as a whole
+                    self.mark(marked, np.arange(start, end), facts[0])
+        self._mark_repetitions()
+        return [f"{place}{note}" for place, (_, _, whole) in parts for note in whole[""]]
 
-    def _take_hashes(self, i: int) -> np.ndarray:
-        """Return the hashes of one kind of all windows, and forget them."""
-        taken = np.concatenate(self._hashes[i])
-        self._hashes[i].clear()
-        return taken
+    def _mark_repetitions(self) -> None:
+        """Add pairs that occurred before, wholly or nearly, and sources with several targets, by hashes."""
+        src, tgt, near = map(np.asarray, self._hashes)
+        numbers, earlier = np.asarray(self._numbers), f"as {self.unit} {{}}"
+        is_filled = (src != hash_of("")) & (tgt != hash_of(""))
+        is_other = is_filled.copy()
+        n_sources = n_lines = 0
+        for some in _partitions(src):
+            filled = some[is_filled[some]]
+            repeats, firsts = (filled[lines] for lines in duplicates(src[filled], tgt[filled]))
+            is_other[repeats] = False
+            self.mark("duplicate", repeats, earlier, numbers[firsts])
+            lines, n_targets = with_several(src[filled], tgt[filled])
+            self.mark("several-targets", filled[lines], "{} different targets", n_targets)
+            n_sources += len(np.unique(src[filled[lines]]))
+            n_lines += len(lines)
+        if n_sources:
+            facts = [f"{counted(n_sources, 'source')}, {n_lines:,} targets"]
+            self.summarise("several-targets", facts, count=n_sources)
+        for some in _partitions(near):
+            distinct = some[is_other[some]]
+            repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))
+            self.mark("duplicate-near", repeats, earlier, numbers[firsts])
 
-    def notes(self) -> list[str]:
-        """Return what could not be judged, and where."""
-        parts = zip(self._places, self._parts, strict=True)
-        return [f"{place}{note}" for place, (_, _, facts) in parts for note in facts[""]]
+    def report(self, corpus: Corpus | LabelledCorpus, notes: Iterable[str] = ()) -> Report:
+        """Return the report, with examples spread over the corpus, which is read again for their texts."""
+        self.summarise("unreadable", map(str, self.troubles), count=len(self.troubles))
+        shown = {kind: _spread(sorted(some), self._n_examples) for kind, some in self._details.items()}
+        requested = {i for some in shown.values() for i, _ in some}
+        requested.update(i for _, i, _ in self._sampled.values())
+        first = islice(numbered(corpus), max(requested, default=-1) + 1)
+        texts = {i: one for i, one in enumerate(first) if i in requested}
+        findings = []
+        for name, kind in KINDS.items():
+            lines = np.asarray(self._numbers)[(np.asarray(self._masks) & _BITS[name]) != 0]
+            if count := self._counts[name] or len(lines):
+                examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
+                findings.append(Finding(kind, lines, count, tuple(self._summaries[name]), examples))
+        survey = {kind: tuple(self._steps(kind, texts)) for kind in THRESHOLDS} if self._with_survey else {}
+        return Report(corpus.name, self.n, self.unit, tuple(findings), tuple(notes), survey)
+
+    def _steps(self, kind: str, texts: Mapping[int, Numbered]) -> Iterator[Step]:
+        """Yield the thresholds that find more than the next stricter one, in the order of their values."""
+        threshold, counts = THRESHOLDS[kind], self._n_graded[kind]
+        at_most = np.cumsum(counts)
+        at_least = counts.sum() - at_most + counts
+        for grade in np.flatnonzero(counts).tolist():
+            _, i, value = self._sampled[kind, grade]
+            count = int((at_most if threshold.is_upper else at_least)[grade])
+            yield Step(threshold.first_with(grade), count, value, FaultyLine(*texts[i], ""))
 
 
-def _same_for_all(fact: str, _: int) -> str:
-    return fact
-
-
-def _add_repetitions(src: np.ndarray, tgt: np.ndarray, near: np.ndarray, tally: Tally, unit: str) -> None:
-    """Add pairs that occurred before, wholly or nearly, and sources with several targets, by hashes."""
-
-    def describe(firsts: np.ndarray) -> Callable[[int], str]:
-        return lambda k: f"as {unit} {tally.numbers[firsts[k]]}"
-
-    is_filled = (src != hash_of("")) & (tgt != hash_of(""))
-    is_other = is_filled.copy()
-    n_sources = n_lines = 0
-    for some in _partitions(src):
-        filled = some[is_filled[some]]
-        repeats, firsts = (filled[lines] for lines in duplicates(src[filled], tgt[filled]))
-        is_other[repeats] = False
-        tally.mark("duplicate", repeats, describe(firsts))
-        lines, n_targets = with_several(src[filled], tgt[filled])
-        tally.mark("several-targets", filled[lines], partial(_several, n_targets))
-        n_sources += len(np.unique(src[filled[lines]]))
-        n_lines += len(lines)
-    if n_sources:
-        facts = [f"{counted(n_sources, 'source')}, {n_lines:,} targets"]
-        tally.summarise("several-targets", facts, count=n_sources)
-    for some in _partitions(near):
-        distinct = some[is_other[some]]
-        repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))
-        tally.mark("duplicate-near", repeats, describe(firsts))
-
-
-def _several(n_targets: np.ndarray, k: int) -> str:
-    return f"{n_targets[k]} different targets"
+def _spread(items: Sequence[Any], n: int) -> list[Any]:
+    """At most `n` of what was found, from the first on, at equal distances."""
+    n = min(n, len(items))
+    return [items[i * len(items) // n] for i in range(n)]
 
 
 def _partitions(hashes: np.ndarray) -> Iterator[np.ndarray]:
@@ -390,63 +470,3 @@ def _partitions(hashes: np.ndarray) -> Iterator[np.ndarray]:
     n = min(1 + len(hashes) // _PARTITION, 256)
     for i in range(n):
         yield np.flatnonzero(lowest_bytes % n == i)
-
-
-def check_labelled(
-    corpus: LabelledCorpus,
-    *,
-    held_out: Mapping[str, LabelledCorpus] | None = None,
-    n_examples: int = N_EXAMPLES,
-    progress: Progress = lambda doing, n_read: None,
-) -> Report:
-    """Check labelled text: as `check_corpus`, and equal texts with different labels."""
-    faults, tally = Faults(), Tally(n_examples)
-    numbers, texts, labels = array("q"), array("q"), array("q")
-    n_of_label: Counter[str] = Counter()
-    held = _open_held_out(held_out or {}, ("text",), progress)
-    troubles: list[DataError] = []
-    for chunk in read(numbered(corpus), progress, troubles):
-        if held is not None:
-            overlap = held.look_up(len(numbers), chunk)
-            faults.by_kind["overlap"].update(overlap.exact)
-            faults.by_kind["overlap-near"].update(overlap.near)
-        for number, (text, label) in chunk:
-            parts = {"text": text, "label": label or corpus.separator}
-            missing = [f"no {name}" for name, part in parts.items() if not is_visible(part)]
-            faulty = {"empty": " and ".join(missing), "encoding": damage(text)}
-            faulty |= {"scripts": mixed_scripts(text), "markup": markup(text)}
-            for kind in filter(faulty.get, faulty):
-                faults.add(kind, len(numbers), faulty[kind])
-            numbers.append(number)
-            texts.append(hash(" ".join(text.split())))
-            labels.append(hash(label))
-            n_of_label.update(labels_of(label, corpus.separator))
-    unit = unit_of(corpus)
-    _add_repeated_texts(np.array(texts), np.array(labels), faults, np.array(numbers), unit)
-    tally.add(faults, numbers)
-    n_texts = len(numbers) - n_of_label.pop("", 0)
-    lines = [
-        f"{label!r}: {n:,} ({100 * n / n_texts:.1f} %)" for label, n in n_of_label.most_common(_MAX_SHOWN)
-    ]
-    if len(n_of_label) > _MAX_SHOWN:
-        lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
-    tally.summarise("labels", lines, count=len(n_of_label))
-    tally.summarise("unreadable", map(str, troubles), count=len(troubles))
-    findings, _ = tally.findings(lambda: numbered(corpus))
-    return Report(corpus.name, len(numbers), unit, findings)
-
-
-def _add_repeated_texts(
-    texts: np.ndarray, labels: np.ndarray, faults: Faults, numbers: np.ndarray, unit: str
-) -> None:
-    filled = np.ones(len(texts), dtype=bool)
-    filled[list(faults.by_kind["empty"])] = False
-    kept = np.flatnonzero(filled)
-    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts[kept])), strict=True))
-    conflicting = np.isin(texts[kept], texts[kept][with_several(texts[kept], labels[kept])[0]])
-    for i in np.flatnonzero(conflicting).tolist():
-        other = f"as {unit} {numbers[kept[first[i]]]}, " if i in first else ""
-        faults.add("conflict", int(kept[i]), f"{other}with another label elsewhere")
-    for i, original in first.items():
-        if not conflicting[i]:
-            faults.add("duplicate", int(kept[i]), f"as {unit} {numbers[kept[original]]}")

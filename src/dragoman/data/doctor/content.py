@@ -151,13 +151,18 @@ def other_addresses(src: str, tgt: str) -> str:
     return ("only " + ", only ".join(parts)) if parts else ""
 
 
+def _text_check(check: Callable[[str], str], text: str, _: str) -> str:
+    return check(text)
+
+
+_SIDE_CHECKS = {"encoding": damage, "scripts": mixed_scripts, "markup": markup}
+TEXT_CHECKS: Mapping[str, Check] = {kind: partial(_text_check, check) for kind, check in _SIDE_CHECKS.items()}
+"""Of a text and its label, by the kind that they find."""
 PAIR_CHECKS: Mapping[str, Check] = {
     "empty": empty_side,
     "identical": copied,
     "identical-short": copied_words,
-    "encoding": partial(_either, damage),
-    "scripts": partial(_either, mixed_scripts),
-    "markup": partial(_either, markup),
+    **{kind: partial(_either, check) for kind, check in _SIDE_CHECKS.items()},
     "numbers": other_numbers,
     "addresses": other_addresses,
 }

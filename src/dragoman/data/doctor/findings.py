@@ -1,10 +1,10 @@
-"""What the doctor can find, how it is counted, and what is said about it: kinds, findings, reports."""
+"""What the doctor can find, and what is said about it: kinds, findings, reports."""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -12,12 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.reading import Numbered, chosen
 from dragoman.errors import ConfigError
 
 Severity = Literal["error", "warning", "suspicion", "information"]
 _ROUNDING = 1e-9
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "suspicion", "information")
 
 
 class Threshold(NamedTuple):
@@ -112,6 +110,7 @@ WITHOUT_LINES = frozenset({"unreadable", "languages", "unaligned", "labels"})
 """Kinds of faults of the whole."""
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
 """By name, in the order in which they are reported."""
+THRESHOLDS = {name: kind.threshold for name, kind in KINDS.items() if kind.threshold}
 
 
 class FaultyLine(NamedTuple):
@@ -168,7 +167,7 @@ class Report:
     unit: str
     """What is counted: "line" where lines are numbered as in the file, else "pair" or "example"."""
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What could not be checked, and why."""
     survey: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
     """By kind with a threshold, if requested: the thresholds that find more than the next stricter one."""
@@ -184,7 +183,7 @@ class Report:
     @property
     def n_problems(self) -> int:
         """Everything found but information."""
-        return sum(self.n_found(severity) for severity in SEVERITIES if severity != "information")
+        return sum(f.count for f in self.findings if f.kind.severity != "information")
 
     def lines(self, kinds: Collection[str]) -> np.ndarray:
         """Return the lines with a fault of these kinds, rising."""
@@ -226,151 +225,21 @@ def kinds_to_drop(*, drop: Collection[str] = (), keep: Collection[str] = ()) -> 
     return frozenset((usual | set(drop)) - set(keep))
 
 
-def threshold_of(kind: str) -> Threshold:
-    """Return the threshold of a kind that has one."""
-    threshold = KINDS[kind].threshold
-    assert threshold is not None
-    return threshold
-
-
 def thresholds_of(chosen: Iterable[str]) -> dict[str, float]:
     """Return the threshold of each kind that has one: its usual one, or that of `chosen`, as in "length=6".
 
     ConfigError: a kind has no threshold, or the value is out of its range.
     """
-    graded = {name: kind.threshold for name, kind in KINDS.items() if kind.threshold}
-    values = {name: threshold.usual for name, threshold in graded.items()}
+    values = {name: threshold.usual for name, threshold in THRESHOLDS.items()}
     for text in chosen:
         name, _, value = text.partition("=")
-        if name not in graded:
-            raise ConfigError(f"{text}: no threshold; give one of {', '.join(graded)}, as in length=6")
-        low, high = graded[name].low, graded[name].high
+        if name not in THRESHOLDS:
+            raise ConfigError(f"{text}: no threshold; give one of {', '.join(THRESHOLDS)}, as in length=6")
+        what, _, low, high, *_ = THRESHOLDS[name]
         try:
             values[name] = float(value)
         except ValueError:
             values[name] = math.nan
         if not low <= values[name] <= high:
-            raise ConfigError(f"{text}: give a number from {low:g} to {high:g} ({graded[name].what})")
+            raise ConfigError(f"{text}: give a number from {low:g} to {high:g} ({what})")
     return values
-
-
-_BITS = {kind: np.uint32(1 << i) for i, kind in enumerate(KINDS)}
-_GRADED = tuple(name for name, kind in KINDS.items() if kind.threshold)
-_MIN_KEPT = 1000  # findings of a kind that are remembered with what is wrong, at least
-
-
-class Faults:
-    """What was found in a window: by kind, the indices of pairs, from 0, and what is wrong about each."""
-
-    def __init__(self) -> None:
-        self.by_kind: dict[str, dict[int, str]] = {kind: {} for kind in KINDS}
-        self.values: dict[str, np.ndarray] = {}
-        """Of kinds with a threshold, for each pair."""
-
-    def add(self, kind: str, index: int, detail: str) -> None:
-        self.by_kind[kind][index] = detail
-
-    def remove(self, kind: str, indices: Iterable[int]) -> None:
-        """Forget what has a better explanation."""
-        for index in indices:
-            self.by_kind[kind].pop(index, None)
-
-
-class Tally:
-    """The faults of a whole corpus: for each pair a bit by kind, for some of them what is wrong."""
-
-    def __init__(self, n_examples: int, *, with_survey: bool = False) -> None:
-        self._n_examples, self._with_survey = n_examples, with_survey
-        self._numbers: list[np.ndarray] = []
-        self._masks: list[np.ndarray] = []
-        self._details: dict[str, list[tuple[int, str]]] = {kind: [] for kind in KINDS}
-        self._strides = dict.fromkeys(KINDS, 1)
-        self._n_graded = {kind: np.zeros(256, dtype=np.int64) for kind in _GRADED}
-        """Of kinds with a threshold, how many pairs have each grade."""
-        self._sampled: dict[tuple[str, int], tuple[float, int, float]] = {}
-        """A pair of each kind and grade: a random number that chose it, its index and its value."""
-        self._rng = np.random.default_rng(1)
-        self.n = 0
-        self.summaries: dict[str, list[str]] = {}
-        self.counts: dict[str, int] = {}
-        """Where not pairs are counted."""
-
-    def summarise(self, kind: str, facts: Iterable[str], *, count: int | None = None) -> None:
-        """Add facts about the whole; and their number, where there are no lines to count."""
-        self.summaries.setdefault(kind, []).extend(facts)
-        if count:
-            self.counts[kind] = self.counts.get(kind, 0) + count
-
-    def add(self, faults: Faults, numbers: Sequence[int] | np.ndarray) -> None:
-        """Add a window and the numbers of its pairs."""
-        mask = np.zeros(len(numbers), dtype=np.uint32)
-        for kind, details in faults.by_kind.items():
-            mask[np.fromiter(details, dtype=np.int64, count=len(details))] |= _BITS[kind]
-            # Every finding of the first window is kept, and at equal distances those of a long corpus.
-            kept = self._details[kind]
-            while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
-                kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
-            kept += [(self.n + i, details[i]) for i in sorted(details)[:: self._strides[kind]]]
-        for kind, values in faults.values.items() if self._with_survey else ():
-            grades = threshold_of(kind).grades(values)
-            graded = self._rng.permutation(np.flatnonzero(grades))
-            self._n_graded[kind] += np.bincount(grades[graded], minlength=256)
-            some, first = np.unique(grades[graded], return_index=True)
-            for grade, i in zip(some.tolist(), graded[first].tolist(), strict=True):  # one of each is drawn
-                drawn = (float(self._rng.random()), self.n + i, float(values[i]))
-                self._sampled[kind, grade] = min(drawn, self._sampled.get((kind, grade), drawn))
-        self._masks.append(mask)
-        self._numbers.append(np.array(numbers, dtype=np.uint32))
-        self.n += len(numbers)
-
-    def mark(self, kind: str, indices: np.ndarray, describe: Callable[[int], str]) -> None:
-        """Add faults that only the whole corpus tells; `describe(k)` says what is wrong with the k-th."""
-        whole = self._whole(self._masks)
-        whole[indices] |= _BITS[kind]
-        shown = _spread(range(len(indices)), self._n_examples)
-        self._details[kind] += [(int(indices[k]), describe(k)) for k in shown]
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """The number of each pair."""
-        return self._whole(self._numbers)
-
-    @staticmethod
-    def _whole(parts: list[np.ndarray]) -> np.ndarray:
-        """Return the one array that `parts` become."""
-        if len(parts) != 1:
-            parts[:] = [np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)]
-        return parts[0]
-
-    def findings(
-        self, reread: Callable[[], Iterable[Numbered]]
-    ) -> tuple[tuple[Finding, ...], dict[str, tuple[Step, ...]]]:
-        """Return the survey, and a finding for each kind of fault, with examples spread over the corpus."""
-        by_kind = {kind: sorted(details) for kind, details in self._details.items()}
-        shown = {kind: _spread(details, self._n_examples) for kind, details in by_kind.items()}
-        indices = [i for some in shown.values() for i, _ in some]
-        texts = chosen(reread(), indices + [i for _, i, _ in self._sampled.values()])
-        findings = []
-        for name, kind in KINDS.items():
-            lines = self.numbers[(self._whole(self._masks) & _BITS[name]) != 0]
-            if count := self.counts.get(name, len(lines)):
-                examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
-                findings.append(Finding(kind, lines, count, tuple(self.summaries.get(name, ())), examples))
-        survey = {kind: tuple(self._steps(kind, texts)) for kind in _GRADED} if self._with_survey else {}
-        return tuple(findings), survey
-
-    def _steps(self, kind: str, texts: Mapping[int, Numbered]) -> Iterator[Step]:
-        """Yield the thresholds that find more than the next stricter one, in the order of their values."""
-        threshold, counts = threshold_of(kind), self._n_graded[kind]
-        at_most = np.cumsum(counts)
-        at_least = counts.sum() - at_most + counts
-        for grade in np.flatnonzero(counts).tolist():
-            _, i, value = self._sampled[kind, grade]
-            count = int((at_most if threshold.is_upper else at_least)[grade])
-            yield Step(threshold.first_with(grade), count, value, FaultyLine(*texts[i], ""))
-
-
-def _spread(items: Sequence[Any], n: int) -> list[Any]:
-    """At most `n` of what was found, from the first on, at equal distances."""
-    n = min(n, len(items))
-    return [items[i * len(items) // n] for i in range(n)]

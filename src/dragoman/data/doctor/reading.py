@@ -1,11 +1,10 @@
-"""Corpora as the doctor reads them: with the numbers of lines, in windows, as far as they can be read."""
+"""A corpus as the doctor reads it: numbered records, in chunks and windows, as far as it can be read."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count, islice
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
@@ -51,8 +50,7 @@ def numbered(corpus: Corpus | LabelledCorpus) -> Iterator[Numbered]:
     """
     if not isinstance(corpus, TableCorpus | LabelledTable):
         records = corpus.pairs() if isinstance(corpus, Corpus) else corpus.examples()
-        for number, texts in enumerate(records, start=1):
-            yield Numbered(number, texts)
+        yield from map(Numbered._make, enumerate(records, start=1))
         return
     is_empty = True
     for number, texts in corpus.numbered():
@@ -61,11 +59,6 @@ def numbered(corpus: Corpus | LabelledCorpus) -> Iterator[Numbered]:
     if is_empty:
         for _ in corpus.sources():  # which complains
             pass
-
-
-def pair_numbers(corpus: Corpus) -> Iterator[int]:
-    """Yield the numbers of `numbered`; without an end where they need no reading."""
-    return (one.number for one in numbered(corpus)) if isinstance(corpus, TableCorpus) else count(1)
 
 
 def read(
@@ -96,48 +89,33 @@ def read(
         progress("reading", n_read)
 
 
-def chosen(numbered: Iterable[Numbered], indices: Iterable[int]) -> dict[int, Numbered]:
-    """Those at some indices, counted from 0. Reads no further than it must."""
-    requested = set(indices)
-    first = islice(numbered, max(requested, default=-1) + 1)
-    return {index: one for index, one in enumerate(first) if index in requested}
-
-
-class Texts:
-    """The pairs of a window, packed: a third of the memory, and of what travels to another process."""
+class Window:
+    """Consecutive pairs, packed: a third of the memory, and of what travels to another process."""
 
     def __init__(self) -> None:
-        self._chunks: deque[bytes] = deque()
+        self._packed: deque[bytes] = deque()
         self.n = 0
 
-    def append(self, chunk: Sequence[Numbered]) -> None:
-        self._chunks.append(json.dumps(chunk).encode("ascii"))
+    def append(self, chunk: list[Numbered]) -> None:
+        """Add a chunk behind the others."""
+        self._packed.append(json.dumps(chunk).encode("ascii"))
         self.n += len(chunk)
 
     def chunks(self) -> Iterator[list[Numbered]]:
         """Yield chunk by chunk, and forget each."""
-        while self._chunks:
-            yield [Numbered(number, tuple(texts)) for number, texts in json.loads(self._chunks.popleft())]
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._chunks.clear()
+        while self._packed:
+            yield [Numbered(number, tuple(texts)) for number, texts in json.loads(self._packed.popleft())]
 
 
-def windows(chunks: Iterable[list[Numbered]]) -> Iterator[Texts]:
+def windows(chunks: Iterable[list[Numbered]]) -> Iterator[Window]:
     """Cut into windows of WINDOW pairs; the last of several has at least TAIL."""
-    window, waiting = Texts(), deque[list[Numbered]]()
-    n_waiting = 0
+    window, following = Window(), Window()
     for chunk in chunks:
-        waiting.append(chunk)
-        n_waiting += len(chunk)
-        while n_waiting - len(waiting[0]) >= TAIL:
-            n_waiting -= len(waiting[0])
-            window.append(waiting.popleft())
-            if window.n >= WINDOW:
-                yield window
-                window = Texts()
-    for chunk in waiting:
+        (window if window.n < WINDOW else following).append(chunk)
+        if following.n >= TAIL:
+            yield window
+            window, following = following, Window()
+    for chunk in following.chunks():
         window.append(chunk)
     if window.n:
         yield window

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.corpora import Corpus
+from dragoman.data.corpora import Corpus, TableCorpus
 from dragoman.data.doctor.clean import write_without
-from dragoman.data.doctor.reading import pair_numbers
+from dragoman.data.doctor.reading import numbered
 from dragoman.data.readers.files import open_lines
 from dragoman.errors import DataError
 
@@ -176,7 +176,10 @@ def write_best(
 
     def dropped() -> Iterator[tuple[int, float]]:
         n_ties = cut.n_ties
-        for number, score in zip(pair_numbers(corpus), scores, strict=False):
+        # Only the numbers of a table's records need reading.
+        has_gaps = isinstance(corpus, TableCorpus)
+        numbers = (one.number for one in numbered(corpus)) if has_gaps else count(1)
+        for number, score in zip(numbers, scores, strict=False):
             is_tie = score == cut.threshold and n_ties > 0
             n_ties -= is_tie
             if not (score > cut.threshold or is_tie or (keep_unscored and math.isnan(score))):

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, write_clean
-from dragoman.data.doctor.findings import threshold_of, thresholds_of
+from dragoman.data.doctor.findings import THRESHOLDS, thresholds_of
 from dragoman.errors import ConfigError, RunError
 from faulty import InMemory, lines_with, phrases
 
@@ -115,7 +115,7 @@ def test_windows_unlike_all_others_are_faults(small_windows: None) -> None:
 
 
 def test_examples_are_spread_over_a_long_corpus(small_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.data.doctor.findings._MIN_KEPT", 12)
+    monkeypatch.setattr("dragoman.data.doctor.checkup._MIN_KEPT", 12)
     pairs = [("", f"{i}") if i % 10 == 5 else (f"a{i}", f"b{i}") for i in range(3000)]
     finding = check_corpus(InMemory(pairs), n_examples=4).finding("empty")
     assert finding is not None
@@ -144,7 +144,7 @@ def test_thresholds_decide_what_is_a_fault() -> None:
     pairs[700] = (pairs[700][0], " ".join(pairs[i][1] for i in range(700, 706)))
     survey = check_corpus(InMemory(pairs), with_survey=True).survey
     for kind in ("length", "unrelated"):
-        found = threshold_of(kind)
+        found = THRESHOLDS[kind]
         for value in (2, 6, 20) if kind == "length" else (0.04, 0.12, 0.4):
             report = check_corpus(InMemory(pairs), thresholds=thresholds_of([f"{kind}={value}"]))
             steps = [
