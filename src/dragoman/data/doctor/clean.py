@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
 from dragoman.data.doctor.findings import Report
@@ -22,6 +22,7 @@ from dragoman.errors import DataError
 
 DROPPED = "dropped.jsonl"
 """What was left out: a JSON object for each line, with its number, the reasons and the texts."""
+Item = TypeVar("Item")
 CHUNK = 65_536
 """Lines that are compressed together."""
 
@@ -43,14 +44,16 @@ def write_clean(
     check_new(folder)
     if trouble := report.finding("unreadable"):
         raise DataError(f"no clean copy of a corpus that cannot be read to its end: {trouble.summary[0]}")
-    dropped = report.lines(kinds)
-    if len(dropped) == report.n_lines:
+    if len(report.lines(kinds)) == report.n_lines:
         raise DataError(
             f"{report.name}: nothing would be left of {report.n_lines} {report.unit}s; "
             "keep some kinds of findings, as in: --keep duplicate"
         )
-    reasons = ((number, {"reasons": names}) for number, names in report.reasons(kinds))
-    return write_without(corpus, folder, lambda: dropped.data, reasons, langs=langs)
+
+    def dropped() -> Iterator[tuple[int, dict[str, Any]]]:
+        return ((number, {"reasons": names}) for number, names in report.reasons(kinds))
+
+    return write_without(corpus, folder, dropped, langs=langs)
 
 
 def check_new(folder: Path) -> None:
@@ -62,15 +65,14 @@ def check_new(folder: Path) -> None:
 def write_without(
     corpus: Corpus | LabelledCorpus,
     folder: Path,
-    dropped: Callable[[], Iterable[int]],
-    reasons: Iterable[tuple[int, dict[str, Any]]],
+    dropped: Callable[[], Iterable[tuple[int, dict[str, Any]]]],
     *,
     langs: tuple[str, str],
 ) -> tuple[Path, ...]:
     """Write a corpus without some records into a new folder, all of it or nothing; return the files written.
 
-    `dropped` yields the numbers of these records, rising, as often as it is called; `reasons` the same
-    numbers, each with what dropped.jsonl says of it. Files are named as by `write_clean`.
+    `dropped` yields the numbers of these records, rising, as often as it is called, each with what
+    dropped.jsonl says of it. Files are named as by `write_clean`.
 
     Raises:
         DataError: a file cannot be read or written.
@@ -78,8 +80,11 @@ def write_without(
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
     try:
-        names = _write_files(corpus, dropped, partial, langs)
-        _write(partial / DROPPED, _reports(corpus, reasons))
+        names = []
+        for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
+            _write(partial / name, lines)
+            names.append(name)
+        _write(partial / DROPPED, _reports(corpus, dropped()))
         if folder.exists():
             folder.rmdir()
         partial.chmod(0o755)
@@ -94,77 +99,57 @@ def write_without(
     return tuple(folder / name for name in [*names, DROPPED])
 
 
-def _write_files(
-    corpus: Corpus | LabelledCorpus,
-    dropped: Callable[[], Iterable[int]],
-    folder: Path,
-    langs: tuple[str, str],
-) -> list[str]:
-    """Write the clean copy; the names of its files."""
+def _clean_files(
+    corpus: Corpus | LabelledCorpus, dropped: Callable[[], Iterable[int]], langs: tuple[str, str]
+) -> Iterator[tuple[str, Iterator[str]]]:
+    """Yield the names of the clean copy's files, each with its lines."""
     if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):
-        paths = [corpus.src, corpus.tgt]
-        names = [path.name for path in paths]
-        if names[0] == names[1]:
-            names = [f"{lang}.{name}" for lang, name in zip(langs, names, strict=True)]
-        for path, name in zip(paths, names, strict=True):
-            _write(folder / name, _kept_lines(path, dropped()))
-        return names
+        is_one_name = corpus.src.name == corpus.tgt.name
+        for path, lang in zip((corpus.src, corpus.tgt), langs, strict=True):
+            name = f"{lang}.{path.name}" if is_one_name else path.name
+            yield name, _kept(enumerate(open_lines(path), start=1), dropped())
+        return
     if isinstance(corpus, TableCorpus | LabelledTable) and not isinstance(corpus.table, ArrowTable):
         path = Path(corpus.table.name)
-        records = (one.number for one in numbered(corpus))
-        _write(folder / path.name, _kept_lines(path, dropped(), records))
-        return [path.name]
+        yield path.name, _kept(_lines_by_record(path, numbered(corpus)), dropped())
+        return
     stem = Path(corpus.name.rpartition(":")[2].split(" ")[0]).name.split(".")[0] or "clean"
     if isinstance(corpus, Corpus):
-        names = [f"{stem}.{lang}" for lang in langs]
-        for i, name in enumerate(names):
-            kept = _kept(corpus, dropped())
-            _write(folder / name, (" ".join(one.texts[i].split()) for one in kept))
-        return names
-    lines = (f"{one.texts[1]}\t{' '.join(one.texts[0].split())}" for one in _kept(corpus, dropped()))
-    _write(folder / f"{stem}.tsv", lines)
-    return [f"{stem}.tsv"]
+        for i, lang in enumerate(langs):
+            kept = _kept(numbered(corpus), dropped())
+            yield f"{stem}.{lang}", (" ".join(texts[i].split()) for texts in kept)
+        return
+    kept = _kept(numbered(corpus), dropped())
+    yield f"{stem}.tsv", (f"{label}\t{' '.join(text.split())}" for text, label in kept)
 
 
-def _kept(corpus: Corpus | LabelledCorpus, dropped: Iterable[int]) -> Iterator[Numbered]:
-    is_dropped = _Rising(dropped)
-    return (one for one in numbered(corpus) if one.number not in is_dropped)
+def _kept(items: Iterable[tuple[int, Item]], dropped: Iterable[int]) -> Iterator[Item]:
+    """Yield the items whose number is not among the dropped ones; both numbers rise."""
+    rest = iter(dropped)
+    next_dropped = next(rest, math.inf)
+    for number, item in items:
+        while next_dropped < number:
+            next_dropped = next(rest, math.inf)
+        if number != next_dropped:
+            yield item
 
 
-def _kept_lines(path: Path, dropped: Iterable[int], records: Iterable[int] | None = None) -> Iterator[str]:
-    """Yield the lines of a file without those that belong to a record that is dropped.
-
-    `records` are the numbers of the lines on which records begin, rising; None where each line is one.
-    """
-    dropped_numbers, begins = _Rising(dropped), None if records is None else _Rising(records)
-    is_dropped = False
+def _lines_by_record(path: Path, records: Iterator[Numbered]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a table, each with the number of its record; 0 before the first."""
+    record, begin = 0, next(records, None)
     for number, line in enumerate(open_lines(path), start=1):
-        if begins is None or number in begins:
-            is_dropped = number in dropped_numbers
-        if not is_dropped:
-            yield line
+        if begin and begin.number == number:
+            record, begin = number, next(records, None)
+        yield record, line
 
 
-class _Rising:
-    """Rising numbers, of which one is remembered at a time: for questions that rise as well."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self._numbers = iter(numbers)
-        self._next = next(self._numbers, math.inf)
-
-    def __contains__(self, number: int) -> bool:
-        while self._next < number:
-            self._next = next(self._numbers, math.inf)
-        return self._next == number
-
-
-def _reports(corpus: Corpus | LabelledCorpus, reasons: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[str]:
+def _reports(corpus: Corpus | LabelledCorpus, dropped: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[str]:
     """Yield a line for each record that is left out."""
     names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
     records = numbered(corpus)
-    for number, facts in reasons:
-        one = next(one for one in records if one.number == number)
-        record = {"number": number, **facts, **dict(zip(names, one.texts, strict=True))}
+    for number, facts in dropped:
+        texts = next(one.texts for one in records if one.number == number)
+        record = {"number": number, **facts, **dict(zip(names, texts, strict=True))}
         yield json.dumps(record, ensure_ascii=False)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -174,20 +174,17 @@ def write_best(
         DataError: a file cannot be read or written.
     """
 
-    def dropped() -> Iterator[tuple[int, float]]:
+    def dropped() -> Iterator[tuple[int, dict[str, Any]]]:
         n_ties = cut.n_ties
         # Only the numbers of a table's records need reading.
-        has_gaps = isinstance(corpus, TableCorpus)
-        numbers = (one.number for one in numbered(corpus)) if has_gaps else count(1)
+        is_table = isinstance(corpus, TableCorpus)
+        numbers = (one.number for one in numbered(corpus)) if is_table else count(1)
         for number, score in zip(numbers, scores, strict=False):
             is_tie = score == cut.threshold and n_ties > 0
             n_ties -= is_tie
-            if not (score > cut.threshold or is_tie or (keep_unscored and math.isnan(score))):
-                yield number, score
+            if math.isnan(score) and not keep_unscored:
+                yield number, {"reasons": ["no score"], "score": None}
+            elif score < cut.threshold or (score == cut.threshold and not is_tie):
+                yield number, {"reasons": ["low score"], "score": score}
 
-    reasons = (
-        (number, {"reasons": ["no score"], "score": None} if math.isnan(score) else
-         {"reasons": ["low score"], "score": score})
-        for number, score in dropped()
-    )  # fmt: skip
-    return write_without(corpus, folder, lambda: (number for number, _ in dropped()), reasons, langs=langs)
+    return write_without(corpus, folder, dropped, langs=langs)
