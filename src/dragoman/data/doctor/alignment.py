@@ -45,9 +45,9 @@ class AlignedStretch(NamedTuple):
 class Alignment(NamedTuple):
     """Where lines do not stand beside their translation."""
 
+    probability: np.ndarray
+    """For each line that the sides fit; 1 in a stretch, for a side without text, and if not judged."""
     stretches: tuple[AlignedStretch, ...] = ()
-    probability: np.ndarray = np.ones(0)
-    """For each line that the sides fit; 1 in a stretch and for a side without text. Empty: not judged."""
     separation: float | None = None
     """Where the corpus as a whole does not fit: how often a pair looks better than a random one."""
     notes: tuple[str, ...] = ()
@@ -58,15 +58,15 @@ def check_alignment(src: NumberedSide, tgt: NumberedSide) -> Alignment:
     """Where lines do not stand beside their translation."""
     n = len(src)
     if n < MIN_LINES:
-        return Alignment(notes=(f"alignment was not judged: fewer than {MIN_LINES} pairs",))
+        return Alignment(np.ones(n), notes=(f"alignment was not judged: fewer than {MIN_LINES} pairs",))
     features = _Features(src, tgt)
     shifts = _block_shifts(features)
     for _ in range(2):
         judge = _Judge(features, shifts)
-        separation, prior = judge.separation, judge.prior
-        if separation < _MIN_SEPARATION:
+        prior = judge.prior
+        if judge.separation < _MIN_SEPARATION:
             note = "alignment was not judged: pairs are hardly more alike than any two lines"
-            return Alignment(separation=separation, notes=(note,))
+            return Alignment(np.ones(n), separation=judge.separation, notes=(note,))
         traced, likelihood, note = _trace(judge, shifts)
         del judge  # its lexicon is large, and the next one is learnt
         n_changed = int((traced != shifts).sum())
@@ -79,7 +79,7 @@ def check_alignment(src: NumberedSide, tgt: NumberedSide) -> Alignment:
     ends = np.append(starts[1:], n)
     runs = zip(starts.tolist(), ends.tolist(), shifts[starts].tolist(), strict=True)
     stretches = tuple(AlignedStretch(*run) for run in runs if run[2] != 0)
-    return Alignment(stretches, probability, notes=(note,) if note else ())
+    return Alignment(probability, stretches, notes=(note,) if note else ())
 
 
 class _Features:

@@ -228,56 +228,36 @@ class Examination:
             what = _describe_stretch(stretch, examined.numbers, self.unit)
             faults["shifted"] |= dict.fromkeys(shifted, what)
         few = [f"lengths were not judged: fewer than {MIN_LINES} pairs"] if len(src) < MIN_LINES else []
-        is_unaligned = alignment.separation is not None and len(src) >= UNALIGNED_FROM
-        alike = (
-            f"a pair is more alike than a random one in {100 * (alignment.separation or 0):.0f} % of cases"
-        )
-        examined.whole = {
-            "": [*few, *languages.notes, *alignment.notes],
-            "languages": languages.whole,
-            "unaligned": [alike] if is_unaligned else [],
-        }
-        for index in faults["identical"]:
-            faults["language"].pop(index, None)
-        explained = sorted({index for kind in _EXPLAINING for index in faults[kind]})
-        for index in explained:
-            faults["numbers"].pop(index, None)
-            faults["addresses"].pop(index, None)
-        probability = alignment.probability if len(alignment.probability) else np.ones(len(src))
-        probability[explained] = 1.0
+        notes = [*few, *languages.notes, *alignment.notes]
+        examined.whole = {"": notes, "languages": languages.whole, "unaligned": []}
+        if alignment.separation is not None and len(src) >= UNALIGNED_FROM:
+            share = f"{100 * alignment.separation:.0f} %"
+            examined.whole["unaligned"].append(f"a pair is more alike than a random one in {share} of cases")
+        explained = _drop_explained(faults)
         deviations[explained] = 0.0
-        self._add_graded(examined, deviations, probability, (src.lengths, tgt.lengths))
-        return examined
-
-    def _add_graded(
-        self,
-        examined: Examined,
-        deviations: np.ndarray,
-        probability: np.ndarray,
-        lengths: tuple[np.ndarray, np.ndarray],
-    ) -> None:
-        """Add the faults whose value exceeds a threshold: of lengths, of likeness, and of translations."""
-        faults = examined.faults
-        similarity = np.zeros(len(deviations))
+        alignment.probability[explained] = 1.0
+        similarity = np.zeros(len(src))
         similarity[list(examined.similarity)] = list(examined.similarity.values())
         examined.values = {
             "length": np.abs(deviations),
             "overlap-near": similarity,
-            "unrelated": probability,
+            "unrelated": alignment.probability,
         }
         exceeding = {
             kind: np.flatnonzero(THRESHOLDS[kind].exceeded(values, self.thresholds[kind])).tolist()
             for kind, values in examined.values.items()
         }
-        for index in exceeding["length"]:
-            side = "target" if deviations[index] > 0 else "source"
-            characters = f"{lengths[0][index]} : {lengths[1][index]} characters"
-            off = f"{abs(deviations[index]):.0f} deviations off"
-            faults["length"][index] = f"{side} too long, {characters}, {off}"
-        for index in exceeding["unrelated"]:
-            percent = f"{100 * probability[index]:.0f} %"
-            faults["unrelated"][index] = f"a translation with a probability of {percent}"
-        faults["overlap-near"] = {index: faults["overlap-near"][index] for index in exceeding["overlap-near"]}
+        for i in exceeding["length"]:
+            side, off = (
+                "target" if deviations[i] > 0 else "source",
+                f"{abs(deviations[i]):.0f} deviations off",
+            )
+            faults["length"][i] = f"{side} too long, {src.lengths[i]} : {tgt.lengths[i]} characters, {off}"
+        for i in exceeding["unrelated"]:
+            percent = f"{100 * alignment.probability[i]:.0f} %"
+            faults["unrelated"][i] = f"a translation with a probability of {percent}"
+        faults["overlap-near"] = {i: faults["overlap-near"][i] for i in exceeding["overlap-near"]}
+        return examined
 
     def in_worker(self, _: int) -> Callable[[Window, Tick], Examined]:
         """Return the work of a worker process."""
@@ -302,6 +282,17 @@ def examine(
     for window in stream:
         n += window.n
         yield examination(window, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
+
+
+def _drop_explained(faults: dict[str, dict[int, str]]) -> list[int]:
+    """Forget faults of pairs that others of theirs explain; return the pairs with such an explanation."""
+    for index in faults["identical"]:
+        faults["language"].pop(index, None)
+    explained = sorted({index for kind in _EXPLAINING for index in faults[kind]})
+    for index in explained:
+        faults["numbers"].pop(index, None)
+        faults["addresses"].pop(index, None)
+    return explained
 
 
 def _describe_stretch(stretch: AlignedStretch, numbers: Sequence[int], unit: str) -> str:

@@ -28,7 +28,7 @@ from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, wit
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.data.store import chunks
-from dragoman.errors import DataError, MissingExtraError, printable
+from dragoman.errors import DataError, MissingExtraError, counted, printable
 from dragoman.text.detection import detect
 from dragoman.text.languages import language_code
 
@@ -126,45 +126,37 @@ def inspect_text(config: Config) -> list[Inspection]:
 
     DataError: a corpus cannot be read.
     """
-    *first, last = _inspect_training(config)
-    train_hashes = np.concatenate([inspection.known for inspection in (*first, last)])
-    return [*first, last._replace(concerns=(*last.concerns, *_overlaps(config, train_hashes)))]
-
-
-def _inspect_training(config: Config) -> list[Inspection]:
     if config.task == "classification":
         corpus = open_text(config.data, config.data.train)
-        return [inspect_labelled(corpus, separator=config.data.label_separator)]
-    few = FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS
-    listed = [corpus for corpus in config.data.corpora if corpus.files]
-    if not listed:
-        return [inspect_pairs(open_text(config.data, config.data.train), langs=config.languages, few=few)]
-    few = max(1, few // len(listed))
-    return [
-        inspect_pairs(open_listed(corpus, corpus.files, corpus.langs), langs=corpus.langs, few=few)
-        for corpus in listed
-    ]
+        inspections = [inspect_labelled(corpus, separator=config.data.label_separator)]
+    else:
+        listed = [corpus for corpus in config.data.corpora if corpus.files]
+        texts = [(open_listed(one, one.files, one.langs), one.langs) for one in listed]
+        texts = texts or [(open_text(config.data, config.data.train), config.languages)]
+        few = max(1, (FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS) // len(texts))
+        inspections = [inspect_pairs(corpus, langs=langs, few=few) for corpus, langs in texts]
+    train_hashes = np.concatenate([inspection.known for inspection in inspections])
+    last = inspections.pop()
+    return [*inspections, last._replace(concerns=(*last.concerns, *_overlaps(config, train_hashes)))]
 
 
 def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
     """Find validation text and test sets that are in the training text as well."""
+    drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
+    option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
     for name, corpus in open_named(config).items():
         if name.split(".")[0] == "train":
             continue
-        if isinstance(corpus, LabelledCorpus):
-            hashes = _Scan([corpus.examples()]).hashes[0]
-        else:
-            pairs: Iterator[Pair] = filter(has_text, corpus.pairs())
-            hashes = _Scan([pairs]).pairs
+        labelled = isinstance(corpus, LabelledCorpus)
+        _, first, second = _scan([corpus.examples() if labelled else filter(has_text, corpus.pairs())])
+        hashes = first if labelled else first ^ second
         n_known = int(np.isin(hashes, train_hashes).sum())
-        drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
         if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(hashes)):
             what = (
                 f"{_percent(n_known / len(hashes))} of {name}, {corpus.name}, is in the training text, and a "
-                "score on known text says nothing; take it out of the training text"
+                f"score on known text says nothing; take it out of the training text{option}"
             )
-            option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
-            yield Concern("overlap", what + option)
+            yield Concern("overlap", what)
 
 
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
@@ -174,10 +166,13 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
     """
     parts = corpus.corpora if isinstance(corpus, JoinedCorpora) else [corpus]
     filled: list[Iterator[Pair]] = [filter(has_text, part.pairs()) for part in parts]
-    scan = _Scan(filled)
-    pairs = scan.sample
-    shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
-    concerns = _equal(pairs) or _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
+    pairs, src_hashes, tgt_hashes = _scan(filled)
+    n_read, share_equal = len(src_hashes), sum(same_text(*pair) for pair in pairs) / len(pairs)
+    concerns = _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
+    if share_equal >= EQUAL:
+        share = _percent(share_equal)
+        what = f"both sides are equal in {share} of the pairs; give the file with the translations"
+        concerns = [Concern("equal", what, is_refused=True)]
     if not concerns:
         readers = SideReader(), SideReader()
         for reader, texts in zip(readers, zip(*pairs, strict=True), strict=True):
@@ -186,11 +181,12 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
         concerns = [
             *_misaligned(sides),
             *_languages(pairs, sides, langs),
-            *_faulty_pairs(pairs, sides, n_read=scan.n_read),
-            *_share("duplicate", len(duplicates(*scan.hashes)[0]), scan.n_read),
+            *_faulty_pairs(pairs, sides, n_read=n_read),
+            *_share("duplicate", len(duplicates(src_hashes, tgt_hashes)[0]), n_read),
         ]
-    concerns += _few(scan.n_read, few, "pairs: a model learns these by heart, and little else")
-    return Inspection(corpus.name, shown, tuple(concerns), scan.pairs)
+    concerns += _few(n_read, few, "pairs: a model learns these by heart, and little else")
+    shown = tuple(tuple(zip(langs, pair, strict=True)) for pair in _spread(pairs))
+    return Inspection(corpus.name, shown, tuple(concerns), src_hashes ^ tgt_hashes)
 
 
 def inspect_labelled(corpus: LabelledCorpus, *, separator: str = "") -> Inspection:
@@ -198,51 +194,41 @@ def inspect_labelled(corpus: LabelledCorpus, *, separator: str = "") -> Inspecti
 
     DataError: it cannot be read, or its labels are no classes.
     """
-    scan = _Scan([corpus.examples()])
-    texts, labels = scan.hashes
+    sample, texts, labels = _scan([corpus.examples()])
     conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
-    setting = "--text-column or data.text_column"
+    bare = [(text,) for text, _ in sample]
     concerns = [
-        *(
-            _numbers([(text,) for text, _ in scan.sample], ("text",), setting=setting)
-            or _columns(scan.sample)
-        ),
-        *_odd_labels({label for _, label in scan.sample}, separator=separator),
-        *_share("conflict", int(conflicting.sum()), scan.n_read),
-        *_share("encoding", sum(bool(damage(text)) for text, _ in scan.sample), len(scan.sample)),
-        *_share("duplicate", len(duplicates(texts)[0]), scan.n_read),
-        *_few(scan.n_read, FEW_TEXTS, "texts: a score on held-out ones says little"),
+        *(_numbers(bare, ("text",), setting="--text-column or data.text_column") or _columns(sample)),
+        *_odd_labels({label for _, label in sample}, separator=separator),
+        *_share("conflict", int(conflicting.sum()), len(texts)),
+        *_share("encoding", sum(bool(damage(text)) for text, _ in sample), len(sample)),
+        *_share("duplicate", len(duplicates(texts)[0]), len(texts)),
+        *_few(len(texts), FEW_TEXTS, "texts: a score on held-out ones says little"),
     ]
-    shown = tuple((("label", label), ("text", text)) for text, label in _spread(scan.sample))
+    shown = tuple((("label", label), ("text", text)) for text, label in _spread(sample))
     return Inspection(corpus.name, shown, tuple(concerns), texts)
 
 
-class _Scan:
-    """Examples read once: a sample in their order, and hashes of both parts of all of them."""
+def _scan(parts: Sequence[Iterable[tuple[str, str]]]) -> tuple[list[tuple[str, str]], Hashes, Hashes]:
+    """Read SCANNED examples at most, of each part as many: a sample in their order; hashes of both parts.
 
-    def __init__(self, parts: Sequence[Iterable[tuple[str, str]]]) -> None:
-        """Read SCANNED examples at most, of each part as many. DataError: one cannot be read."""
-        limit = max(SCANNED // len(parts), FEW_PAIRS)
-        kept: list[list[tuple[str, str]]] = []
-        hashes: tuple[list[int], list[int]] = [], []
-        stride = 1
-        blocks = (block for part in parts for block in chunks(islice(part, limit), BLOCK))
-        for n, block in enumerate(blocks):
-            for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
-                column.extend(hash(" ".join(text.split())) for text in texts)
-            if n % stride:
-                continue
-            kept.append(block)
-            if len(kept) > MAX_BLOCKS:
-                kept, stride = kept[::2], 2 * stride
-        self.sample = [example for block in kept for example in block]
-        self.hashes = [np.array(column, dtype=np.int64) for column in hashes]
-        self.n_read = len(hashes[0])
-
-    @property
-    def pairs(self) -> Hashes:
-        """(N,): hashes of both parts together, the same whichever comes first."""
-        return self.hashes[0] ^ self.hashes[1]
+    DataError: one cannot be read.
+    """
+    limit = max(SCANNED // len(parts), FEW_PAIRS)
+    kept: list[list[tuple[str, str]]] = []
+    hashes: tuple[list[int], list[int]] = [], []
+    stride = 1
+    blocks = (block for part in parts for block in chunks(islice(part, limit), BLOCK))
+    for n, block in enumerate(blocks):
+        for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
+            column.extend(hash(" ".join(text.split())) for text in texts)
+        if n % stride:
+            continue
+        kept.append(block)
+        if len(kept) > MAX_BLOCKS:
+            kept, stride = kept[::2], 2 * stride
+    first, second = (np.array(column, dtype=np.int64) for column in hashes)
+    return [example for block in kept for example in block], first, second
 
 
 def _spread(examples: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -257,14 +243,6 @@ def _short(text: str) -> str:
     return printable(text if len(text) <= LONGEST else f"{text[: LONGEST - 1].rstrip()}…")
 
 
-def _equal(pairs: Sequence[tuple[str, str]]) -> list[Concern]:
-    share = sum(same_text(*pair) for pair in pairs) / len(pairs)
-    if share < EQUAL:
-        return []
-    what = f"both sides are equal in {_percent(share)} of the pairs; give the file with the translations"
-    return [Concern("equal", what, is_refused=True)]
-
-
 def _misaligned(sides: tuple[NumberedSide, NumberedSide]) -> Iterator[Concern]:
     """Sides that are shifted against each other, or do not belong together."""
     alignment, n_pairs = check_alignment(*sides), len(sides[0])
@@ -275,11 +253,10 @@ def _misaligned(sides: tuple[NumberedSide, NumberedSide]) -> Iterator[Concern]:
     share = shifts.total() / n_pairs
     if share >= SHIFTED:
         shift = shifts.most_common(1)[0][0]
-        lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
         what = (
             f"the sides are shifted: {_percent(share)} of the sources fit a target on another line, most of "
-            f"them {lines} {'below' if shift > 0 else 'above'}; insert or delete the lines that are missing "
-            "or too many (dragoman data check says where)"
+            f"them {counted(abs(shift), 'line')} {'below' if shift > 0 else 'above'}; insert or delete the "
+            "lines that are missing or too many (dragoman data check says where)"
         )
         yield Concern("shifted", what, is_refused=share >= MANY_SHIFTED)
     if alignment.separation is not None and n_pairs >= UNALIGNED_FROM:
@@ -294,11 +271,10 @@ def _languages(
     if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
         return
     complaints = wrong_declarations(src, tgt, langs=langs)
-    swapped = (
-        not wrong_declarations(src, tgt, langs=(langs[1], langs[0]))
-        if complaints
-        else _detected(pairs, langs)
-    )
+    if complaints:
+        swapped = not wrong_declarations(src, tgt, langs=(langs[1], langs[0]))
+    else:
+        swapped = _detected(pairs, langs)
     if swapped:
         what = (
             f"the sides are swapped: the source seems to be {langs[1]} and the target {langs[0]}; "
@@ -401,10 +377,11 @@ def _odd_labels(labels: Collection[str], *, separator: str) -> Iterator[Concern]
             )
             yield Concern("several labels", what)
     alike = pairwise(sorted(labels, key=lambda label: (label.casefold(), label)))
-    for one, other in (pair for pair in alike if pair[0].casefold() == pair[1].casefold()):
-        what = f"the labels {_short(one)!r} and {_short(other)!r} differ in capitals alone; write them alike"
-        yield Concern("capitals", what)
-        break
+    if same := next((pair for pair in alike if pair[0].casefold() == pair[1].casefold()), None):
+        one, other = map(_short, same)
+        yield Concern(
+            "capitals", f"the labels {one!r} and {other!r} differ in capitals alone; write them alike"
+        )
 
 
 def _percent(share: float) -> str:

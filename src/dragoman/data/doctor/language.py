@@ -104,12 +104,9 @@ def check_languages(
 
     `langs` are the declared languages, None where none is.
     """
-    faults = LanguageFaults()
+    faults = LanguageFaults(whole=wrong_declarations(src, tgt, langs=langs))
     sides = (src.bags, tgt.bags)
-    letters = [_letters_by_script(bags) for bags in sides]
-    main = [_main_scripts(counts) for counts in letters]
-    faults.whole = wrong_declarations(src, tgt, langs=langs)
-    wrong = [_wrong_script(letters[i], main[i]) for i in (0, 1)]
+    letters, main, wrong = zip(*map(_scripts, sides), strict=True)
     swapped = _swapped_scripts(letters, main, wrong)
     faults.lines["swapped"].update(dict.fromkeys(np.flatnonzero(swapped).tolist(), "by their scripts"))
     for i in (0, 1):
@@ -125,7 +122,7 @@ def check_languages(
         return faults
     named = [lang or _guess(bags) for lang, bags in zip(langs, sides, strict=True)]
     if main[0] & main[1]:
-        _find_exchanged(faults, *_evidence_for_own_side(*sides), wrong, named)
+        _find_exchanged(faults, sides, wrong, named)
     for i in (0, 1):
         _find_foreign(faults, sides[i], side=i, main=main[i], named=named, skip=wrong[i])
     return faults
@@ -135,33 +132,30 @@ def _add(lines: dict[int, str], line: int, detail: str) -> None:
     lines[line] = f"{lines[line]}; {detail}" if line in lines else detail
 
 
-def _letters_by_script(bags: Bags) -> np.ndarray:
-    """(lines, scripts): the letters of each script in the distinct words of a line."""
+def _scripts(bags: Bags) -> tuple[np.ndarray, frozenset[str], np.ndarray]:
+    """Return the scripts of a side and of its lines.
+
+    (lines, scripts): the letters of each script in the distinct words of a line; the scripts with at least a
+    tenth of the side's letters; (lines,): whether two thirds of a line's letters, and at least four, are of
+    other scripts.
+    """
+    weights = np.array([2.5 if script in DENSE else 1.0 for script in SCRIPTS], dtype=np.float32)
     scripts = np.array(
         [SCRIPTS.index(script_of(word[0])) if word[0].isalpha() else -1 for word in bags.words],
         dtype=np.int64,
     )
-    weight = np.array([2.5 if script in DENSE else 1.0 for script in SCRIPTS])
     sizes = np.array([len(word) for word in bags.words], dtype=np.int64)
     real = scripts[bags.ids] >= 0
-    ids = bags.ids[real]
+    ids, n_lines = bags.ids[real], len(bags.offsets) - 1
     where = bags.rows[real] * len(SCRIPTS) + scripts[ids]
-    n_lines = len(bags.offsets) - 1
-    counts = np.bincount(where, sizes[ids], minlength=n_lines * len(SCRIPTS))
-    return counts.reshape(n_lines, len(SCRIPTS)).astype(np.float32) * weight.astype(np.float32)
-
-
-def _main_scripts(letters: np.ndarray) -> frozenset[str]:
-    """Return the scripts with at least a tenth of a side's letters."""
+    counts = np.bincount(where, sizes[ids], minlength=n_lines * len(SCRIPTS)).astype(np.float32)
+    letters = counts.reshape(n_lines, len(SCRIPTS)) * weights
     total = letters.sum(axis=0, dtype=np.float64)
-    return frozenset(SCRIPTS[i] for i in np.flatnonzero(total >= max(0.1 * total.sum(), 1e-9)))
-
-
-def _wrong_script(letters: np.ndarray, main: frozenset[str]) -> np.ndarray:
-    """Lines two thirds of whose letters, and at least four, are not of the scripts of their side."""
-    expected = letters[:, [SCRIPTS.index(script) for script in main]].sum(axis=1)
+    is_main = total >= max(0.1 * total.sum(), 1e-9)
+    expected = letters[:, is_main].sum(axis=1)
     other = letters.sum(axis=1) - expected
-    return (other > 2 * expected) & (other >= 4)
+    main = frozenset(SCRIPTS[i] for i in np.flatnonzero(is_main))
+    return letters, main, (other > 2 * expected) & (other >= 4)
 
 
 def _rarer_characters(bags: Bags) -> tuple[str, np.ndarray]:
@@ -190,17 +184,20 @@ def _ids_of(words: Iterable[str], bags: Bags) -> np.ndarray:
     return np.array(sorted(bags.numbers[word] for word in words if word in bags.numbers), dtype=np.int64)
 
 
-def _coverage(bags: Bags) -> dict[str, float]:
-    """For each language that can be named, the share of the side's words that are short words of it."""
+def _coverage(bags: Bags) -> tuple[dict[str, float], str]:
+    """For each language that can be named, the share of the side's words that are short words of it.
+
+    And the language with the largest share.
+    """
     counts = bags.n_lines_with
     total = max(1, int(counts.sum()))
-    return {lang: float(counts[_ids_of(p.words, bags)].sum() / total) for lang, p in profiles().items()}
+    shares = {lang: float(counts[_ids_of(p.words, bags)].sum() / total) for lang, p in profiles().items()}
+    return shares, max(shares, key=shares.__getitem__)
 
 
 def _guess(bags: Bags) -> str | None:
     """Return the language of a side; None where none fits."""
-    coverage = _coverage(bags)
-    best = max(coverage, key=lambda lang: coverage[lang])
+    coverage, best = _coverage(bags)
     return best if coverage[best] >= _COVERED else None
 
 
@@ -208,10 +205,9 @@ def wrong_declarations(
     src: NumberedSide, tgt: NumberedSide, *, langs: tuple[str | None, str | None]
 ) -> list[str]:
     """Describe wrong declared languages `langs` of the sides as a whole."""
-    sides = (src.bags, tgt.bags)
-    main = [_main_scripts(_letters_by_script(bags)) for bags in sides]
     complaints = []
-    for bags, scripts, lang, name in zip(sides, main, langs, _SIDES, strict=True):
+    for side, lang, name in zip((src, tgt), langs, _SIDES, strict=True):
+        _, scripts, _ = _scripts(side.bags)
         if lang is None or not scripts:
             continue
         expected = scripts_of_language(lang)
@@ -221,8 +217,7 @@ def wrong_declarations(
             )
             continue
         code = language_code(lang)
-        coverage = _coverage(bags)
-        best = max(coverage, key=lambda candidate: coverage[candidate])
+        coverage, best = _coverage(side.bags)
         if code in coverage and coverage[best] >= max(_COVERED, 1.5 * coverage[code]):
             complaints.append(f"the {name} is declared as {lang}, but its short words are those of {best}")
     return complaints
@@ -249,27 +244,11 @@ def _sum_by_line(bags: Bags, of_word: np.ndarray) -> np.ndarray:
     return np.bincount(bags.rows, of_word[bags.ids], minlength=len(bags.offsets) - 1)
 
 
-def _evidence_for_own_side(src: Bags, tgt: Bags) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """How much more likely the words of each line are by its own side than by the other one, in nats.
-
-    Return the sums for the lines of both sides, and the part of these sums that is below 0.
-    Naive Bayes over three-letter sequences and whole words; as these overlap, they are counted half.
-    """
-    numbers = WordNumbers()
-    sequences = [_sequences(bags.words, numbers) for bags in (src, tgt)]
-    logs = []
-    for bags, (ids, offsets) in zip((src, tgt), sequences, strict=True):
-        weights = np.repeat(bags.n_lines_with, np.diff(offsets))
-        counts = np.bincount(ids, weights, minlength=len(numbers)) + 0.5
-        logs.append(np.log(counts / counts.sum()))
-    ratio = np.clip(logs[0] - logs[1], -_MAX_EVIDENCE, _MAX_EVIDENCE)
-    totals, againsts = [], []
-    sides = ((src, tgt, sequences[0], 1), (tgt, src, sequences[1], -1))
-    for side, other, (ids, offsets), sign in sides:
-        of_word = (_sum_by_word(sign * ratio[ids], offsets) + _word_evidence(side, other)) / 2
-        totals.append(_sum_by_line(side, of_word))
-        againsts.append(_sum_by_line(side, np.minimum(of_word, 0)))
-    return totals, againsts
+def _sequence_logs(bags: Bags, ids: np.ndarray, offsets: np.ndarray, n: int) -> np.ndarray:
+    """(n,): how often each of `n` sequences is in the lines of a side, as log-frequencies."""
+    weights = np.repeat(bags.n_lines_with, np.diff(offsets))
+    counts = np.bincount(ids, weights, minlength=n) + 0.5
+    return np.log(counts / counts.sum())
 
 
 def _word_evidence(side: Bags, other: Bags) -> np.ndarray:
@@ -282,13 +261,23 @@ def _word_evidence(side: Bags, other: Bags) -> np.ndarray:
 
 
 def _find_exchanged(
-    faults: LanguageFaults,
-    totals: Sequence[np.ndarray],
-    againsts: Sequence[np.ndarray],
-    wrong: Sequence[np.ndarray],
-    named: Sequence[str | None],
+    faults: LanguageFaults, sides: tuple[Bags, Bags], wrong: Sequence[np.ndarray], named: Sequence[str | None]
 ) -> None:
-    """Add the pairs that are swapped, and the lines that are in the other side's language."""
+    """Add the pairs that are swapped, and the lines that are in the other side's language.
+
+    By how much more likely the words of each line are by its own side than by the other one, in nats: naive
+    Bayes over three-letter sequences and whole words; as these overlap, they are counted half.
+    """
+    numbers = WordNumbers()
+    sequences = [_sequences(bags.words, numbers) for bags in sides]
+    logs = [_sequence_logs(bags, *some, len(numbers)) for bags, some in zip(sides, sequences, strict=True)]
+    ratio = np.clip(logs[0] - logs[1], -_MAX_EVIDENCE, _MAX_EVIDENCE)
+    totals, againsts = [], []  # of the lines of both sides: sums, and the part of these that is below 0
+    for i, (ids, offsets) in enumerate(sequences):
+        own_ratio = ratio[ids] if i == 0 else -ratio[ids]
+        of_word = (_sum_by_word(own_ratio, offsets) + _word_evidence(sides[i], sides[1 - i])) / 2
+        totals.append(_sum_by_line(sides[i], of_word))
+        againsts.append(_sum_by_line(sides[i], np.minimum(of_word, 0)))
     # A name from abroad says little against a line whose other words are at home on its side.
     clear = [totals[i] < 0.85 * againsts[i] for i in (0, 1)]
     swapped = (totals[0] + totals[1] < _SWAPPED) & clear[0] & clear[1]
@@ -341,9 +330,7 @@ def _strangeness(bags: Bags) -> np.ndarray:
     """
     numbers = WordNumbers()
     ids, offsets = _sequences(bags.words, numbers)
-    weights = np.repeat(bags.n_lines_with, np.diff(offsets))
-    counts = np.bincount(ids, weights, minlength=len(numbers)) + 0.5
-    logs = np.log(counts / counts.sum())
+    logs = _sequence_logs(bags, ids, offsets, len(numbers))
     n = _sum_by_line(bags, np.diff(offsets).astype(float))
     mean = _sum_by_line(bags, _sum_by_word(logs[ids], offsets)) / np.maximum(n, 1)
     typical = float(np.median(mean[n > 0])) if (n > 0).any() else 0.0
