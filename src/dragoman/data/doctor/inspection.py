@@ -147,9 +147,12 @@ def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
     for name, corpus in open_named(config).items():
         if name.split(".")[0] == "train":
             continue
-        labelled = isinstance(corpus, LabelledCorpus)
-        _, first, second = _scan([corpus.examples() if labelled else filter(has_text, corpus.pairs())])
-        hashes = first if labelled else first ^ second
+        if isinstance(corpus, LabelledCorpus):
+            hashes = _scan([corpus.examples()])[1]
+        else:
+            pairs: Iterator[Pair] = filter(has_text, corpus.pairs())
+            _, sources, targets = _scan([pairs])
+            hashes = sources ^ targets
         n_known = int(np.isin(hashes, train_hashes).sum())
         if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(hashes)):
             what = (
