@@ -24,7 +24,7 @@ from dragoman.data.doctor.encoding import mend
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.words import NumberedSide, SideReader
 from dragoman.data.readers.files import open_lines
-from dragoman.text.detection import detect
+from dragoman.text.languages import detect
 
 MISREADINGS = {"de": ("cp1252", "cp1250"), "pl": ("cp1252", "cp1250"), "zh": ("cp1252", "gb18030")}
 

@@ -11,7 +11,7 @@ PROGRAM = """
 import json, os, signal, sys
 import dragoman.runs
 from dragoman.config import load_recipe
-from dragoman.text.detection import detect
+from dragoman.text.languages import detect
 from dragoman.training import loop, state
 from dragoman.training.tasks import translation
 from dragoman.training.trainer import TrainingListener

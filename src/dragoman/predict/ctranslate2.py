@@ -33,7 +33,7 @@ from dragoman.predict.engine import (
     longest_translation,
     ranked_hypotheses,
 )
-from dragoman.predict.probe import Probe
+from dragoman.predict.probe import Probe, texts_for
 from dragoman.predict.shortlist import Shortlist
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
@@ -205,11 +205,11 @@ def converted(
 
 def distance(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
     """Return how far the converted model is from `model`: the mean over a probe, in nats a token."""
-    probe, config = Probe.of(model), model.config
+    (sources, targets), config = texts_for(model), model.config
     engine = CTranslate2Engine(
         folder, tokenizers, max_positions=config.max_positions, threads=1, source_end=config.source_end
     )
-    return probe.distance(engine.score([SearchInput(source) for source in probe.sources], probe.targets))
+    return Probe.of(model).distance(engine.score([SearchInput(source) for source in sources], targets))
 
 
 def convert(

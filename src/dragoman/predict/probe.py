@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import operator
+import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -41,12 +43,8 @@ SLOWER = {
 
 @dataclass(frozen=True)
 class Probe:
-    """Tokens of a few short texts, and what a model computed for them when its weights were kept."""
+    """What a model computed for the tokens of a few short texts (`texts_for`) when its weights were kept."""
 
-    sources: list[list[int]]
-    """The end token last."""
-    targets: list[list[int]]
-    """Without start and end."""
     log_probs: list[list[float]]
     """Nats, of each token of a target and of the end token, by the model itself."""
     dtype: str
@@ -54,28 +52,18 @@ class Probe:
 
     @classmethod
     def of(cls, model: Seq2SeqTransformer) -> Probe:
-        """Return the probe of a model in evaluation, for tokens drawn by a fixed seed."""
-        generator = torch.Generator().manual_seed(0)
-
-        def draw(n_tokens: int, vocab_size: int) -> list[int]:
-            ids = torch.randint(len(SPECIAL_TOKENS), vocab_size, (n_tokens,), generator=generator)
-            return [int(token) for token in ids]
-
-        n_src, n_tgt = model.src_embedding.tokens.num_embeddings, model.output.out_features
-        room = model.config.max_positions - 1
-        sources = [[*draw(min(n, room), n_src), EOS_ID] for n, _ in LENGTHS]
-        targets = [draw(min(n, room), n_tgt) for _, n in LENGTHS]
-        return cls(sources, targets, score_ids([model], sources, targets), _name(model.dtype))
+        """Return the probe of a model in evaluation."""
+        return cls(score_ids([model], *texts_for(model)), _name(model.dtype))
 
     @classmethod
     def parse(cls, text: str) -> Probe | None:
-        """Read what `text` wrote. None: it is no probe of this version."""
+        """Read what `text` wrote. None: it is no probe."""
         try:
             probe = cls(**json.loads(text))
-            expected = [len(target) + 1 for target in probe.targets]
-            is_whole = [*map(len, probe.log_probs)] == expected and len(probe.sources) == len(expected)
-            return probe if is_whole and probe.dtype in TOLERANCES else None
-        except (ValueError, TypeError, AttributeError):
+            numbers = [*chain.from_iterable(probe.log_probs)]
+            is_whole = all(isinstance(number, float) for number in numbers) and probe.dtype in TOLERANCES
+            return probe if is_whole else None
+        except (ValueError, TypeError):
             return None
 
     @property
@@ -89,8 +77,19 @@ class Probe:
 
     def distance(self, log_probs: Sequence[Sequence[float]]) -> float:
         """Return how far these log-probabilities of its tokens are from its own: a mean, in nats a token."""
-        pairs = zip(chain.from_iterable(self.log_probs), chain.from_iterable(log_probs), strict=True)
-        return fmean(abs(a - b) for a, b in pairs)
+        both = [*chain.from_iterable(self.log_probs)], [*chain.from_iterable(log_probs)]
+        return fmean(map(abs, map(operator.sub, *both))) if len(both[0]) == len(both[1]) else math.inf
+
+
+def texts_for(model: Seq2SeqTransformer) -> tuple[list[list[int]], list[list[int]]]:
+    """Return sources, the end token last, and targets without it: tokens that a fixed seed draws."""
+    n_src, n_tgt = model.src_embedding.tokens.num_embeddings, model.output.out_features
+    first, room, drawn = len(SPECIAL_TOKENS), model.config.max_positions - 1, random.Random(0).random
+    sources = [
+        [*(first + int(drawn() * (n_src - first)) for _ in range(min(n, room))), EOS_ID] for n, _ in LENGTHS
+    ]
+    targets = [[first + int(drawn() * (n_tgt - first)) for _ in range(min(n, room))] for _, n in LENGTHS]
+    return sources, targets
 
 
 def choose_stepping(engine: NativeEngine, probe: Probe, *, where: str) -> None:
@@ -99,10 +98,11 @@ def choose_stepping(engine: NativeEngine, probe: Probe, *, where: str) -> None:
     DragomanWarning: that is not the fastest of all. RunError: not even the model itself agrees.
     """
     (model,) = engine.models
-    inputs = [SearchInput(source) for source in probe.sources]
+    sources, targets = texts_for(model)
+    inputs = [SearchInput(source) for source in sources]
     tolerance = max(TOLERANCES[name] for name in (probe.dtype, _name(model.dtype)))
     for model.stepping in get_args(Stepping):
-        if probe.distance(engine.score(inputs, probe.targets)) <= tolerance:
+        if probe.distance(engine.score(inputs, targets)) <= tolerance:
             break
     else:
         raise RunError(

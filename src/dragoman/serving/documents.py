@@ -18,8 +18,7 @@ from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import PROBLEMS, too_much
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.service import Service, admitted, service_of
-from dragoman.text.detection import detect
-from dragoman.text.languages import known
+from dragoman.text.languages import detect, known
 
 MEDIA_TYPES = {
     ".txt": "text/plain",

@@ -33,8 +33,7 @@ from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.routes import DirectRoute, is_json
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.v1 import begin
-from dragoman.text.detection import Detected, detect
-from dragoman.text.languages import known, name_of, standard_code
+from dragoman.text.languages import Detected, detect, known, name_of, standard_code
 
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a key press before it translates; LibreTranslate's value."""

@@ -44,7 +44,7 @@ from dragoman.serving.schemas import (
 )
 from dragoman.serving.service import Event, Service, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
-from dragoman.text.detection import detect
+from dragoman.text.languages import detect
 
 router = APIRouter(prefix="/v1", route_class=MessageRoute)
 

@@ -99,3 +99,10 @@ def test_a_coverage_penalty_needs_the_attention_that_the_layers_had(edited: Path
             translator.translate(["red cat"], coverage_penalty=0.2)
     else:
         assert translator.translate(["red cat"], coverage_penalty=0.2)[0].text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "3", "[]", '{"log_probs": [[1]], "dtype": "float32"}', '{"dtype": []}']
+)
+def test_what_is_no_probe_is_none(text: str) -> None:
+    assert Probe.parse(text) is None

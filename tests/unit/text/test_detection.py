@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import MissingExtraError
-from dragoman.text import detection as identification
-from dragoman.text.detection import detect
-from dragoman.text.languages import NAMES, known, name_of
+from dragoman.text import languages as identification
+from dragoman.text.languages import NAMES, detect, known, name_of
 
 TEXTS = {
     "en": "The old house stands by the river.",

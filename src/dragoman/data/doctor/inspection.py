@@ -29,8 +29,7 @@ from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.data.store import chunks
 from dragoman.errors import DataError, MissingExtraError, counted, printable
-from dragoman.text.detection import detect
-from dragoman.text.languages import language_code
+from dragoman.text.languages import detect, language_code
 
 Hashes = npt.NDArray[np.int64]
 

@@ -23,7 +23,7 @@ from dragoman.data.doctor.inspection import (
 )
 from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
 from dragoman.errors import DataError
-from dragoman.text import detection
+from dragoman.text import languages
 from dragoman.training.loop import train
 from dragoman.training.trainer import TrainingListener
 from tiny import TINY, labelled_texts, write_corpus
@@ -243,8 +243,8 @@ def test_a_wrong_language_is_not_called_swapped(phrases: dict[str, Pairs]) -> No
 def test_languages_that_the_doctor_does_not_know_are_identified(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [("un", "deux"), ("trois", "quatre")] * 100
 
-    def detect(text: str) -> list[detection.Detected]:
-        return [detection.Detected("eo" if "un" in text.split() else "la", 1.0)]
+    def detect(text: str) -> list[languages.Detected]:
+        return [languages.Detected("eo" if "un" in text.split() else "la", 1.0)]
 
     monkeypatch.setattr(inspection, "detect", detect)
     swapped = {concern.name for concern in inspect_pairs(Listed(pairs), langs=("la", "eo")).concerns}
@@ -257,7 +257,7 @@ def test_without_language_identification_the_rest_is_checked(
     phrases: dict[str, Pairs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
-    detection._identifier.cache_clear()
+    languages._identifier.cache_clear()
     assert look(phrases["de"]).concerns == ()
     assert names([pair[::-1] for pair in phrases["de"]]) == {"swapped"}
 
