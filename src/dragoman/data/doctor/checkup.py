@@ -272,8 +272,9 @@ def examine(
     RunError: a worker died.
     """
     first = list(islice(stream, min(n_workers, 2)))
-    stream = chain(first, stream)
-    if len(first) > 1:
+    n_first = len(first)
+    stream = chain((first.pop(0) for _ in range(n_first)), stream)  # none is kept once it has been sent
+    if n_first > 1:
         remedy = "nothing was written; fewer --workers need less memory"
         work = examination.in_worker
         yield from in_order(work, stream, n_workers=n_workers, tick=lambda n: None, remedy=remedy)

@@ -207,11 +207,11 @@ def wrong_declarations(
     """Describe wrong declared languages `langs` of the sides as a whole."""
     complaints = []
     for side, lang, name in zip((src, tgt), langs, _SIDES, strict=True):
-        _, scripts, _ = _scripts(side.bags)
-        if lang is None or not scripts:
+        if lang is None:
             continue
+        _, scripts, _ = _scripts(side.bags)
         expected = scripts_of_language(lang)
-        if expected and not expected & scripts:
+        if scripts and expected and not expected & scripts:
             complaints.append(
                 f"the {name} is declared as {lang}, but written in {' and '.join(sorted(scripts))} script"
             )
