@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.decoding import Hypothesis, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis, length_penalty
 
 BOS, EOS = 0, 1
 

@@ -21,8 +21,7 @@ from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file
 from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
-from dragoman.predict.alignment import align_translations
-from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.alignment import align_translations, word_probabilities
 from dragoman.predict.engine import NativeEngine, Started
 from dragoman.predict.protection import Protection, translate_protected
 from dragoman.predict.reranking import minimum_risk

@@ -6,7 +6,9 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.decoding import Hypothesis, beam_search, greedy_search, length_penalty
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.hypotheses import Hypothesis, length_penalty
+from dragoman.decoding.search import greedy_search
 from tables import BOS, EOS, Stepper, Table, all_hypotheses, max_lengths, seeds, tables
 
 

@@ -11,22 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.decoding import (
-    AttendingEnsemble,
-    Coverage,
-    Ensemble,
-    ForcedPrefix,
-    Hypothesis,
-    NextToken,
-    NoRepeatedNgrams,
-    Phrases,
-    beam_search,
-    greedy_search,
-    length_penalty,
-    sample,
-)
-from dragoman.decoding.phrases import ExactPhrase
-from dragoman.decoding.sampling import FEW, truncated
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
+from dragoman.decoding.phrases import ExactPhrase, Phrases
+from dragoman.decoding.sampling import FEW, sample, truncated
+from dragoman.decoding.search import greedy_search
+from dragoman.decoding.wrappers import AttendingEnsemble, Coverage, Ensemble, ForcedPrefix, NoRepeatedNgrams
 from tables import BOS, EOS, Stepper, Table, all_hypotheses, max_lengths, seeds, tables
 
 N_SOURCE = 3

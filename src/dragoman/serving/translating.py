@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from dragoman.documents import Document
 from dragoman.errors import DataError
-from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Inflectable

@@ -16,8 +16,8 @@ from dragoman.config import SearchConfig
 from dragoman.documents import DocumentFile
 from dragoman.errors import DataError
 from dragoman.metrics.translation import score_all
+from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.attention import cross_attention
-from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.decoding import Hypothesis, beam_search
-from dragoman.decoding.beam import MAX_WIDTH
+from dragoman.decoding.beam import MAX_WIDTH, beam_search
+from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.native import native
 
 BOS, EOS = 0, 1

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.decoding import Hypothesis, beam_search, greedy_search, length_penalty
-from dragoman.decoding.hypotheses import best_tokens
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.hypotheses import Hypothesis, best_tokens, length_penalty
+from dragoman.decoding.search import greedy_search
 from dragoman.errors import RunError
 
 BOS, EOS, A, B = range(4)

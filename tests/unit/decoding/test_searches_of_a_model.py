@@ -11,7 +11,7 @@ import torch
 
 from dragoman.config import SearchConfig, TokenizerConfig
 from dragoman.data.batching import pad
-from dragoman.decoding import Hypothesis
+from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.model.incremental import IncrementalDecoder

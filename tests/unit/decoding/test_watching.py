@@ -6,7 +6,11 @@ from functools import partial
 import pytest
 from torch import Tensor
 
-from dragoman.decoding import Hypothesis, NextToken, WatchedSearch, beam_search, greedy_search, sample
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.hypotheses import Hypothesis, NextToken
+from dragoman.decoding.sampling import sample
+from dragoman.decoding.search import greedy_search
+from dragoman.decoding.watching import WatchedSearch
 from tables import BOS, EOS, Stepper, Table
 
 LENGTHS = [4, 2, 5, 3]

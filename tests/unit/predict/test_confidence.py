@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DataError
-from dragoman.predict.confidence import word_probabilities
+from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
-from dragoman.decoding import Phrases, beam_search
-from dragoman.decoding.phrases import ExactPhrase
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, WrittenTokens
 from dragoman.predict.sentences import InputEncoder, continuing_tokens
 from dragoman.predict.translator import Translator

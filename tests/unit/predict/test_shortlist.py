@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
-from dragoman.decoding import Hypothesis
+from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import RunError
 from dragoman.model import packed
 from dragoman.model.kernels import FAST

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 
 from dragoman.documents import FORMATS, Document, translate_file
 from dragoman.errors import MissingExtraError, RunError
-from dragoman.predict.alignment import align
+from dragoman.predict.alignment import align, word_probabilities
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.confidence import word_probabilities
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_translations

@@ -191,7 +191,7 @@ class ReadOffset:
     @property
     def n_bytes(self) -> int:
         """Bytes that have been read, as they are stored, compressed or not; 0 in a pipe."""
-        if self._file is not None and self._file.seekable():
+        if self._file is not None and not self._file.closed and self._file.seekable():
             self._end = self._file.tell()
         return self._end
 
