@@ -89,8 +89,8 @@ def test_forms_ask_for_what_doctor_prints() -> None:
         assert "`dragoman doctor`" in (ROOT / ".github" / name).read_text(encoding="utf-8")
 
 
-def test_the_readme_begins_with_training_translating_and_evaluating() -> None:
-    assert [words[1] for words in release_check.first_commands()] == ["train", "translate", "evaluate"]
+def test_the_readme_begins_with_training_and_evaluating() -> None:
+    assert [words[1] for words in release_check.first_commands()] == ["train", "evaluate", "translate"]
 
 
 def test_the_largest_image_is_the_same_in_the_workflow_and_the_release_check() -> None:
