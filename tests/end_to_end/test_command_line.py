@@ -288,7 +288,7 @@ REFUSED = {
         ([*TEXT, "--tsv", "a.tsv"], "--src and --tgt, or --tsv, but not both"),
         (["r.toml", *TEXT], "r.toml names its own files and languages"),
         (["r.toml"], "r.toml: cannot be read"),
-        (["a.tsv"], "a.tsv: is not a recipe.toml; to learn its translations say their languages, as in --s"),
+        (["a.tsv"], "a.tsv: no such file in "),
         (["."], ".: is a folder; give a recipe.toml, or a file of text"),
         (["--tsv", "a.tsv", "--columns", "1"], "--columns 1: name two, as in --columns 0,1"),
         (["--tsv", "a.tsv", "--columns", "0,1,2"], "--columns 0,1,2: name two, as in --columns 0,1"),

@@ -123,7 +123,7 @@ def test_an_interrupted_reproduction_is_continued(folder: Path) -> None:
     report = Path("seed-1/report.json")
     report.unlink()
     result = succeed("reproduce", "mine", "--out", "seed-1")
-    assert "continuing from step 6" in result.stderr
+    assert "continuing from step 3" in result.stderr, "the checkpoint of the best score"
     assert "as it is read:" not in result.stderr  # the text is shown when a training begins
     assert report.exists()
 

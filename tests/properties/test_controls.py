@@ -67,6 +67,7 @@ def hostile(engine: NativeEngine, *_: object) -> Started:
 def _hostile_model() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NativeEngine, "start", hostile)
+        patch.setattr("dragoman.predict.translator.choose_stepping", lambda *_, **__: None)
         yield
 
 

@@ -335,9 +335,7 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
         place.mkdir(exist_ok=True)
         for name, content in tokenizer_files(run.tokenizer_folder, config, before).items():
             write_atomically(place / name, content)
-    if (
-        folder not in places.values()
-    ):  # one without a direction would be made up, or would choose for the user
+    if folder not in places.values():  # else one would be made up
         names = ", ".join(place.name for place in places.values())
         refusal = {"version": f"none here: load that of a target language, {names}", "added_tokens": []}
         write_atomically(folder / "tokenizer.json", _json(refusal))

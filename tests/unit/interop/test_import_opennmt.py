@@ -345,7 +345,7 @@ def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path)
         assert "same, greedy                              100.0%" in result.stdout
         assert "the model reads no end token of a source" in result.stderr
     message = error_of("export", run, "--to", "huggingface", "--out", tmp_path / "huggingface")
-    assert "text that is already cut into pieces cannot be written as tokenizer.json" in message
+    assert "model.norm_eps = 1e-06: the models of transformers that are like it have 1e-05" in message
     (tmp_path / "train.tsv").write_text("the red cat\tdog house\nold tree\tblue dog\n" * 20, encoding="utf-8")
     settings = ("max_steps=3", "valid_every=3", "batch_tokens=60", "warmup_steps=1")
     succeed(

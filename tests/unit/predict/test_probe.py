@@ -86,8 +86,7 @@ def test_weights_of_another_network_are_refused(edited: Path, monkeypatch: pytes
 def test_every_precision_agrees_with_a_run_as_it_is(tiny_run: Path, recwarn: pytest.WarningsRecorder) -> None:
     assert Probe.parse(load_probe(Run.open(tiny_run).weights_path)) is not None
     for precision in ("fp32", "bf16", "int8"):
-        translator = Translator.load(tiny_run, precision=precision)
-        assert translator.model.stepping == "fast"
+        assert Translator.load(tiny_run, precision=precision).model.stepping == "fast"
     assert not recwarn
 
 

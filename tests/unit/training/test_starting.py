@@ -140,7 +140,7 @@ def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
     assert f"{n_new - n_old:,} tokens added to the {n_old:,}" in done.stderr
     name = "src_embedding.tokens.weight"
     assert len(Run.open("on").load_weights()[name]) == n_new
-    assert dragoman("translate", "on", "new.tsv").exit_code == 0
+    assert dragoman("translate", "on", "new.tsv", "--lines").exit_code == 0
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Event:
 def fill_all(state: TrainState, value: float) -> None:
     with torch.no_grad():
         for parameter in state.model.parameters():
-            parameter.fill_(value)
+            parameter.fill_(value).view(-1)[0] = 0.0  # one number alone in each would be a damaged file
     state.position.step = int(value)
     state.position.scores[str(int(value))] = value
 
@@ -63,7 +63,7 @@ def test_training_goes_on_while_the_checkpoint_of_a_moment_is_written(tmp_path: 
         other = tiny_state(config)
         other.restore(run.checkpoints / f"step-{step:06d}")
         assert other.position.step == step
-        assert all((value == step).all() for value in parameters(other.model).values())
+        assert all((value.flatten()[1:] == step).all() for value in parameters(other.model).values())
 
 
 def test_no_writer_outlives_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
