@@ -591,7 +591,8 @@ class Commands:
         got = written.count(b"\n") + (not written.endswith(b"\n") and written != b"")
         if got != expected:
             yield "wrong", f"{expected} lines became {got}"
-        if found := re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", written):
+        found = re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", written)
+        if found and not ("--document" in words and found[0] in given):  # a document keeps what it had
             yield "wrong", f"control character {found[0]!r} in the output"
         if case.command == "translate" and words.keys() <= {"--out"} and got == expected:
             sides = (given.decode(errors="replace").split("\n"), written.decode().split("\n"))
