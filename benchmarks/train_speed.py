@@ -36,9 +36,8 @@ from peer_process import PeerProcess
 
 PEERS = Path(__file__).parent / "peers"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-PRECISIONS = {"fp32": torch.float32}
-if has_bf16(torch.device("cpu")):  # without it an update takes minutes
-    PRECISIONS["bf16"] = torch.bfloat16
+PRECISIONS = {"fp32": torch.float32} | ({"bf16": torch.bfloat16} if has_bf16(torch.device("cpu")) else {})
+"""Without bf16 in the processor an update in it takes minutes."""
 
 
 @dataclass
