@@ -407,7 +407,7 @@ class Requests:
             yield "wrong", f"status {answer.status} because of an upgrade"
         if answer.status == 200 and b'"split": false, "required": []' in content:
             asked, said = content.partition(b"\r\n\r\n")[2], json.loads(answer.body)["translations"]
-            if has_letter(said[0]["translation"]) and not has_letter(json.loads(asked)["text"]):
+            if has_letter(said[0]["text"]) and not has_letter(json.loads(asked)["text"]):
                 yield "wrong", f"a text without a letter became {said}"
         if answer.status == 200 and answer.kind.startswith("application/json"):
             try:

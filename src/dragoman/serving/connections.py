@@ -11,7 +11,7 @@ import json
 import secrets
 from typing import Any
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from dragoman.serving.errors import HTTPError, come_later
@@ -92,8 +92,7 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
             if self._head_bytes > MAX_HEAD:
-                what = f"the head, or what is beside the body, has more than {MAX_HEAD:,} bytes; send less"
-                raise HTTPError(431, what)
+                raise HTTPError(431, f"what is no body has more than {MAX_HEAD:,} bytes in a row; send less")
         except HttpParserCallbackError as error:
             cause = error.__context__
             self._refuse(cause if isinstance(cause, HTTPError) else _bad("its first line"))
@@ -104,6 +103,7 @@ class Connection(HttpToolsProtocol):
         except HttpParserUpgrade as upgrade:  # ignored: the request is read as one that does not ask for it
             method, version = self.parser.get_method(), self.parser.get_http_version().encode()
             lines = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+            self.parser = HttpRequestParser(self)  # the old one reads no more after "Connection: close"
             self._parse(b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version), *lines, b"", b""]))
             if self._refusal is None:
                 self._parse(data[upgrade.args[0] :])

@@ -206,7 +206,7 @@ def test_more_connections_than_allowed_are_answered_with_503(port: int) -> None:
 @pytest.mark.parametrize("size", [1, 60, PIECE])
 def test_an_upgrade_is_answered_as_if_it_were_not_asked_for(port: int, size: int) -> None:
     upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQ"}
-    chunked = chunks(upgrade, json.dumps(TEXT).encode())
+    chunked = chunks({**upgrade, "Connection": "close, Upgrade"}, json.dumps(TEXT).encode())
     asked = request("POST", "/v1/translate", TEXT, upgrade)
     sent = [asked, request("GET", "/health", headers=upgrade), chunked]
     with Wire(port) as wire:
@@ -236,7 +236,7 @@ def test_what_is_beside_a_body_is_bounded_as_a_head_is_and_kept_nowhere(port: in
         wire.send(chunks({}, *content, extension=extension, trailers=many))
         answer = wire.answer()
         assert answer.status == 431
-        assert f"what is beside the body, has more than {MAX_HEAD:,} bytes" in answer.json["error"]
+        assert f"what is no body has more than {MAX_HEAD:,} bytes" in answer.json["error"]
         assert wire.is_closed()
 
 
