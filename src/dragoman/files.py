@@ -430,12 +430,12 @@ def _acquire(file: BinaryIO) -> bool:
 def holder(path: Path) -> str:
     """Return the process that holds the lock file `path`, by the number in it, in words; "" = none."""
     try:
-        with path.open("r+b") as file:
-            if _acquire(file):
-                return ""
-            number, host = file.read().decode().split()
-    except FileNotFoundError:
+        file = path.open("r+b")
+    except OSError:  # there is none, or nobody may lock it here
         return ""
-    except (OSError, ValueError):
-        return "another process"
-    return f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
+    with file, suppress(OSError, ValueError):
+        if _acquire(file):
+            return ""
+        number, host = file.read().decode().split()
+        return f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
+    return "another process"

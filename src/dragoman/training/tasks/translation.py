@@ -233,8 +233,7 @@ class SeveralValidator:
         }
         samples = tuple(sample for one in validations.values() for sample in one.samples[:1])
         record = {**means, "valid_perplexity": perplexity, **old, **about, **by_name}
-        score, probe = fmean(one.score for one in counted), validations[next(iter(validations))].probe
-        return Validation(record, score, warnings, samples, probe)
+        return Validation(record, fmean(one.score for one in counted), warnings, samples, counted[0].probe)
 
 
 class Validator:
@@ -263,9 +262,10 @@ class Validator:
         dtype = choose_dtype(self.config.training.precision, self.device)
         candidate = inference_copy(model, dtype, weights=weights, device=self.device)
         translator = Translator(candidate, self.tokenizers, self.config)
+        translator.engine = engine = NativeEngine(candidate)  # weights are packed once
         probe = Probe.of(candidate)
         if probe.is_finite:
-            choose_stepping(NativeEngine(candidate), probe, where="this model")
+            choose_stepping(engine, probe, where="this model")
         hypotheses = self._translations(translator, self.sources)
         tgt_lang = self.config.data.tgt_lang
         loss, use = self._loss(candidate), source_use(candidate, self.store)
