@@ -23,7 +23,8 @@ from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import pairs as phrasebook_pairs
 from dragoman.data.store import TokenStore
 from dragoman.predict.loading import load_weights
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors
 from dragoman.training.loop import train

@@ -31,7 +31,8 @@ from dragoman.data.named import open_training
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import environment
 from dragoman.metrics.translation import bleu
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.presets import EFFORTS, preset_for
 from dragoman.runs import Run
 from dragoman.training.loop import train

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 from dragoman.data.corpora import Pair, open_corpus
 from dragoman.metrics.translation import chrf
-from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.protection import Protection
+from dragoman.predict.translator import translate_protected
 from dragoman.predict.translator import Translator
 
 N_SENTENCES = 200

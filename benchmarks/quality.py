@@ -39,7 +39,8 @@ from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment
 from dragoman.metrics.translation import bleu
 from dragoman.predict.loading import build_model, inference_copy
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import TokenizerPair

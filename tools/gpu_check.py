@@ -52,7 +52,8 @@ from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.scoring import score_translations
-from dragoman.predict.translator import Translation, Translator
+from dragoman.predict.results import Translation
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import BatchedEngine, Batcher, Client, GoneError
 from dragoman.training.checkpoints import newest_checkpoint

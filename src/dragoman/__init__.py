@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification as Classification
     from dragoman.predict.classifier import Classifier as Classifier
     from dragoman.predict.protection import Protection as Protection
-    from dragoman.predict.protection import translate_protected as translate_protected
     from dragoman.predict.reranking import minimum_risk as minimum_risk
-    from dragoman.predict.translator import Translation as Translation
+    from dragoman.predict.results import Translation as Translation
     from dragoman.predict.translator import Translator as Translator
+    from dragoman.predict.translator import translate_protected as translate_protected
     from dragoman.tasks import config_for as config_for
     from dragoman.training.loop import train as train
 
@@ -43,7 +43,7 @@ _HOME = {
     "Config": "dragoman.config",
     "DragomanError": "dragoman.errors",
     "Protection": "dragoman.predict.protection",
-    "Translation": "dragoman.predict.translator",
+    "Translation": "dragoman.predict.results",
     "Translator": "dragoman.predict.translator",
     "align": "dragoman.predict.alignment",
     "config_for": "dragoman.tasks",
@@ -55,7 +55,7 @@ _HOME = {
     "train": "dragoman.training.loop",
     "translate_document": "dragoman.documents.files",
     "translate_file": "dragoman.documents.files",
-    "translate_protected": "dragoman.predict.protection",
+    "translate_protected": "dragoman.predict.translator",
 }
 
 __all__ = list(_HOME)

@@ -23,9 +23,11 @@ from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
 from dragoman.predict.alignment import align_translations, word_probabilities
 from dragoman.predict.engine import NativeEngine, Started
-from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.protection import Protection
+from dragoman.predict.translator import translate_protected
 from dragoman.predict.reranking import minimum_risk
-from dragoman.predict.translator import Translation, Translator
+from dragoman.predict.results import Translation
+from dragoman.predict.translator import Translator
 from dragoman.text.foreign import PiecesTokenizer, pieces_spec
 from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import EOS_ID, Tokenizer, WholeTokenizer, train_tokenizer

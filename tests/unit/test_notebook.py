@@ -18,7 +18,8 @@ from dragoman.notebook import MAX_ROWS, Shown, heat_map, table
 from dragoman.predict.alignment import WordAlignment, align_words
 from dragoman.predict.attention import CrossAttention, attention_maps
 from dragoman.predict.classifier import Classification, Classifier
-from dragoman.predict.translator import Alternative, Translation, Translator
+from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.translator import Translator
 from dragoman.runs import History, Run
 
 HOSTILE = "<script>alert('x')</script>\"&"

@@ -16,7 +16,8 @@ from dragoman.data.readers.files import ReadOffset, compressed, open_lines
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.loading import model_hash
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.processes import Tick
 from dragoman.runs import Run
 

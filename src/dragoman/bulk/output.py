@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dragoman.errors import ConfigError
 from dragoman.metrics.faults import COPIED, has_loop, similarity
-from dragoman.predict.alignment import Link
-from dragoman.predict.translator import Translation
+from dragoman.predict.results import Link, Translation
 from dragoman.text.tokenizer import TokenizerPair
 
 

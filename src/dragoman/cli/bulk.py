@@ -74,7 +74,7 @@ def backtranslate(
     from dragoman.bulk.output import SyntheticPairs
     from dragoman.config import TranslationConfig, parse_section
     from dragoman.data.readers.files import find_file
-    from dragoman.predict.translator import translation_config
+    from dragoman.predict.model import translation_config
     from dragoman.runs import Run
     from dragoman.tasks.translation.task import check_precision
 

@@ -104,7 +104,7 @@ def distill(
     """
     from dragoman.distillation.distilling import distill as make_student
     from dragoman.distillation.material import Lessons
-    from dragoman.predict.translator import translation_config
+    from dragoman.predict.model import translation_config
     from dragoman.runs import Run
 
     name = translation_config(Run.open(run)).name

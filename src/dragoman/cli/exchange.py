@@ -56,7 +56,7 @@ def import_model(
 
 def describe_import(run: Run) -> Iterator[str]:
     """Describe an import line by line: files, architecture, and notes on what was not converted."""
-    from dragoman.predict.translator import translation_config
+    from dragoman.predict.model import translation_config
 
     config = translation_config(run)
     origin = run.read_json("report.json")["imported"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,9 +15,10 @@ from dragoman.cli.reading import file_chunks, read_bytes, stream_chunks, write_o
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from dragoman.predict.protection import Outcome
+    from dragoman.predict.flow import Flow
     from dragoman.predict.request import TranslationRequest
-    from dragoman.predict.translator import Translate, Translation, Translator
+    from dragoman.predict.results import Translation
+    from dragoman.predict.translator import Translator
 
 
 class Content:
@@ -44,16 +44,16 @@ class Content:
         from dragoman.predict.inflection import Inflectable
 
         self._phrase = Inflectable if inflect else str
+        self.glossary = None if glossary is None else Glossary.load(glossary, languages, inflect=inflect)
         self._prefixes = None if prefixes is None else AlignedLines(prefixes)
         self._required = None if required is None else AlignedLines(required)
-        self._glossary = None if glossary is None else Glossary.load(glossary, languages, inflect=inflect)
-        self.remarks = [] if self._glossary is None else self._glossary.remarks
+        self.remarks = [] if self.glossary is None else self.glossary.remarks
         """What the glossary's file holds that was skipped."""
         self.n_terms = 0
         """How often a term of the glossary occurred."""
 
     def take(self, sentences: Sequence[str]) -> dict[str, Any]:
-        """Return the constraints of the next sentences, as keyword arguments of `Translator.translate`.
+        """Return the constraints of the next sentences, as keyword arguments of `flow.translated`.
 
         Raises:
             DataError: a file has fewer lines than there are sentences.
@@ -66,11 +66,8 @@ class Content:
             constraints["required"] = [
                 [self._phrase(phrase) for phrase in line.split("\t") if phrase.strip()] for line in lines
             ]
-        if self._glossary is not None:
-            phrases = [self._glossary.required(sentence) for sentence in sentences]
-            self.n_terms += sum(map(len, phrases))
-            required = constraints.get("required", [[] for _ in sentences])
-            constraints["required"] = [[*a, *b] for a, b in zip(required, phrases, strict=True)]
+        if self.glossary is not None:
+            self.n_terms += sum(len(self.glossary.required(sentence)) for sentence in sentences)
         return constraints
 
     def close(self, n_sentences: int) -> None:
@@ -267,34 +264,6 @@ class FileOptions:
     def wants_links(self) -> bool:
         return self.align or self.pharaoh is not None
 
-    def translate(
-        self,
-        translator: Translator,
-        texts: Sequence[str],
-        *,
-        search: Translate,
-        lines: Sequence[int],
-        noun: str = "line",
-    ) -> list[Translation]:
-        """Translate `texts`, which have these line numbers; report problems on stderr.
-
-        `noun` is the unit in messages: "line", "cue", ….
-        """
-
-        def report(i: int, outcome: Outcome) -> None:
-            if outcome == "untranslated":
-                say(f"{noun} {lines[i]}: left untranslated; no candidate keeps its protected text")
-
-        translations = self.request.translate(translator, texts, search=search, report=report)
-        limit = translator.max_positions
-        for line, translation in zip(lines, translations, strict=True):
-            if translation.parts:
-                say(
-                    f"{noun} {line} is longer than the model's {limit} tokens: "
-                    f"translated in {len(translation.parts)} parts"
-                )
-        return translations
-
 
 class FileTranslation(NamedTuple):
     """A translator with the file, settings and constraints of one translation."""
@@ -302,7 +271,6 @@ class FileTranslation(NamedTuple):
     translator: Translator
     work: Work
     encoding: str
-    settings: Mapping[str, Any]
     content: Content
     extras: FileOptions
 
@@ -311,17 +279,34 @@ class FileTranslation(NamedTuple):
         """The file's name in messages."""
         return "stdin" if self.work.file == "-" else self.work.file
 
-    def search(
-        self, texts: Sequence[str], *, first_number: int = 1, progress: Callable[[int], None] | None = None
+    def finish(
+        self,
+        flow: Flow[list[Translation]],
+        *,
+        lines: Sequence[int],
+        noun: str = "line",
+        progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate the next texts of the file. DataError: as `Translator.translate`, with its name."""
-        constraints = self.content.take(texts)
+        """Return the result of a flow for texts that have these line numbers; report problems on stderr.
+
+        `noun` is the unit in messages: "line", "cue", …. DataError: as the flow, with the file's name.
+        """
+        from dragoman.predict.threads import finish
+
         try:
-            return self.translator.translate(
-                texts, **constraints, first_number=first_number, progress=progress, **self.settings
-            )
+            translations = finish(flow, progress)
         except DataError as error:
             raise DataError(f"{self.name}: {error}") from error
+        limit = self.translator.max_positions
+        for line, translation in zip(lines, translations, strict=True):
+            if translation.outcome == "untranslated":
+                say(f"{noun} {line}: left untranslated; no candidate keeps its protected text")
+            if translation.parts:
+                say(
+                    f"{noun} {line} is longer than the model's {limit} tokens: "
+                    f"translated in {len(translation.parts)} parts"
+                )
+        return translations
 
 
 def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool) -> int:
@@ -331,8 +316,10 @@ def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool
     a JSON object with the alternatives of the request.
     """
     from dragoman.bulk.output import as_line, json_line
-    from dragoman.predict.alignment import align_translations
     from dragoman.predict.alignment import pharaoh as pharaoh_line
+    from dragoman.predict.flow import aligned as links_of
+    from dragoman.predict.flow import translated
+    from dragoman.predict.threads import finish
 
     extras, (file, out, _), encoding = job.extras, job.work, job.encoding
     written: list[str] = []
@@ -341,10 +328,12 @@ def translate_lines(job: FileTranslation, *, pharaoh: Path | None, as_json: bool
     for chunk in stream_chunks(file, encoding) if job.work.comes_once else file_chunks(file, encoding):
         numbers = range(n_lines + 1, n_lines + 1 + len(chunk))
         n_lines += len(chunk)
-        search = partial(job.search, first_number=numbers[0])
-        translations = extras.translate(job.translator, chunk, search=search, lines=numbers)
+        flow = translated(
+            job.translator, chunk, extras.request, **job.content.take(chunk), first_number=numbers[0]
+        )
+        translations = job.finish(flow, lines=numbers)
         if extras.wants_links:
-            links = align_translations(job.translator, translations)
+            links = finish(links_of(job.translator, translations))
             for number, t, alignment in zip(numbers, translations, links, strict=True):
                 if t.text.strip() and not alignment:
                     say(f"line {number}: is too long for the model to align its words")
@@ -381,25 +370,11 @@ def translate_document_file(job: FileTranslation) -> int:
     if job.encoding != "utf-8":
         content = decoded(job.name, content, job.encoding)[0].encode()
     document = DocumentFile.read(job.name, content, job.translator.config.languages, ending=job.work.ending)
-    request = job.extras.request
-    extras = replace(job.extras, request=replace(request, protection=document.protection(request.protection)))
-    most = 0
+    job.content.take(document.sentences)
     with progress_bar("sentences", total=len(document.sentences)) as show:
-
-        def progress(n_done: int) -> None:
-            nonlocal most
-            most = max(most, n_done)  # sentences that are translated twice count once
-            show(most)
-
-        translations = extras.translate(
-            job.translator,
-            document.sentences,
-            search=partial(job.search, progress=progress),
-            lines=document.places,
-            noun=document.noun,
-        )
-    texts = document.with_numbers(translations, request, job.translator, search=job.search)
-    write_output(job.work.out, document.written(texts))
+        flow = document.translations(job.translator, job.extras.request)
+        translations = job.finish(flow, lines=document.places, noun=document.noun, progress=show)
+    write_output(job.work.out, document.written([translation.text for translation in translations]))
     for note in document.notes:
         say(f"{job.name}: {note}")
     return len(document.sentences)

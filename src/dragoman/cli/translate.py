@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -211,8 +212,8 @@ def translate(
     from dragoman.bulk.job import Job
     from dragoman.bulk.output import Lines, as_line, json_line
     from dragoman.data.readers.files import find_file
+    from dragoman.predict.model import translation_config
     from dragoman.predict.request import TranslationRequest
-    from dragoman.predict.translator import translation_config
     from dragoman.runs import Run
     from dragoman.tasks.translation.task import check_precision, load_translator
 
@@ -272,6 +273,8 @@ def translate(
     content = Content(
         prefixes=prefixes, required=required, glossary=glossary, languages=config.languages, inflect=inflect
     )
+    request = replace(request, glossary=content.glossary)
+    extras = replace(extras, request=request)
     for remark in content.remarks:
         say(remark)
     translator = load_translator(
@@ -281,7 +284,7 @@ def translate(
         if work in in_bulk:
             continue
         start = time.monotonic()
-        translation = FileTranslation(translator, work, encodings[work.file], settings, content, extras)
+        translation = FileTranslation(translator, work, encodings[work.file], content, extras)
         with room_for(work.out):
             if work.ending:
                 n = translate_document_file(translation)

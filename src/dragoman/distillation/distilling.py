@@ -28,7 +28,8 @@ from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.metrics.translation import bleu
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.runs import Run, only_writer
 from dragoman.training.tasks.starting import misfits

@@ -14,7 +14,7 @@ from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import find_file, hash_file, hash_strings, open_lines
 from dragoman.errors import ConfigError
-from dragoman.predict.translator import translation_config
+from dragoman.predict.model import translation_config
 from dragoman.runs import Run
 
 MIN_CHRF = 20.0

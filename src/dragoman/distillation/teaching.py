@@ -48,7 +48,8 @@ from dragoman.evaluation.translation import split_of
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.loading import model_hash
-from dragoman.predict.translator import Translation, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.results import Translation
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Protocol
@@ -17,10 +16,12 @@ from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, text_
 from dragoman.documents.plain import Encoding, TextFile
 from dragoman.documents.text import numbers_in
 from dragoman.errors import DataError, check_texts, require
-from dragoman.predict.alignment import Align
-from dragoman.predict.protection import Outcome, Protection
+from dragoman.predict.flow import Flow, Source, translated
+from dragoman.predict.model import TranslationModel
+from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
-from dragoman.predict.translator import Translate, Translation, Translator
+from dragoman.predict.results import Translation
+from dragoman.predict.threads import finish
 
 
 class DocumentFormat(Protocol):
@@ -76,6 +77,8 @@ class DocumentFile:
     """Those of all sentences, without tags."""
     notes: list[str]
     """What was left out of the document or differs in its translation, a line for each kind."""
+    check: Callable[[], None]
+    """What `read` was given to call now and then."""
 
     def __init__(self, file: DocumentFormat, languages: tuple[str, str], budget: Budget) -> None:
         """Cut the passages of `file` into sentences. `languages`: source and target.
@@ -101,7 +104,7 @@ class DocumentFile:
             for sentence in cut.sentences
         )
         self.n_characters = sum(len(text_of(sentence.pieces)) for sentence in each)
-        self.notes = budget.notes
+        self.notes, self.check = budget.notes, budget.check
         self._has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
 
     @staticmethod
@@ -182,82 +185,53 @@ class DocumentFile:
         sides = ([numbers_in(re.sub(self._tags.pattern, " ", text)) for text in pair] for pair in pairs)
         return +Counter({i: (source - target).total() for i, (source, target) in enumerate(sides)})
 
-    def with_numbers(
-        self,
-        translations: Sequence[Translation],
-        request: TranslationRequest,
-        translator: Translator,
-        *,
-        search: Translate,
-        align: Align | None = None,
-    ) -> list[str]:
-        """Return the texts of `translations`; those that lack numbers are made again, these protected.
+    def translations(self, model: Source, request: TranslationRequest) -> Flow[list[Translation]]:
+        """Return the translation of each sentence, with its tags and numbers.
 
-        One stays as it is if its numbers cannot be protected. See `TranslationRequest.translate`.
+        Those that lack a number of their source are made again with these protected; one stays as it was if
+        that does not help. Errors: as `flow.translated`.
         """
-        texts = [translation.text for translation in translations]
-        lacking = list(self._lacking(texts))
-        if not lacking:
-            return texts
-        kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
-        outcomes: dict[int, Outcome] = {}
-        again = replace(request, protection=kept).translate(
-            translator, [self.sentences[i] for i in lacking], search=search, align=align,
-            report=outcomes.__setitem__,
-        )  # fmt: skip
-        for k, (i, translation) in enumerate(zip(lacking, again, strict=True)):
-            texts[i] = texts[i] if outcomes[k] == "untranslated" else translation.text
-        return texts
-
-    def translated(
-        self,
-        translator: Translator,
-        *,
-        translate: Translate | None = None,
-        align: Align | None = None,
-        protection: Protection | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> bytes:
-        """Return the file in the other language.
-
-        See `translate_file`, and for `align` `translate_protected`.
-        """
-
-        def batch_done(n_sentences: int) -> None:
-            self._budget.check()
-            if progress is not None:
-                progress(n_sentences)
-
-        search = translate or partial(translator.translate, progress=batch_done)
-
-        request = TranslationRequest(protection=self.protection(protection))
-        translations = request.translate(translator, self.sentences, search=search, align=align)
-        batch_done(len(self.sentences))
-        request = TranslationRequest(protection=protection)
-        return self.written(self.with_numbers(translations, request, translator, search=search, align=align))
+        request = replace(request, protection=self.protection(request.protection))
+        translations = yield from translated(model, self.sentences, request)
+        self.check()
+        if lacking := list(self._lacking([translation.text for translation in translations])):
+            kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
+            again = yield from translated(
+                model, [self.sentences[i] for i in lacking], replace(request, protection=kept)
+            )
+            for i, translation in zip(lacking, again, strict=True):
+                if translation.outcome != "untranslated":
+                    translations[i] = translation
+        return translations
 
 
 def translate_file(
-    translator: Translator,
+    translator: TranslationModel,
     name: str,
     content: bytes,
     *,
-    translate: Translate | None = None,
     protection: Protection | None = None,
     progress: Callable[[int], None] | None = None,
     check: Check | None = None,
 ) -> bytes:
     """Translate the document `content`; format and formatting stay. The suffix of `name` is the format.
 
-    All sentences go through `translate`, by default `translator.translate`, and more than once where tags,
-    numbers or what `protection` protects do not come out whole. `progress` is called with the sentences
-    finished; the default `translate` does so, too, as it gets on. `check` and errors as `DocumentFile.read`.
+    A sentence is translated more than once where tags, numbers or what `protection` protects do not come out
+    whole. `progress` is called with the number of sentences finished. `check` and errors as
+    `DocumentFile.read`.
     """
     document = DocumentFile.read(name, content, translator.config.languages, check=check)
-    return document.translated(translator, translate=translate, protection=protection, progress=progress)
+
+    def batch_done(n_sentences: int) -> None:
+        document.check()
+        if progress is not None:
+            progress(n_sentences)
+
+    flow = document.translations(translator, TranslationRequest(protection=protection))
+    return document.written([translation.text for translation in finish(flow, batch_done)])
 
 
-def translate_document(translator: Translator, text: str, *, translate: Translate | None = None) -> str:
+def translate_document(translator: TranslationModel, text: str) -> str:
     """`text` in the other language: paragraphs, empty lines, indents and line ends stay as they are.
 
     A line is a paragraph of any number of sentences. See `translate_file`, and for errors `DocumentFile`.
@@ -265,4 +239,6 @@ def translate_document(translator: Translator, text: str, *, translate: Translat
     check_texts([text], what="document")
     file = TextFile(text, Encoding("utf-8", errors="surrogatepass"))
     document = DocumentFile(file, translator.config.languages, Budget("document"))
-    return document.translated(translator, translate=translate).decode("utf-8", "surrogatepass")
+    flow = document.translations(translator, TranslationRequest())
+    written = document.written([translation.text for translation in finish(flow)])
+    return written.decode("utf-8", "surrogatepass")

@@ -28,8 +28,9 @@ from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
 from dragoman.predict.loading import model_hash
+from dragoman.predict.model import translation_config
 from dragoman.predict.scoring import score_pairs
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 
 N_ALTERED = 100

@@ -35,8 +35,9 @@ from dragoman.interop.sentencepieces import imported_model
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.predict.engine import Engine
+from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import Shortlist
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.foreign import sentencepiece_processor
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from tokenizers import Regex, pre_tokenizers
+from torch import Tensor
 
 from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError, check_texts
+from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.notebook import heat_map
-from dragoman.predict.attention import watched
+from dragoman.predict.model import TranslationModel
+from dragoman.predict.results import Link, Translation
 from dragoman.predict.scoring import score_pairs
-from dragoman.predict.translator import Translation, Translator
 from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 
@@ -37,17 +40,6 @@ LEAST_ATTENTION = 0.001
 """Added to the mean attention to a source word: below it, differences are noise."""
 
 
-class Link(NamedTuple):
-    """A word of the source and one of the translation that stands for it, by their characters."""
-
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
-    weight: float
-    """How much of the attention of the target word is on this source word, 0–1 (`contrasted`)."""
-
-
 class WordAlignment(NamedTuple):
     """How much each word of a translation is linked with each of its source, and the links that follow."""
 
@@ -64,11 +56,7 @@ class WordAlignment(NamedTuple):
         return heat_map(self.weights.tolist(), self.tgt_words, self.src_words, caption=caption, marked=framed)
 
 
-Align: TypeAlias = Callable[[Sequence[Translation]], list[list[Link]]]
-"""Translations to their links with their sources: `align_translations`, or a function around it."""
-
-
-def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:
+def align(model: TranslationModel, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:
     """Align the words of each source and its translation; links are in the order of the target's words.
 
     Every word of the target is linked with the word of the source that it attends to most; `WORD` says what
@@ -86,21 +74,21 @@ def align(translator: Translator, sources: Sequence[str], targets: Sequence[str]
             f"there are {len(sources)} sources and {len(targets)} translations; aligning needs pairs"
         )
     links: list[list[Link]] = [[] for _ in sources]
-    for i, weights in word_attention(translator, sources, targets):
+    for i, weights in word_attention(model, sources, targets):
         shares, src_words, tgt_words = contrasted(weights.mean(0)), words_of(sources[i]), words_of(targets[i])
         links[i] = [Link(*src_words[s], *tgt_words[t], float(shares[t, s])) for s, t in _links(shares)]
     return links
 
 
-def align_words(translator: Translator, source: str, target: str) -> WordAlignment:
+def align_words(model: TranslationModel, source: str, target: str) -> WordAlignment:
     """Return the links of `align` for a pair, with the weights between all words.
 
     DataError: a side is empty, or has more tokens than the model accepts.
     """
-    attention = [weights for _, weights in word_attention(translator, [source], [target])]
+    attention = [weights for _, weights in word_attention(model, [source], [target])]
     if not attention:
         raise DataError(
-            f"there is nothing to align: a side is empty, or has {translator.max_positions} tokens or more; "
+            f"there is nothing to align: a side is empty, or has {model.max_positions} tokens or more; "
             "take one sentence and its translation"
         )
     weights = contrasted(attention[0].mean(0))
@@ -110,18 +98,9 @@ def align_words(translator: Translator, source: str, target: str) -> WordAlignme
     return WordAlignment(weights, src_words, tgt_words, tuple(_links(weights)))
 
 
-def align_translations(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
-    """Return the links of each translation with its source, as `align` has them.
-
-    Of one in parts, part by part.
-    """
-    split = [_joined_parts(translation) for translation in translations]
-    whole = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
-    links = iter(align(translator, [part.source for part in whole], [part.text for part in whole]))
-    return [
-        _shifted(translation, links) if parts else next(links)
-        for translation, parts in zip(translations, split, strict=True)
-    ]
+def align_pairs(model: TranslationModel, pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
+    """Return the links of `align` for each source and its translation."""
+    return align(model, [source for source, _ in pairs], [target for _, target in pairs])
 
 
 def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
@@ -138,7 +117,7 @@ def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
 
 
 def word_attention(
-    translator: Translator,
+    model: TranslationModel,
     sources: Sequence[str],
     targets: Sequence[str],
     *,
@@ -150,14 +129,14 @@ def word_attention(
     from the step that predicts the token (0) or has it as input (1); the column is the sum of its tokens'.
     What is on the end token is left out. Pairs that `align` leaves without links are left out, too.
     """
-    tokenizers, limit = translator.tokenizers, translator.max_positions
+    tokenizers, limit = model.tokenizers, model.max_positions
     src, tgt = tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets)
     usable = [i for i in range(len(src)) if 0 < len(src[i]) < limit and 0 < len(tgt[i]) < limit]
     usable.sort(key=lambda i: (len(src[i]), len(tgt[i])))
-    size = translator.config.search.batch_sentences
+    size = model.config.search.batch_sentences
     for start in range(0, len(usable), size):
         chosen = usable[start : start + size]
-        attention = _attention(translator.model, [src[i] for i in chosen], [tgt[i] for i in chosen])
+        attention = _attention(model.model, [src[i] for i in chosen], [tgt[i] for i in chosen])
         for row, i in enumerate(chosen):
             weights = attention[row, :, step : step + len(tgt[i]), : len(src[i])]
             src_shares = token_shares(tokenizers.src, sources[i])
@@ -242,18 +221,39 @@ def _attention(model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: lis
     return torch.stack(of_layers, dim=1).cpu().numpy()
 
 
+@contextmanager
+def watched(
+    blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
+) -> Iterator[list[Tensor]]:
+    """Lend a list to which each block, whenever it is called, adds `keep` of its weights (B, H, T, S)."""
+    kept: list[Tensor] = []
+
+    def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
+        assert isinstance(block, MultiHeadAttention)
+        x, memory, bias = inputs
+        q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
+        kept.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
+
+    hooks = [block.register_forward_pre_hook(look) for block in blocks]
+    try:
+        yield kept
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def _links(weights: Floats) -> list[tuple[int, int]]:
     """Return the links (source word, target word) of weights (target words, source words) not all 0."""
     return [(int(row.argmax()), t) for t, row in enumerate(weights) if row.max() > 0]
 
 
-def _joined_parts(translation: Translation) -> tuple[Translation, ...]:
+def whole_parts(translation: Translation) -> tuple[Translation, ...]:
     """Return the parts whose sources make up that of `translation`; none if any was taken out."""
     joined = "".join(part.source for part in translation.parts)
     return translation.parts if joined == translation.source else ()
 
 
-def _shifted(translation: Translation, part_links: Iterator[list[Link]]) -> list[Link]:
+def within_whole(translation: Translation, part_links: Iterator[list[Link]]) -> list[Link]:
     """Return the links of the parts of `translation`, the next items of `part_links`, within the whole."""
     links, src_start, tgt_start = [], 0, 0
     for part in translation.parts:
@@ -267,6 +267,28 @@ def _shifted(translation: Translation, part_links: Iterator[list[Link]]) -> list
     return links
 
 
+def joined_links(before: Sequence[Link], after: Sequence[Link]) -> list[Link]:
+    """Return links from source to target, from those to and from a text between: where both meet a word.
+
+    Each word of the target has one link, with the product of the weights.
+    """
+    links = []
+    for link in after:
+        meeting = [
+            one for one in before if one.target_start < link.source_end and link.source_start < one.target_end
+        ]
+        if meeting:
+            best = max(meeting, key=lambda one: one.weight)
+            links.append(
+                link._replace(
+                    source_start=best.source_start,
+                    source_end=best.source_end,
+                    weight=best.weight * link.weight,
+                )
+            )
+    return links
+
+
 class WordProbability(NamedTuple):
     """A word of a translation, by its characters, and its probability after what stands before it."""
 
@@ -276,7 +298,7 @@ class WordProbability(NamedTuple):
 
 
 def word_probabilities(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    model: TranslationModel, sources: Sequence[str], targets: Sequence[str]
 ) -> list[list[WordProbability]]:
     """Return the probability of each word of each target: the product of those of its tokens.
 
@@ -288,10 +310,10 @@ def word_probabilities(
     The model's own opinion: what it finds improbable is not always wrong, nor the other way round.
     """
     probabilities: list[list[WordProbability]] = []
-    for target, score in zip(targets, score_pairs(translator, sources, targets), strict=True):
+    for target, score in zip(targets, score_pairs(model, sources, targets), strict=True):
         probabilities.append([])
         if score.log_probs:
-            of_words = np.array(score.log_probs[:-1]) @ _shares(translator.tokenizers.tgt, target)
+            of_words = np.array(score.log_probs[:-1]) @ _shares(model.tokenizers.tgt, target)
             for (start, end), log_prob in zip(words_of(target), of_words, strict=True):
                 probabilities[-1].append(WordProbability(start, end, float(np.exp(min(log_prob, 0.0)))))
     return probabilities

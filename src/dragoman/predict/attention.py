@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +11,9 @@ from torch import Tensor
 
 from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
-from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import decoder_layers, encoder_layers
 from dragoman.notebook import heat_map
+from dragoman.predict.alignment import watched
 from dragoman.predict.scoring import pieces_with_end
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -110,27 +108,6 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
         SelfAttention(_stacked(decoder), tgt_tokens, written),
         CrossAttention(_stacked(cross), src_tokens, tgt_tokens),
     )
-
-
-@contextmanager
-def watched(
-    blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
-) -> Iterator[list[Tensor]]:
-    """Lend a list to which each block, whenever it is called, adds `keep` of its weights (B, H, T, S)."""
-    kept: list[Tensor] = []
-
-    def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
-        assert isinstance(block, MultiHeadAttention)
-        x, memory, bias = inputs
-        q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
-        kept.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
-
-    hooks = [block.register_forward_pre_hook(look) for block in blocks]
-    try:
-        yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:

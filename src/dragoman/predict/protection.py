@@ -14,18 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import regex
 
-from dragoman.errors import ConfigError, check_texts
-from dragoman.predict.alignment import Align, Link, align_translations
-from dragoman.predict.translator import Alternative, Translate, Translation, Translator
+from dragoman.errors import ConfigError
+from dragoman.predict.results import Alternative, Link, Translation
 from dragoman.text.normalisation import is_wordy
 from dragoman.text.slots import PATTERNS
-
-Outcome: TypeAlias = Literal["copied", "put back", "untranslated"]
-"""The model copied all spans that are no tags; all were put back by alignment; nothing helped."""
 
 INLINE_TAGS = frozenset((
     "a", "abbr", "b", "bdi", "bdo", "big", "bpt", "cite", "code", "del", "dfn", "em", "ept", "font", "g", "i",
@@ -110,61 +106,8 @@ class Protection:
         return Counter(span.text for span in self.spans(text) if span.text in among)
 
 
-def translate_protected(
-    translator: Translator,
-    texts: Sequence[str],
-    protection: Protection,
-    *,
-    translate: Translate | None = None,
-    align: Align | None = None,
-    report: Callable[[int, Outcome], None] | None = None,
-) -> list[Translation]:
-    """Translate each text by `translate`, by default `translator.translate`, and keep protected spans.
-
-    What is put back stands where `align` says, by default `align_translations`.
-
-    Each protected span of a text is in its translation, exactly as often, and unchanged; spans that had to be
-    put back are in the order of the source. Paired tags stay paired and nested. Of several alternatives the
-    first is taken that holds all spans. A text stays as it is if the model cannot help writing one of its
-    spans once more, as a "2" for "two" beside another "2". `report` is called with the number of every text
-    that has spans, and what became of them. `Translation.parts` of a text too long for the model are those
-    of what was left of it when spans had been taken out.
-    """
-    check_texts(texts, what="sentence")
-    translate = translate or translator.translate
-    align = align or partial(align_translations, translator)
-    spans = [protection.spans(text) for text in texts]
-    results: dict[int, tuple[Translation, Outcome]] = {}
-    attempts: tuple[tuple[Outcome, bool], ...] = (("copied", False), ("put back", True))
-    for outcome, takes_all in attempts:
-        rest = [i for i in range(len(texts)) if i not in results]
-        skeletons = [_Skeleton.of(texts[i], [s for s in spans[i] if takes_all or s.is_tag]) for i in rest]
-        translations = translate([skeleton.text for skeleton in skeletons]) if rest else []
-        whole = [
-            _only_whole(translation, skeleton, protection, spans[i])
-            for i, skeleton, translation in zip(rest, skeletons, translations, strict=True)
-        ]
-        taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
-        links = iter(align(taken))
-        for i, skeleton, candidate in zip(rest, skeletons, whole, strict=True):
-            restored = candidate
-            if candidate is not None and skeleton.taken:
-                restored = _restored(texts[i], skeleton, candidate, next(links), protection, spans[i])
-            if restored is not None:
-                results[i] = restored, outcome
-    for i, text in enumerate(texts):
-        _, outcome = results.setdefault(i, (_unchanged(text), "untranslated"))
-        if spans[i] and report is not None:
-            report(i, outcome)
-    return [results[i][0] for i in range(len(texts))]
-
-
-def _unchanged(text: str) -> Translation:
-    return Translation(text, (Alternative(text, 0.0),))
-
-
-def _only_whole(
-    translation: Translation, skeleton: _Skeleton, protection: Protection, spans: list[ProtectedSpan]
+def only_whole(
+    translation: Translation, skeleton: Skeleton, protection: Protection, spans: list[ProtectedSpan]
 ) -> Translation | None:
     """Return `translation` with only the alternatives that have the spans of `skeleton`.
 
@@ -182,9 +125,9 @@ def _only_whole(
     return translation._replace(alternatives=alternatives, parts=parts, ids=())
 
 
-def _restored(
+def restored(
     source: str,
-    skeleton: _Skeleton,
+    skeleton: Skeleton,
     translation: Translation,
     links: list[Link],
     protection: Protection,
@@ -196,7 +139,7 @@ def _restored(
     of the spans that are no tags does everything stay in the order of the source.
     """
     if not is_wordy(skeleton.text):
-        return _unchanged(source)
+        return Translation(source, (Alternative(source, 0.0),))
     names = {span.text for span in spans}
     verbatim = [span.text for span in spans if not span.is_tag]
     nodes = _tree(skeleton.taken)
@@ -214,7 +157,7 @@ def _restored(
 
 
 @dataclass(frozen=True)
-class _Skeleton:
+class Skeleton:
     """A text without some of its spans."""
 
     text: str
@@ -222,7 +165,7 @@ class _Skeleton:
     """The spans that are missing, and the place in `text` of each."""
 
     @classmethod
-    def of(cls, text: str, spans: Sequence[ProtectedSpan]) -> _Skeleton:
+    def of(cls, text: str, spans: Sequence[ProtectedSpan]) -> Skeleton:
         """`text` without `spans`; words that only they separated are separated by a space."""
         skeleton, taken, position = "", [], 0
         for span in spans:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError
-from dragoman.predict.alignment import Align
-from dragoman.predict.protection import Outcome, Protection, translate_protected
-from dragoman.predict.reranking import minimum_risk
-from dragoman.predict.translator import Translate, Translation, Translator
+from dragoman.predict.glossary import Glossary
+from dragoman.predict.protection import Protection
 
 MOST_CANDIDATES = 1000
 """Of a sentence, for minimum Bayes risk: the work grows with their square."""
@@ -25,13 +23,15 @@ class TranslationRequest:
     """Settings of [search]; one that is None is the run's own."""
     n_best: int = 1
     """Translations wanted of each text."""
+    glossary: Glossary | None = None
+    """Phrases that the translations of texts with certain terms hold."""
     protection: Protection | None = None
     """What stands in a translation as in its source."""
     consensus: bool = False
     """Whether candidates are ranked by minimum Bayes risk."""
 
     def search(self, defaults: SearchConfig) -> dict[str, Any]:
-        """Return settings for `Translator.translate` of a run with the [search] settings `defaults`.
+        """Return the settings that differ from `defaults`, the [search] settings of a run.
 
         - More translations widen a beam whose size is not given.
         - Protection asks for the whole beam: one candidate may keep what the first one loses.
@@ -55,27 +55,3 @@ class TranslationRequest:
         elif self.protection is not None:
             n_best = max(n_best, beam_size)
         return {**overrides, "beam_size": beam_size, "n_best": n_best}
-
-    def translate(
-        self,
-        translator: Translator,
-        texts: Sequence[str],
-        *,
-        search: Translate,
-        align: Align | None = None,
-        report: Callable[[int, Outcome], None] | None = None,
-    ) -> list[Translation]:
-        """Translate `texts` by `search`, a call of `translator.translate` with the settings of this request.
-
-        `align` and `report` are those of `translate_protected`, whose errors are also raised here.
-        """
-
-        def ranked(some: Sequence[str]) -> list[Translation]:
-            return [minimum_risk(translation) for translation in search(some)]
-
-        translate = ranked if self.consensus else search
-        if self.protection is None:
-            return translate(texts)
-        return translate_protected(
-            translator, texts, self.protection, translate=translate, align=align, report=report
-        )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
-from dragoman.predict.translator import Translation
+from dragoman.predict.results import Translation
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dragoman.errors import DataError, check_texts
+from dragoman.predict.model import TranslationModel
 from dragoman.predict.probe import score_ids
-from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
@@ -79,7 +79,7 @@ def perplexity(log_prob: float, n_tokens: int) -> float:
 
 
 def score_translations(
-    translator: Translator,
+    model: TranslationModel,
     sources: Sequence[str],
     targets: Sequence[str],
     *,
@@ -95,18 +95,18 @@ def score_translations(
     targets as sources, only one of the two texts is empty, or one has more tokens than the model accepts;
     `first_number` is what the message counts from.
     """
-    pairs = _encode(translator, sources, targets)
+    pairs = _encode(model, sources, targets)
     for number, pair in enumerate(pairs, start=first_number):
-        _check(pair, number, limit=translator.max_positions)
-    scores = _score(translator, pairs, batch_tokens=batch_tokens, progress=progress)
+        _check(pair, number, limit=model.max_positions)
+    scores = _score(model, pairs, batch_tokens=batch_tokens, progress=progress)
     return [
-        ScoredTranslation(source, target, score.tokens(translator.tokenizers.tgt, target))
+        ScoredTranslation(source, target, score.tokens(model.tokenizers.tgt, target))
         for source, target, score in zip(sources, targets, scores, strict=True)
     ]
 
 
 def score_pairs(
-    translator: Translator,
+    model: TranslationModel,
     sources: Sequence[str],
     targets: Sequence[str],
     *,
@@ -120,38 +120,38 @@ def score_pairs(
     Raises:
         DataError: the numbers of sources and targets differ.
     """
-    pairs = _encode(translator, sources, targets)
-    return _score(translator, pairs, batch_tokens=batch_tokens, progress=progress)
+    pairs = _encode(model, sources, targets)
+    return _score(model, pairs, batch_tokens=batch_tokens, progress=progress)
 
 
 def _encode(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    model: TranslationModel, sources: Sequence[str], targets: Sequence[str]
 ) -> list[tuple[list[int], list[int]]]:
     """Return the token ids of each pair. DataError: the numbers of sources and targets differ."""
     check_texts(sources, what="source")
     check_texts(targets, what="target")
     if len(sources) != len(targets):
         raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
-    tokenizers = translator.tokenizers
+    tokenizers = model.tokenizers
     return list(zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets), strict=True))
 
 
 def _score(
-    translator: Translator,
+    model: TranslationModel,
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     *,
     batch_tokens: int,
     progress: Callable[[int], None] | None,
 ) -> list[TokenScores]:
     """Return the token scores of each pair of ids."""
-    limit = translator.max_positions
+    limit = model.max_positions
     faults = [_fault(pair, limit=limit) for pair in pairs]
     filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i]]
     scores: dict[int, list[float]] = {}
     for batch in _batches([pairs[i] for i in filled], batch_tokens):
         chosen = [filled[k] for k in batch]
         src, tgt = zip(*(pairs[i] for i in chosen), strict=True)
-        log_probs = score_ids(translator.models, [[*ids, EOS_ID] for ids in src], tgt)
+        log_probs = score_ids(model.models, [[*ids, EOS_ID] for ids in src], tgt)
         scores.update(zip(chosen, log_probs, strict=True))
         if progress is not None:
             progress(len(scores) + len(pairs) - len(filled))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import chain
+from statistics import fmean
 
 from dragoman.errors import DataError
+from dragoman.predict.results import Alternative, Translation
 from dragoman.text.words import has_spaces
 
 _CLOSERS = "[\"'”’»)\\]]{0,3}"
@@ -64,6 +67,18 @@ def _is_between_characters(text: str, place: int) -> bool:
     """Neither an accent nor part of an emoji begins at `place`: as far as one can tell without a table."""
     after = text[place]
     return unicodedata.category(after)[0] != "M" and _ZERO_WIDTH_JOINER not in (after, text[place - 1])
+
+
+def joined_parts(source: str, parts: tuple[Translation, ...], languages: tuple[str, str]) -> Translation:
+    """Return the translation of `source` from those of its parts. `languages`: source and target."""
+    gaps = [gap_between(" " if part.source[-1].isspace() else "", languages) for part in parts]
+    alternatives = []
+    for chosen in zip(*(part.alternatives for part in parts), strict=False):
+        pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
+        alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
+    rows = zip(*(part.ids for part in parts), strict=False)
+    ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in rows)
+    return Translation(source, tuple(alternatives), parts, ids)
 
 
 def gap_between(space: str, languages: tuple[str, str]) -> str:

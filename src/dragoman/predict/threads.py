@@ -1,4 +1,4 @@
-"""Translate several batches in parallel, one thread each.
+"""Drive a flow here and now: its searches in several threads, one batch each.
 
 A step of a search is a hundred small operations: two threads that share each of them spend their time
 waiting for one another, two that work on batches of their own do not.
@@ -10,12 +10,60 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.predict.flow import Flow, Search
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+WORTH_A_THREAD = 16
+"""Sentences in a batch, at least, before another thread takes some of them."""
+
+
+def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) -> Result:
+    """Return the result of a flow. `progress` receives the number of finished texts, whenever it grew."""
+    n_told = 0
+
+    def tell(n_done: int) -> None:
+        nonlocal n_told
+        if progress is not None and n_done > n_told:  # what is translated twice counts once
+            n_told = n_done
+            progress(n_done)
+
+    results: Any = None
+    try:
+        while True:
+            step = flow.send(results)
+            results = _search(step, tell) if isinstance(step, Search) else step.work(step.items)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    finally:
+        flow.close()
+
+
+def _search(step: Search, tell: Callable[[int], None]) -> list[list[Hypothesis]]:
+    """Search for sentences in batches of similar length; `tell` receives how many texts are finished."""
+    engine, sentences = step.model.engine, step.sentences
+    n_threads = torch.get_num_threads() if step.model.model.device.type == "cpu" else 1
+    by_length = sorted(range(len(sentences)), key=lambda i: len(sentences[i].source), reverse=True)
+    size = min(step.settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
+    batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
+    searches = map_in_threads(
+        lambda batch: engine.search([sentences[i] for i in batch], step.settings),
+        batches,
+        n_threads=n_threads,
+    )
+    results: dict[int, list[Hypothesis]] = {}
+    for batch, hypotheses in zip(batches, searches, strict=True):
+        results.update(zip(batch, hypotheses, strict=True))
+        if step.n_done is not None:
+            tell(step.n_done + len(results))
+    return [results[i] for i in range(len(sentences))]
 
 
 def map_in_threads(

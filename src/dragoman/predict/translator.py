@@ -2,155 +2,35 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import torch
 
-from dragoman.config import Direction, SearchConfig, TranslationConfig
-from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
 from dragoman.hardware import choose_device, choose_dtype, has_int8
 from dragoman.hub import folder_of
 from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.notebook import Cell, Shown, table, table_of
-from dragoman.predict.engine import Engine, NativeEngine, SearchInput
+from dragoman.predict.engine import Engine, NativeEngine
+from dragoman.predict.flow import searched, translated
 from dragoman.predict.loading import for_inference, load_translator_model
+from dragoman.predict.model import TranslationModel, translation_config
 from dragoman.predict.probe import Probe, choose_stepping
-from dragoman.predict.sentences import InputEncoder
+from dragoman.predict.protection import Protection
+from dragoman.predict.request import TranslationRequest
+from dragoman.predict.results import Translation
 from dragoman.predict.shortlist import Shortlist
-from dragoman.predict.splitting import gap_between, split_to_fit
-from dragoman.predict.threads import map_in_threads
+from dragoman.predict.threads import finish
 from dragoman.runs import Run
 from dragoman.tensors import load_probe
-from dragoman.text.casing import in_casing
-from dragoman.text.normalisation import without_controls
-from dragoman.text.slots import without_slots
 from dragoman.text.tokenizer import TokenizerPair
 
-WORTH_A_THREAD = 16
-"""Sentences in a batch, at least, before another thread takes some of them."""
 
-
-class Alternative(NamedTuple):
-    """One candidate translation and its score.
-
-    Its log-probability in nats over the length penalty, plus the coverage penalty if there is one.
-    """
-
-    text: str
-    score: float
-
-
-class Translation(NamedTuple):
-    """The best translation of `source`, and all that were asked for, best first.
-
-    Where `source` is too long for the model, it was translated in `parts`: the k-th of `alternatives` is made
-    of the k-th of each, joined, with the mean of their scores.
-    """
-
-    source: str
-    alternatives: tuple[Alternative, ...]
-    """One at least."""
-    parts: tuple[Translation, ...] = ()
-    """Consecutive pieces of `source`, or of what protection left of it; empty where it was one."""
-    ids: tuple[tuple[int, ...], ...] = ()
-    """The tokens of each alternative as the search found it, without start and end; of a text in parts, those
-    of all parts. Nothing where the alternatives are others than those the search found."""
-    through: str = ""
-    """The text in a pivot language that was translated in place of `source`; "" where there was none."""
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.alternatives[0].text
-
-    @property
-    def score(self) -> float:
-        """That of the best translation."""
-        return self.alternatives[0].score
-
-    def notebook_row(self) -> dict[str, Cell]:
-        """Return the row of a notebook's table."""
-        return {"source": self.source, "translation": self.text, "score": f"{self.score:.2f}"}
-
-    def _repr_html_(self) -> str:
-        if len(self.alternatives) < 2:
-            return table_of([self])
-        return table(
-            ("score", "translation"),
-            [(f"{a.score:.2f}", a.text) for a in self.alternatives],
-            caption=self.source,
-        )
-
-
-Translate: TypeAlias = Callable[[Sequence[str]], list[Translation]]
-"""Sentences to translations, in order: `Translator.translate`, or a function around it."""
-
-
-def translation_config(run: Run) -> TranslationConfig:
-    """Return the configuration of a run that translates. RunError: it is a classifier."""
-    if run.config.task != "translation":
-        raise RunError(f"{run.path}: is a classifier; try: dragoman classify {shlex.quote(str(run.path))}")
-    return run.config
-
-
-class Translator:
-    """Text in, text out: models with their tokenizers and the search settings of the first one's run."""
-
-    def __init__(
-        self,
-        model: Seq2SeqTransformer,
-        tokenizers: TokenizerPair,
-        config: TranslationConfig,
-        *,
-        ensemble: Sequence[Seq2SeqTransformer] = (),
-    ) -> None:
-        """Take `model` as it is; `for_inference` makes it one whose weights need no casting.
-
-        `ensemble` are more models with the same vocabularies: the mean of all probabilities is searched.
-        """
-        self.model = model.eval()
-        self.models = (self.model, *(other.eval() for other in ensemble))
-        self.engine: Engine = NativeEngine(*self.models)
-        # A model of one direction may know reserved tokens, too: its vocabulary was that of one of several.
-        self.tokenizers = (
-            tokenizers if len(config.directions) > 1 else tokenizers.towards(config.languages[1])
-        )
-        self.config = config
-        self._encoder = self._new_encoder()
-
-    def _new_encoder(self) -> InputEncoder:
-        # A run that goes on from one with slots, such as a student, has them in its vocabulary, too.
-        slots = self.config.modifiers.slots > 0
-        return InputEncoder(self.tokenizers, self.max_positions, self.config.languages[0], slots=slots)
-
-    @property
-    def directions(self) -> tuple[Direction, ...]:
-        """The languages that it translates between; a translator `towards` one has that alone."""
-        return self.config.directions
-
-    def towards(self, to: str | None) -> Translator:
-        """Return this translator for one direction, with the same model.
-
-        `to` is a target language, "de", or a direction, "en-de"; None is the only target that there is. A
-        direction that was not trained is possible (zero-shot) between languages of a model of several.
-        ConfigError: there is no such direction, or several targets.
-        """
-        direction = self.config.direction(to)
-        translator = copy(self)
-        translator.config = self.config.towards(direction)
-        translator.tokenizers = self.tokenizers.towards(direction[1])
-        translator._encoder = translator._new_encoder()
-        return translator
+class Translator(TranslationModel):
+    """Text in, text out."""
 
     @classmethod
     def load(
@@ -251,131 +131,25 @@ class Translator:
         be translated in parts; a character alone has more tokens than the model accepts. Messages count from
         `first_number`.
         """
-        if to is not None or len(self.directions) > 1:
-            return self.towards(to).translate(
-                texts, prefixes=prefixes, required=required, first_number=first_number, progress=progress,
-                **settings,
-            )  # fmt: skip
-        search = self._settings(settings, required)
         if isinstance(texts, str):
             raise DataError("translate takes a list of sentences; for a single one write translate([text])")
         if not isinstance(first_number, int) or first_number < 0:
             raise DataError(f"first_number = {first_number!r}: is not a whole number from 0 on")
+        model = self if to is None and len(self.directions) == 1 else self.towards(to)
+        search = model.config.search.changed(settings, where="translate")
         check_texts(texts, what="sentence", first_number=first_number)
-        sentences = self._encoder.sentences(
-            texts, prefixes, required, first_number=first_number, recase=search.recase
-        )
-        split = self._split(texts, sentences, recase=search.recase)
-        filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
-        by_length = sorted(filled, key=lambda i: len(sentences[i].source), reverse=True)
-        translations = Shown(
-            Translation(text, (Alternative(without_controls(text) if text.strip() else "", 0.0),), (), ((),))
-            for text in texts
-        )
-        done = len(texts) - len(filled) - len(split)
-        n_threads = torch.get_num_threads() if self.model.device.type == "cpu" else 1
-        size = min(search.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
-        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
-        searches = map_in_threads(
-            lambda batch: self._search([sentences[i] for i in batch], search), batches, n_threads=n_threads
-        )
-        for batch, results in zip(batches, searches, strict=True):
-            for i, hypotheses in zip(batch, results, strict=True):
-                translations[i] = self._read(texts[i], hypotheses, sentences[i])
-            done += len(batch)
-            if progress is not None:
-                progress(done)
-        if split:
-            begun: list[str] = []
-            every: list[str] = []
-            for i, of_text in split.items():
-                begun += [prefixes[i] if prefixes else "", *[""] * (len(of_text) - 1)]  # of the first part
-                every += of_text
-            number = first_number + len(texts)  # none that one of `texts` has
-            parts = iter(self.translate(every, prefixes=begun, first_number=number, **settings))
-            for i, of_text in split.items():
-                translations[i] = self._join(texts[i], tuple(islice(parts, len(of_text))))
-            if progress is not None:
-                progress(len(texts))
+        flow = searched(model, texts, search, prefixes=prefixes, required=required, first_number=first_number)
+        translations = finish(flow, progress)
+        if progress is not None and any(translation.parts for translation in translations):
+            progress(len(texts))
         return translations
 
-    @property
-    def max_positions(self) -> int:
-        """The longest sentence in tokens, the end token included, that every model accepts."""
-        return min(model.config.max_positions for model in self.models)
 
-    def _settings(self, values: Mapping[str, Any], required: Sequence[Sequence[str]] | None) -> SearchConfig:
-        """Return the run's settings with those given. ConfigError: as `SearchConfig.changed`."""
-        search = self.config.search.changed(values, where="translate")
-        if required is not None and any(required):
-            if search.method != "beam":
-                raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')
-            if search.diversity_groups > 1:
-                raise ConfigError("required phrases need one beam; set diversity_groups = 1")
-        return search
-
-    def _split(
-        self, texts: Sequence[str], sentences: Sequence[SearchInput], *, recase: bool
-    ) -> dict[int, list[str]]:
-        """Return the parts of each text that is too long for the model.
-
-        DataError: a character alone is, or phrases are required of a text in parts.
-        """
-        fit = min(self.max_positions, self.config.data.max_length)  # longer ones were never seen in training
-        split = {}
-        n_tokens = partial(self._encoder.n_tokens, recase=recase)
-        for i, sentence in enumerate(sentences):
-            if len(sentence.source) > self.max_positions:
-                if sentence.required:
-                    raise DataError(
-                        f"sentence {sentence.number}: has {len(sentence.source)} tokens and the model "
-                        f"accepts {self.max_positions}: it comes in parts, for which no phrases can be "
-                        "required; split it into sentences"
-                    )
-                try:
-                    split[i] = split_to_fit(texts[i], n_tokens, fit)
-                except DataError as error:
-                    raise DataError(f"sentence {sentence.number}: {error}") from error
-        return split
-
-    def _join(self, source: str, parts: tuple[Translation, ...]) -> Translation:
-        """Return the translation of `source` from those of its parts."""
-        gaps = [
-            gap_between(" " if part.source[-1].isspace() else "", self.config.languages) for part in parts
-        ]
-        alternatives = []
-        for chosen in zip(*(part.alternatives for part in parts), strict=False):
-            pieces = ((a.text + gap) for a, gap in zip(chosen, gaps, strict=True) if a.text)
-            alternatives.append(Alternative("".join(pieces).strip(), fmean(a.score for a in chosen)))
-        rows = zip(*(part.ids for part in parts), strict=False)
-        ids = tuple(tuple(chain.from_iterable(chosen)) for chosen in rows)
-        return Translation(source, tuple(alternatives), parts, ids)
-
-    def _search(self, sentences: Sequence[SearchInput], search: SearchConfig) -> list[list[Hypothesis]]:
-        """Search, and once more for those whose best translation lacks a slot: then with it as a phrase."""
-        results = self.engine.search(sentences, search)
-        lacking = {
-            i: sentence._replace(required=[*sentence.required, *missing])
-            for i, sentence in enumerate(sentences)
-            if (missing := self._encoder.missing_slots(sentence, results[i][0].ids))
-        }
-        if lacking and search.method == "beam" and search.diversity_groups == 1 and self.engine.has_phrases:
-            again = self.engine.search(list(lacking.values()), search)
-            for i, hypotheses in zip(lacking, again, strict=True):
-                results[i] = hypotheses
-        return results
-
-    def written(self, sentence: SearchInput, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
-        texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
-        language = self.config.languages[1]
-        return [without_slots(in_casing(sentence.casing, text, language), sentence.spans) for text in texts]
-
-    def _read(self, source: str, hypotheses: list[Hypothesis], sentence: SearchInput) -> Translation:
-        texts = self.written(sentence, [h.ids for h in hypotheses])
-        alternatives = tuple(Alternative(t, h.score) for t, h in zip(texts, hypotheses, strict=True))
-        ids = tuple(tuple(h.ids) for h in hypotheses)
-        return Translation(source, alternatives, (), ids)
+def translate_protected(
+    translator: TranslationModel, texts: Sequence[str], protection: Protection
+) -> list[Translation]:
+    """Translate each text and keep its protected spans, as `flow.translated` says."""
+    return finish(translated(translator, texts, TranslationRequest(protection=protection)))
 
 
 def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:

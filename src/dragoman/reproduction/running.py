@@ -16,7 +16,7 @@ from dragoman.distillation.teaching import teach
 from dragoman.errors import ConfigError
 from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
-from dragoman.predict.translator import translation_config
+from dragoman.predict.model import translation_config
 from dragoman.reproduction.expected import Expectation, ExpectedScore, check_data, provide_data
 from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_of_run, version_option
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener

@@ -8,15 +8,16 @@ first.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -25,11 +26,14 @@ from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DataError
 from dragoman.predict.engine import Engine, SearchInput, longest_translation
-from dragoman.predict.translator import WORTH_A_THREAD
+from dragoman.predict.flow import Compute, Flow, Search
+from dragoman.predict.threads import WORTH_A_THREAD
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Compute a result for each item. Items of equal works may share a batch."""
+Run: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function in this thread, or in another one."""
 
 SIMILAR = 32
 """Maximum difference of lengths within a batch, in tokens; lengths within a factor of 2 always fit."""
@@ -57,7 +61,7 @@ class CostlyError(DataError):
 
 
 class Client:
-    """The client of a request: submits its work, and can cancel it."""
+    """The client of a request: what its flow yields is computed for it, and it can cancel that."""
 
     def __init__(
         self, batcher: Batcher, see: Callable[[SearchInput, Sequence[int]], None] | None = None
@@ -68,25 +72,37 @@ class Client:
         self.see = see
         self.cost = 0
         """Total tokens of its pending items."""
-        self.wait: Callable[[Sequence[Future[Any]]], object] | None = None
-        """Called with results before they are asked for; without it, the thread waits for them."""
         self._batcher = batcher
 
-    def results(self, work: Work, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
-        """Wait for the result of `work` for each item. `costs` are their tokens, or a similar measure.
+    async def finish(self, flow: Flow[Result], run: Run) -> Result:
+        """Return the result of a flow. Its code runs by `run`, here or in a thread, and is not computing.
 
         Raises:
             GoneError: the client has left, or the batcher is closed.
+            CostlyError: required phrases would make a search cost more than `limits.required_cost`.
         """
-        results = self._batcher.submit(work, items, costs, self)
-        if self.wait is not None:
-            self.wait(results)
-        return [result.result() for result in results]
+        results: Sequence[Any] | None = None
+        try:
+            while True:
+                step = await run(partial(_advance, flow, results))
+                if isinstance(step, _End):
+                    return step.value
+                if isinstance(step, Search):
+                    step = self._searching(step)
+                futures = self._batcher.submit(step.work, step.items, step.costs, self)
+                await _all_done(futures)
+                results = [future.result() for future in futures]
+        finally:
+            flow.close()
 
-    def run(self, function: Callable[[], Result], cost: int) -> Result:
-        """Call `function` in one of the batcher's threads and return its result. GoneError as above."""
-        result: Result = self.results(lambda _: [function()], [None], [cost])[0]
-        return result
+    def _searching(self, step: Search) -> Compute:
+        """Return the computation of a search, which can be watched, interrupted and cancelled."""
+        engine, batcher, is_cpu = step.model.engine, self._batcher, step.model.model.device.type == "cpu"
+        # searches on a GPU share tensors, so that they cannot be interrupted by another search
+        pause = batcher.pause if is_cpu else batcher.progress
+        costs = [batcher.cost(engine, sentence, step.settings) for sentence in step.sentences]
+        watched = [sentence._replace(watcher=Watching(self, sentence, pause)) for sentence in step.sentences]
+        return Compute(Searching(engine, _same(step.settings)), watched, costs)
 
     def go_on(self, _: int = 0) -> None:
         """Check for cancellation; long work calls this regularly. GoneError: the client has left."""
@@ -97,6 +113,37 @@ class Client:
     def leave(self) -> None:
         """Cancel the client's work and release the threads that wait for it."""
         self._batcher.forget(self)
+
+
+class _End(NamedTuple):
+    """The end of a flow, with its result."""
+
+    value: Any
+
+
+def _advance(flow: Flow[Any], results: Sequence[Any] | None) -> Search | Compute | _End:
+    """Return what a flow asks for next, given the `results` of what it asked for last."""
+    try:
+        return flow.send(results)
+    except StopIteration as end:
+        return _End(end.value)
+
+
+async def _all_done(results: Sequence[Future[Any]]) -> None:
+    """Wait until threads have set all of `results`."""
+    loop = asyncio.get_running_loop()
+    all_done, n_left = loop.create_future(), len(results)
+
+    def count() -> None:
+        nonlocal n_left
+        n_left -= 1
+        if not n_left and not all_done.done():
+            all_done.set_result(None)
+
+    for each in results:
+        each.add_done_callback(lambda _: loop.call_soon_threadsafe(count))
+    if results:
+        await all_done
 
 
 class Watching(NamedTuple):
@@ -206,10 +253,27 @@ class Batcher:
         turn.progress = time.monotonic()
         turn.interrupted_from = turn.progress + LONG
 
+    def cost(self, engine: Engine, sentence: SearchInput, settings: SearchConfig) -> int:
+        """Return the tokens of a sentence, times how much wider its required phrases make its beam.
+
+        CostlyError: its phrases would make the search cost more than `limits.required_cost`.
+        """
+        n_tokens = sum(phrase.distance(0) for phrase in set(sentence.required))
+        width = max(settings.beam_size, n_tokens + 1)
+        longest = longest_translation(sentence, settings, limit=getattr(engine, "longest", sys.maxsize))
+        cost = n_tokens * width * longest
+        if cost > self.max_required:
+            raise CostlyError(
+                f"sentence {sentence.number}: {n_tokens:,} tokens of required phrases × {width:,} hypotheses "
+                f"× {longest:,} tokens of a translation are more than the {self.max_required:,} that "
+                "limits.required_cost allows; require fewer or shorter phrases"
+            )
+        return len(sentence.source) * (width // settings.beam_size)
+
     def submit(
         self, work: Work, items: Sequence[Any], costs: Sequence[int], client: Client
     ) -> list[Future[Any]]:
-        """Return a future for the result of each item; see `Client.results`."""
+        """Return a future for the result of each item. GoneError: the client has left, or this is closed."""
         now = time.monotonic()
         waiting = [
             _Waiting(work, item, max(cost, 1), now, client, Future())
@@ -340,45 +404,6 @@ class Searching:
 
     def __call__(self, sentences: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         return self.engine.search(sentences, self.settings)
-
-
-class BatchedEngine:
-    """An engine that batches the sentences of a client with those of other clients."""
-
-    def __init__(self, engine: Engine, client: Client) -> None:
-        self._engine, self._client = engine, client
-        batcher, device = client._batcher, getattr(engine, "device", None)
-        # searches on a GPU share tensors, so that they cannot be interrupted by another search
-        self._pause = batcher.progress if device is None or device.type != "cpu" else batcher.pause
-
-    @property
-    def has_phrases(self) -> bool:
-        return self._engine.has_phrases
-
-    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """Search as `Engine.search` does. GoneError: the client has left. CostlyError: see `_cost`."""
-        watched = [
-            sentence._replace(watcher=Watching(self._client, sentence, self._pause)) for sentence in sentences
-        ]
-        work = Searching(self._engine, _same(settings))
-        return self._client.results(work, watched, [self._cost(each, settings) for each in sentences])
-
-    def _cost(self, sentence: SearchInput, settings: SearchConfig) -> int:
-        """Return the tokens of a sentence, times how much wider its required phrases make its beam.
-
-        CostlyError: its phrases would make the search cost more than `limits.required_cost`.
-        """
-        n_tokens = sum(phrase.distance(0) for phrase in set(sentence.required))
-        width = max(settings.beam_size, n_tokens + 1)
-        longest = longest_translation(sentence, settings, limit=getattr(self._engine, "longest", sys.maxsize))
-        cost, most = n_tokens * width * longest, self._client._batcher.max_required
-        if cost > most:
-            raise CostlyError(
-                f"sentence {sentence.number}: {n_tokens:,} tokens of required phrases × {width:,} hypotheses "
-                f"× {longest:,} tokens of a translation are more than the {most:,} that "
-                "limits.required_cost allows; require fewer or shorter phrases"
-            )
-        return len(sentence.source) * (width // settings.beam_size)
 
 
 @lru_cache(maxsize=1024)

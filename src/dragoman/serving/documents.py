@@ -13,6 +13,8 @@ from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFil
 
 from dragoman.documents import FORMATS, DocumentFile
 from dragoman.errors import DataError
+from dragoman.predict.flow import Flow
+from dragoman.predict.request import TranslationRequest
 from dragoman.serving.batching import Client
 from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import PROBLEMS, too_much
@@ -88,24 +90,24 @@ async def translate_document(request: Request, service: Service, asked: Document
         raise too_much("bytes", len(asked.content), limits.file_bytes, "file_bytes")
     service.expect(1)
 
-    def work(client: Client) -> tuple[str, bytes]:
-        with service.document_turn(client):
-            read = partial(_text, asked, client)
-            served = chosen(service.models, read, asked.model, asked.source, asked.target)
-            document = _document(asked, served.languages, client)
-            n_characters, n_sentences = document.n_characters, len(document.sentences)
-            name = served.info.name
-            request.state.model, request.state.characters = name, n_characters
-            request.state.sentences = n_sentences
-            service.metrics.characters.labels(name).inc(n_characters)
-            if n_characters > limits.file_characters:
-                raise too_much("characters", n_characters, limits.file_characters, "file_characters")
-            service.metrics.sentences.labels(name).inc(n_sentences)
-            content = document.translated(served.for_client(client), align=partial(served.align, client))
+    def work(client: Client) -> Flow[tuple[str, bytes]]:
+        read = partial(_text, asked, client)
+        served = chosen(service.models, read, asked.model, asked.source, asked.target)
+        document = _document(asked, served.languages, client)
+        n_characters, n_sentences = document.n_characters, len(document.sentences)
+        name = served.info.name
+        request.state.model, request.state.characters = name, n_characters
+        request.state.sentences = n_sentences
+        service.metrics.characters.labels(name).inc(n_characters)
+        if n_characters > limits.file_characters:
+            raise too_much("characters", n_characters, limits.file_characters, "file_characters")
+        service.metrics.sentences.labels(name).inc(n_sentences)
+        translations = yield from document.translations(served.translator, TranslationRequest())
+        content = document.written([translation.text for translation in translations])
         path, language = PurePath(asked.name), served.languages[1]
         return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}"), content
 
-    return await service.run(request, work, seconds=limits.file_seconds, in_thread=True)
+    return await service.run(request, work, seconds=limits.file_seconds, is_document=True)
 
 
 def _document(asked: DocumentRequest, languages: tuple[str, str], client: Client) -> DocumentFile:

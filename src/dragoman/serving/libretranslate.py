@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
@@ -23,7 +22,9 @@ from dragoman.config import parse_json
 from dragoman.documents import FORMATS, DocumentFile
 from dragoman.documents.budget import Budget
 from dragoman.documents.hypertext import Hypertext, plain
-from dragoman.predict.protection import Protection, translate_protected
+from dragoman.predict.flow import Flow, translated
+from dragoman.predict.protection import Protection
+from dragoman.predict.request import TranslationRequest
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
@@ -32,7 +33,7 @@ from dragoman.serving.errors import PROBLEMS, HTTPError, json_response
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.routes import DirectRoute, is_json
 from dragoman.serving.service import Service, service_of
-from dragoman.serving.v1 import begin
+from dragoman.serving.translating import TranslationJob
 from dragoman.text.languages import Detected, detect, known, name_of, standard_code
 
 FRONTEND_TIMEOUT = 500
@@ -122,8 +123,10 @@ async def translate_text(
     """Translate each text, with up to `n_alternatives` alternatives."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
 
-    def work(client: Client) -> schemas.TranslateResponse:
-        return begin(request, service, served, asked, client).answer()
+    def work(_: Client) -> Flow[schemas.TranslateResponse]:
+        job = TranslationJob(served, asked, service.config.limits)
+        service.take_in(request, served.info.name, job.n_sentences)
+        return (yield from job.answer())
 
     answer = await service.run(request, work)
     results = []
@@ -149,7 +152,7 @@ async def translate_html(
 ) -> list[Rendered]:
     """Translate each text as HTML, without alternatives."""
 
-    def work(client: Client) -> list[Rendered]:
+    def work(client: Client) -> Flow[list[Rendered]]:
         budget, pair = Budget("text", client.go_on), served.languages
         pages = [DocumentFile(Hypertext(text, pair, budget), pair, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
@@ -157,12 +160,8 @@ async def translate_html(
         protection: Protection | None = None
         for page in pages:
             protection = page.protection(protection)
-        translator = served.for_client(client)
-        translations = (
-            translator.translate(sentences)
-            if protection is None
-            else translate_protected(translator, sentences, protection, align=partial(served.align, client))
-        )
+        kept = TranslationRequest(protection=protection)
+        translations = yield from translated(served.translator, sentences, kept)
         targets = (translation.text for translation in translations)
         return [Rendered(page.written(list(islice(targets, len(page.sentences)))).decode()) for page in pages]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias
@@ -14,16 +13,11 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict.alignment import Link, align_translations
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.pivot import PivotTranslator
-from dragoman.predict.translator import Translation, Translator
+from dragoman.predict.flow import Pivot
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.serving.batching import BatchedEngine, Client
 from dragoman.text.languages import known
-
-ALIGNED_AT_ONCE = 64
-"""Translations aligned per batch item, so that a document does not block other requests."""
 
 
 class ModelInfo(NamedTuple):
@@ -40,7 +34,7 @@ class ServedTranslator:
     """A translator with its public facts."""
 
     info: ModelInfo
-    translator: Translator
+    translator: Translator | Pivot
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -50,56 +44,7 @@ class ServedTranslator:
     @property
     def pivot(self) -> str | None:
         """The language that it translates through."""
-        return None
-
-    def for_client(self, client: Client) -> Translator:
-        """Return a translator for `client` that batches its sentences with those of other clients."""
-        translator = copy(self.translator)
-        translator.engine = BatchedEngine(self.translator.engine, client)
-        return translator
-
-    def align(self, client: Client, translations: Sequence[Translation]) -> list[list[Link]]:
-        """Return the word alignment of translations, computed in batches by the compute threads."""
-        links: list[list[Link]] = []
-        for start in range(0, len(translations), ALIGNED_AT_ONCE):
-            part = translations[start : start + ALIGNED_AT_ONCE]
-            cost = sum(len(ids) for translation in part for ids in translation.ids[:1])
-            links += client.run(partial(self.links, part), cost)
-        return links
-
-    def links(self, translations: Sequence[Translation]) -> list[list[Link]]:
-        """Return the word alignment of translations, computed here and now."""
-        return align_translations(self.translator, translations)
-
-
-@dataclass(frozen=True)
-class ServedPivot(ServedTranslator):
-    """Two served translators, one after the other."""
-
-    translator: PivotTranslator
-    first: ServedTranslator
-    second: ServedTranslator
-
-    @classmethod
-    def through(cls, first: ServedTranslator, second: ServedTranslator) -> ServedPivot:
-        """Return the translator from the source of `first` into the target of `second`."""
-        one, other = first.info, second.info
-        info = one
-        if one.name != other.name:
-            info = one._replace(
-                name=f"{one.name}+{other.name}", n_parameters=one.n_parameters + other.n_parameters
-            )
-        return cls(info, PivotTranslator(first.translator, second.translator), first, second)
-
-    @property
-    def pivot(self) -> str:
-        return self.first.languages[1]
-
-    def for_client(self, client: Client) -> Translator:
-        return PivotTranslator(self.first.for_client(client), self.second.for_client(client))
-
-    def links(self, translations: Sequence[Translation]) -> list[list[Link]]:
-        return self.translator.align(translations)
+        return self.translator.first.config.languages[1] if isinstance(self.translator, Pivot) else None
 
 
 @dataclass(frozen=True)
@@ -140,9 +85,9 @@ class LoadOptions:
         translator = Translator.load(path, device=self.device, precision=self.precision, engine=self.engine)
         precision = self.precision if self.precision == "int8" or self.engine != "native" else None
         info = _info(name, translator.model, self.engine, precision)
-        served = [ServedTranslator(info, translator.towards("-".join(d))) for d in translator.directions]
-        served[0].translator.translate(["a"])  # what is made at the first call is made now
-        return served
+        turned = [translator.towards("-".join(direction)) for direction in translator.directions]
+        turned[0].translate(["a"])  # what is made at the first call is made now
+        return [ServedTranslator(info, each) for each in turned]
 
 
 class Models:
@@ -223,7 +168,7 @@ class Models:
             f"no model translates from {source or 'any'} to {target or 'any'}; there are: {pairs}"
         )
 
-    def in_one_step(self, name: str | None, to: str | None) -> ServedTranslator:
+    def in_one_step(self, name: str | None, to: str | None) -> tuple[ModelInfo, Translator]:
         """Return the translator of this name towards a language or in a direction, "en-de"; None = any.
 
         DataError: there is none, or none without a pivot language.
@@ -237,9 +182,10 @@ class Models:
             pairs = ", ".join("-".join(direction) for direction in self.directions) or "none"
             model = "no model" if name is None else f"no model of the name {name}"
             raise DataError(f"{model} translates to {to}; there are: {pairs}")
-        if named[0].pivot:
+        translator = named[0].translator
+        if isinstance(translator, Pivot):
             raise DataError(f"{to} goes through {named[0].pivot}; ask for each of the two steps by itself")
-        return named[0]
+        return named[0].info, translator
 
     def classifier(self, name: str | None = None) -> ServedClassifier:
         """Return the classifier of this name; None = the first. DataError: no such classifier."""
@@ -254,18 +200,25 @@ class Models:
         return tuple(dict.fromkeys(model.languages for model in self.translators))
 
 
-def pivots(translators: Sequence[ServedTranslator]) -> list[ServedPivot]:
+def pivots(translators: Sequence[ServedTranslator]) -> list[ServedTranslator]:
     """Return what two translators make together, for pairs of languages that none of them has alone.
 
     Where there are several ways, the first: in the order of the models.
     """
-    by_pair: dict[tuple[str, str], ServedPivot] = {}
+    by_pair: dict[tuple[str, str], ServedTranslator] = {}
     direct = {model.languages for model in translators}
-    for first in translators:
-        for second in translators:
-            pair = first.languages[0], second.languages[1]
-            if first.languages[1] == second.languages[0] and pair[0] != pair[1] and pair not in direct:
-                by_pair.setdefault(pair, ServedPivot.through(first, second))
+    steps = [
+        (model.info, model.translator) for model in translators if isinstance(model.translator, Translator)
+    ]
+    for (first, reader), (second, writer) in product(steps, steps):
+        (source, through), (between, target) = reader.config.languages, writer.config.languages
+        if through != between or source == target or (source, target) in direct:
+            continue
+        info = first
+        if first.name != second.name:
+            n_parameters = first.n_parameters + second.n_parameters
+            info = first._replace(name=f"{first.name}+{second.name}", n_parameters=n_parameters)
+        by_pair.setdefault((source, target), ServedTranslator(info, Pivot(reader, writer)))
     return list(by_pair.values())
 
 

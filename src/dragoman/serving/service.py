@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
-from greenlet import getcurrent, greenlet
 from pydantic import BaseModel
 
 from dragoman.errors import DataError
+from dragoman.predict.flow import Flow
 from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, LeftError
 from dragoman.serving.downloads import Downloads
@@ -164,15 +162,15 @@ class Service:
     async def run(
         self,
         request: Request,
-        work: Callable[[Client], Result],
+        work: Callable[[Client], Flow[Result]],
         *,
         seconds: float | None = None,
-        in_thread: bool = False,
+        is_document: bool = False,
     ) -> Result:
-        """Run `work` and return its result; `work` computes through its client.
+        """Return the result of the flow that `work` begins for a client.
 
-        It has a thread of its own if its request has more than `BRIEF` bytes, or if `in_thread`: where it
-        waits for anything but its client.
+        Its code runs in threads if its request has more than `BRIEF` bytes or `is_document`, which waits for
+        a turn first.
 
         Raises:
             HTTPError: too many running requests (429), or it takes longer than `seconds`, by default
@@ -181,8 +179,9 @@ class Service:
         """
         client = Client(self.batcher)
         announced = request.headers.get("Content-Length", "")
-        is_brief = not in_thread and announced.isdecimal() and int(announced[:20]) <= BRIEF
-        working = self._begin(_here(work, client) if is_brief else self._in_thread(lambda: work(client)))
+        is_brief = not is_document and announced.isdecimal() and int(announced[:20]) <= BRIEF
+        flow, run = work(client), _here if is_brief else self._in_thread
+        working = self._begin(self._in_turn(client, flow) if is_document else client.finish(flow, run))
         leaving = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {working, leaving}
         limit = self.config.limits.seconds if seconds is None else seconds
@@ -198,9 +197,9 @@ class Service:
             client.leave()
 
     async def stream(
-        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], None]
+        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], Flow[None]]
     ) -> AsyncIterator[Event]:
-        """Yield the events of `work` as they arrive. Errors: as `run`, and those of `work`."""
+        """Yield the events of a flow as they arrive. Errors: as `run`, and those of the flow."""
         client = Client(self.batcher)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -212,7 +211,7 @@ class Service:
 
         limit = self.config.limits.seconds
         deadline = loop.time() + limit
-        working = self._begin(self._in_thread(lambda: work(client, tell)))
+        working = self._begin(client.finish(work(client, tell), self._in_thread))
         working.add_done_callback(lambda _: events.put_nowait(None))
         leaving = asyncio.ensure_future(_disconnected(request))
         try:
@@ -256,44 +255,20 @@ class Service:
         if not working.cancelled():
             working.exception()  # retrieved, so that asyncio does not warn about it
 
-    @contextmanager
-    def document_turn(self, client: Client) -> Iterator[None]:
-        """Wait, in a thread, for a free document slot. GoneError: the client has left."""
-        while not self._documents.acquire(timeout=TURN_SECONDS):
+    async def _in_turn(self, client: Client, flow: Flow[Result]) -> Result:
+        """Return the result of the flow of a document, which waits for its turn. Errors: as `run`."""
+        while not self._documents.acquire(blocking=False):
             client.go_on()
+            await asyncio.sleep(TURN_SECONDS)
         try:
-            yield
+            return await client.finish(flow, self._in_thread)
         finally:
             self._documents.release()
 
 
-async def _here(work: Callable[[Client], Result], client: Client) -> Result:
-    """Run `work` in this thread; while it waits for its client's results, others have their turn."""
-    loop, outside = asyncio.get_running_loop(), getcurrent()
-    client.wait = outside.switch
-    inside = greenlet(work)
-    value = inside.switch(client)
-    while not inside.dead:
-        await _all_done(value, loop)
-        value = inside.switch()
-    result: Result = value
-    return result
-
-
-async def _all_done(results: Sequence[Future[Any]], loop: asyncio.AbstractEventLoop) -> None:
-    """Wait until threads have set all of `results`."""
-    all_done, n_left = loop.create_future(), len(results)
-
-    def count() -> None:
-        nonlocal n_left
-        n_left -= 1
-        if not n_left and not all_done.done():
-            all_done.set_result(None)
-
-    for each in results:
-        each.add_done_callback(lambda _: loop.call_soon_threadsafe(count))
-    if results:
-        await all_done
+async def _here(function: Callable[[], Result]) -> Result:
+    """Call a function that is done soon."""
+    return function()
 
 
 async def _disconnected(request: Request) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from pydantic import BaseModel
@@ -15,12 +14,11 @@ from dragoman.documents import Document
 from dragoman.errors import DataError
 from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.engine import SearchInput
+from dragoman.predict.flow import CHARACTERS_A_TOKEN, Flow, Pivot, aligned, computed, translated
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
-from dragoman.predict.translator import Translation
-from dragoman.serving.batching import Client
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import ServedTranslator
 from dragoman.serving.schemas import (
@@ -86,9 +84,7 @@ class Text:
 class TranslationJob:
     """A validated translation request, with everything needed to answer it."""
 
-    def __init__(
-        self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig, client: Client
-    ) -> None:
+    def __init__(self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig) -> None:
         """Validate a request.
 
         Raises:
@@ -102,39 +98,36 @@ class TranslationJob:
             raise too_much(
                 "glossary entries", len(request.glossary), limits.glossary_entries, "glossary_entries"
             )
-        self.served, self.request, self._client = served, request, client
+        self.served, self.request = served, request
         self._texts = [Text.read(text, served.languages[0], split=request.split) for text in texts]
         self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
-        self._glossary = Glossary.of(request.glossary, inflect=request.inflect)
         kinds = PATTERNS if request.protect is True else request.protect
         self._wanted = TranslationRequest(
             settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
             n_best=request.n_best,
+            glossary=Glossary.of(request.glossary, inflect=request.inflect) if request.glossary else None,
             protection=Protection(kinds) if kinds else None,
         )
         defaults = served.translator.config.search
-        self._settings = self._wanted.search(defaults)
+        settings = self._wanted.search(defaults)
         for setting, what in (("beam_size", "hypotheses"), ("n_best", "alternatives")):
-            if self._settings[setting] > max(limits.beam_size, defaults.beam_size):
-                raise too_much(what, self._settings[setting], limits.beam_size, "beam_size")
-        self._translator = served.for_client(client)
-        self._align = partial(served.align, client)
+            if settings[setting] > max(limits.beam_size, defaults.beam_size):
+                raise too_much(what, settings[setting], limits.beam_size, "beam_size")
 
     @property
     def n_sentences(self) -> int:
         return len(self._places)
 
-    def answer(self) -> TranslateResponse:
+    def answer(self) -> Flow[TranslateResponse]:
         """Return all translations."""
-        return self._answer(list(self._translated(0, len(self._places))))
+        return self._answer((yield from self._translated(0, len(self._places))))
 
-    def stream(self, tell: Tell) -> None:
+    def stream(self, tell: Tell) -> Flow[None]:
         """Send the events begin, partial and sentence for each sentence, and done.
 
         Sentences are translated in order: the first one alone, so that its translation arrives soon, then
         more at a time.
         """
-        self._client.see = self._teller(tell)
         texts = [
             SentencesMessage(sentences=[self._place(i, k) for k in range(len(text.source_starts))])
             for i, text in enumerate(self._texts)
@@ -143,18 +136,18 @@ class TranslationJob:
         sentences: list[TranslatedSentence] = []
         while len(sentences) < len(self._places):
             first = len(sentences)
-            for sentence in self._translated(first, min(2 * first + 1, first + 32)):
+            for sentence in (yield from self._translated(first, min(2 * first + 1, first + 32))):
                 i, k = self._places[len(sentences)]
                 sentences.append(sentence)
                 tell("sentence", SentenceEvent(text=i, sentence=k, result=sentence))
         tell("done", self._answer(sentences))
 
-    def _teller(self, tell: Tell) -> Callable[[SearchInput, Sequence[int]], None] | None:
+    def teller(self, tell: Tell) -> Callable[[SearchInput, Sequence[int]], None] | None:
         """Return a callback for partial hypotheses, by sentence, whose numbers count from 1."""
-        if self._wanted.protection is not None or self.served.pivot:
+        if self._wanted.protection is not None or isinstance(self.served.translator, Pivot):
             return None  # what is searched for is not what is answered
         last: dict[int, float] = {}
-        written = self._translator.written
+        written = self.served.translator.written
 
         def see(sentence: SearchInput, ids: Sequence[int]) -> None:
             now, number = time.monotonic(), sentence.number
@@ -184,21 +177,26 @@ class TranslationJob:
         start, source = text.source_starts[k], text.document.sentences[k]
         return SourceSentence(source_start=start, source_end=start + len(source), source=source)
 
-    def _translated(self, first: int, end: int) -> Iterator[TranslatedSentence]:
-        """Yield the translations of the sentences `first` to `end` of all texts."""
+    def _translated(self, first: int, end: int) -> Flow[list[TranslatedSentence]]:
+        """Return the translations of the sentences `first` to `end` of all texts."""
         places = self._places[first:end]
         sources = [self._texts[i].document.sentences[k] for i, k in places]
-        translations = self._translate(sources, first)
-        cost = sum(len(ids) for translation in translations for ids in translation.ids[:1]) + 1
-        links = words = None
+        phrases = [*map(Inflectable if self.request.inflect else str, self.request.required)]
+        model, links, words = self.served.translator, None, None
+        translations = yield from translated(
+            model, sources, self._wanted, prefixes=[self.request.prefix] if self.request.prefix else None,
+            required=[phrases] * len(sources), first_number=first + 1,
+        )  # fmt: skip
         if self.request.align:
-            links = self._align(translations)
+            links = yield from aligned(model, translations)
         if self.request.confidence:
             texts = [translation.text for translation in translations]
             read = [translation.through or translation.source for translation in translations]
-            words = self._client.run(lambda: word_probabilities(self._translator, read, texts), cost)
-        for n, ((i, k), translation) in enumerate(zip(places, translations, strict=True)):
-            yield TranslatedSentence(
+            writer = model.second if isinstance(model, Pivot) else model
+            cost = sum(map(len, texts)) // CHARACTERS_A_TOKEN
+            words = yield from computed(lambda: word_probabilities(writer, read, texts), cost)
+        return [
+            TranslatedSentence(
                 **dict(self._place(i, k)),
                 text=translation.text,
                 score=finite(translation.score),
@@ -218,24 +216,9 @@ class TranslationJob:
                     WordMessage(start=word.start, end=word.end, probability=round(word.probability, 4))
                     for word in words[n]
                 ],
-            )  # fmt: skip
-
-    def _required(self, sentence: str) -> list[str]:
-        """Return the phrases that the translation of a sentence must hold."""
-        phrase = Inflectable if self.request.inflect else str
-        return [*map(phrase, self.request.required), *self._glossary.required(sentence)]
-
-    def _translate(self, sources: Sequence[str], first: int) -> list[Translation]:
-        """Translate `sources`, the first of which is sentence `first`, counted from 0."""
-        prefixes = [self.request.prefix] if self.request.prefix else None
-
-        def search(texts: Sequence[str]) -> list[Translation]:
-            required = [self._required(text) for text in texts]
-            return self._translator.translate(
-                texts, prefixes=prefixes, required=required, first_number=first + 1, **self._settings
             )
-
-        return self._wanted.translate(self._translator, sources, search=search, align=self._align)
+            for n, ((i, k), translation) in enumerate(zip(places, translations, strict=True))
+        ]  # fmt: skip
 
 
 def finite(number: float) -> float | None:

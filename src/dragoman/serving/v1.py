@@ -14,7 +14,9 @@ from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
 from dragoman.predict.attention import cross_attention, n_weights
 from dragoman.predict.classifier import Classification
+from dragoman.predict.flow import CHARACTERS_A_TOKEN, Compute, Flow, computed, translated
 from dragoman.predict.occlusion import Explanation, word_importance
+from dragoman.predict.request import TranslationRequest
 from dragoman.predict.scoring import ScoredTranslation, score_translations
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.documents import chosen
@@ -42,7 +44,7 @@ from dragoman.serving.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from dragoman.serving.service import Event, Service, service_of
+from dragoman.serving.service import Event, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.languages import detect
 
@@ -50,9 +52,6 @@ router = APIRouter(prefix="/v1", route_class=MessageRoute)
 
 MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""
-
-CHARACTERS_A_TOKEN = 4
-"""About; what a text costs, before it is cut into tokens."""
 
 
 def answers(model: type) -> dict[int | str, dict[str, Any]]:
@@ -116,32 +115,26 @@ async def translate(request: Request, asked: TranslateRequest) -> Response:
     served = chosen(service.models, lambda _: joined, asked.model, asked.source, asked.target)
     service.take_texts(request, served.info.name, texts)
 
-    job = partial(begin, request, service, served, asked)
+    def begin() -> TranslationJob:
+        job = TranslationJob(served, asked, service.config.limits)
+        service.take_in(request, served.info.name, job.n_sentences)
+        return job
+
+    def answer(_: Client) -> Flow[TranslateResponse]:
+        return (yield from begin().answer())
+
+    def work(client: Client, tell: Tell) -> Flow[None]:
+        job = begin()
+        client.see = job.teller(tell)
+        yield from job.stream(tell)
+
     if not asked.stream:
-        return json_response(await service.run(request, lambda client: job(client).answer()))
-
-    def work(client: Client, tell: Tell) -> None:
-        job(client).stream(tell)
-
+        return json_response(await service.run(request, answer))
     events = service.stream(request, work)
     first = await anext(events)  # what is refused is refused with its status
     return StreamingResponse(
         _sent(first, events), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
-
-
-def begin(
-    request: Request, service: Service, served: ServedTranslator, asked: TranslateRequest, client: Client
-) -> TranslationJob:
-    """Return the job of a request, counted.
-
-    Raises:
-        DataError: fields of the request contradict each other.
-        HTTPError: too much for a limit (413), or the queue is full (429).
-    """
-    job = TranslationJob(served, asked, service.config.limits, client)
-    service.take_in(request, served.info.name, job.n_sentences)
-    return job
 
 
 async def _sent(first: Event, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
@@ -167,23 +160,23 @@ def _event(event: Event) -> bytes:
 async def attention(request: Request, asked: AttentionRequest) -> Response:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
     service = service_of(request)
-    served = service.models.in_one_step(asked.model, asked.to)
+    info, translator = service.models.in_one_step(asked.model, asked.to)
     texts = [asked.text, asked.target or ""]
-    service.take_texts(request, served.info.name, texts)
+    service.take_texts(request, info.name, texts)
 
-    def work(client: Client) -> AttentionResponse:
+    def work(_: Client) -> Flow[AttentionResponse]:
         target = asked.target
         if target is None:
-            target = served.for_client(client).translate([asked.text])[0].text
-        if (n := n_weights(served.translator, asked.text, target)) > MAX_ATTENTION_WEIGHTS:
+            (translation,) = yield from translated(translator, [asked.text], TranslationRequest())
+            target = translation.text
+        if (n := n_weights(translator, asked.text, target)) > MAX_ATTENTION_WEIGHTS:
             raise HTTPError(
                 413,
                 f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
                 "send a shorter text",
             )
-        result = client.run(
-            partial(cross_attention, served.translator, asked.text, target),
-            len(asked.text) // CHARACTERS_A_TOKEN,
+        result = yield from computed(
+            partial(cross_attention, translator, asked.text, target), len(asked.text) // CHARACTERS_A_TOKEN
         )
         return AttentionResponse(
             source_tokens=list(result.src_tokens),
@@ -198,17 +191,17 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
 async def score(request: Request, asked: ScoreRequest) -> Response:
     """Score given translations, token by token."""
     service = service_of(request)
-    served = service.models.in_one_step(asked.model, asked.to)
+    info, translator = service.models.in_one_step(asked.model, asked.to)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
-    service.take_texts(request, served.info.name, sources + targets)
+    service.take_texts(request, info.name, sources + targets)
     if len(sources) > service.config.limits.sentences:
         raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
     service.expect(1)
 
-    def work(client: Client) -> ScoreResponse:
+    def work(_: Client) -> Flow[ScoreResponse]:
         cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
-        scored = client.run(partial(score_translations, served.translator, sources, targets), cost)
-        return ScoreResponse(model=served.info.name, scores=[_score(each) for each in scored])
+        scored = yield from computed(partial(score_translations, translator, sources, targets), cost)
+        return ScoreResponse(model=info.name, scores=[_score(each) for each in scored])
 
     return json_response(await service.run(request, work))
 
@@ -230,21 +223,20 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
     service.take_texts(request, served.info.name, texts)
     service.take_in(request, served.info.name, len(texts), "texts")
 
-    def explained(client: Client, result: Classification) -> Explanation | None:
-        if not asked.explain or not result.label:
-            return None
-        cost = len(result.text) * len(result.text.split()) // CHARACTERS_A_TOKEN
-        return client.run(
-            lambda: word_importance(
-                served.classifier, [result.text], labels=[result.label], progress=client.go_on
-            ),
-            cost,
-        )[0]
-
-    def work(client: Client) -> ClassifyResponse:
+    def work(client: Client) -> Flow[ClassifyResponse]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
-        classifications = client.results(served.classifier.classify, texts, costs)
-        results = [_classification(each, explained(client, each)) for each in classifications]
+        results = []
+        for each in (yield Compute(served.classifier.classify, texts, costs)):
+            why = None
+            if asked.explain and each.label:
+                (why,) = yield from computed(
+                    partial(
+                        word_importance, served.classifier, [each.text], labels=[each.label],
+                        progress=client.go_on,
+                    ),
+                    len(each.text) * len(each.text.split()) // CHARACTERS_A_TOKEN,
+                )  # fmt: skip
+            results.append(_classification(each, why))
         return ClassifyResponse(model=served.info.name, results=results)
 
     return json_response(await service.run(request, work))

@@ -23,7 +23,8 @@ from dragoman.distillation.material import Lessons
 from dragoman.distillation.teaching import LESSONS, nearest, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.translation import sentence_chrf
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.training.loop import train as train_run
 from dragoman.training.trainer import Trainer

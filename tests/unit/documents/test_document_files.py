@@ -14,9 +14,10 @@ from dragoman.documents.files import STRUCTURED
 from dragoman.documents.text import numbers_in
 from dragoman.errors import DataError
 from dragoman.predict import protection
-from dragoman.predict.alignment import Link
+from dragoman.predict.results import Link
 from dragoman.predict.protection import Protection
-from dragoman.predict.translator import Alternative, Translation, Translator
+from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.translator import Translator
 from dragoman.text.languages import NAMES
 
 EN_DE = ("en", "de")

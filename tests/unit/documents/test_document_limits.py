@@ -25,7 +25,7 @@ from dragoman.documents import (
 )
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict.translator import Alternative, Translation
+from dragoman.predict.results import Alternative, Translation
 
 EN_DE = ("en", "de")
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

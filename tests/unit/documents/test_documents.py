@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents import Document, segments, translate_document
-from dragoman.predict.translator import Alternative, Translation, Translator
+from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.translator import Translator
 
 LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
 TEXTS = st.text(

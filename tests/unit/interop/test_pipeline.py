@@ -17,7 +17,7 @@ from dragoman.interop.generation import LENGTHS, RENAMED, search_settings
 from dragoman.interop.huggingface import generation_config
 from dragoman.interop.importing import import_model
 from dragoman.interop.pipeline import pipeline
-from dragoman.predict.translator import translation_config
+from dragoman.predict.model import translation_config
 from foreign_models import write_marian
 
 TEXTS = ["the red cat", "a big house", "the old dog sees a small bird", "", "river"]

@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import Pair
 from dragoman.errors import DataError
-from dragoman.predict.alignment import (
-    Link,
-    align,
-    align_translations,
-    character_origins,
-    contrasted,
-    pharaoh,
-    token_shares,
-    word_attention,
-    words_of,
-)
+from dragoman.predict.alignment import align, align_translations, character_origins, contrasted, pharaoh, token_shares, word_attention, words_of
+from dragoman.predict.results import Link
 from dragoman.predict.attention import cross_attention
 from dragoman.predict.translator import Translator
 from dragoman.text.normalisation import normalise, normalise_lowercase

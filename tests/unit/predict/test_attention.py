@@ -10,7 +10,8 @@ from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.predict.alignment import align, align_words, words_of
 from dragoman.predict.attention import CrossAttention, attention_maps, cross_attention
-from dragoman.predict.translator import Alternative, Translation, Translator
+from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
 
 

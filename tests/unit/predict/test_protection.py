@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.predict import protection as protection_module
-from dragoman.predict.alignment import Link
-from dragoman.predict.protection import Protection, translate_protected
-from dragoman.predict.translator import Alternative, Translate, Translation, Translator
+from dragoman.predict.results import Link
+from dragoman.predict.protection import Protection
+from dragoman.predict.translator import translate_protected
+from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.translator import Translate, Translator
 
 WORDS = ("red", "cat", "two", "big,", "(old", "house)", ".", "3rd", "日本", "é")
 SPANS = (

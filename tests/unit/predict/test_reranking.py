@@ -10,7 +10,8 @@ from sacrebleu.metrics.chrf import CHRF
 
 from dragoman.predict import reranking
 from dragoman.predict.reranking import minimum_risk, pairwise_chrf
-from dragoman.predict.translator import Alternative, Translation, Translator
+from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.translator import Translator
 
 TEXTS = st.text(st.sampled_from("ab cü\u3000.中"), max_size=12)
 

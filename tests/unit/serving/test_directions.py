@@ -11,8 +11,9 @@ pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from dragoman.errors import ConfigError
-from dragoman.predict.alignment import Link
-from dragoman.predict.pivot import PivotTranslator, joined
+from dragoman.predict.results import Link
+from dragoman.predict.alignment import joined
+from dragoman.predict.pivot import PivotTranslator
 from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 from dragoman.serving import documents

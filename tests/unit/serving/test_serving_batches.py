@@ -11,7 +11,8 @@ import pytest
 
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.predict.engine import SearchInput, longest_translation
-from dragoman.predict.translator import WORTH_A_THREAD, Translator
+from dragoman.predict.threads import WORTH_A_THREAD
+from dragoman.predict.translator import Translator
 from dragoman.serving import batching
 from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError
 from waiting import LONGEST

@@ -13,7 +13,8 @@ from dragoman.metrics.translation import chrf
 from dragoman.model import packed
 from dragoman.model.packed import can_pack
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import PAD_ID
 from dragoman.training.loop import train

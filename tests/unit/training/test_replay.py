@@ -12,7 +12,7 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_training, open_validation
 from dragoman.errors import ConfigError
-from dragoman.predict.translator import translation_config
+from dragoman.predict.model import translation_config
 from dragoman.report.curves import plot_learning_curves
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair

@@ -11,7 +11,8 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.corpora import open_corpus
 from dragoman.data.named import listed_texts, open_direction, open_training
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC

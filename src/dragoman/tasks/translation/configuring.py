@@ -21,7 +21,7 @@ from dragoman.data.readers.columns import check_format
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict.translator import translation_config
+from dragoman.predict.model import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
 from dragoman.runs import Run
 from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest, name_of

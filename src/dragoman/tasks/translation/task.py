@@ -15,7 +15,8 @@ from dragoman.data.readers.files import format_suffix
 from dragoman.errors import ConfigError, counted
 from dragoman.files import recipes_folder
 from dragoman.hardware import prepare_for_translating
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.model import translation_config
+from dragoman.predict.translator import Translator
 from dragoman.presets import guess_language
 from dragoman.runs import Run
 from dragoman.tasks.task import (

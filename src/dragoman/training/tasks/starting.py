@@ -17,7 +17,7 @@ from dragoman.data.corpora import Pair
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import check_translator_sizes, load_weights
-from dragoman.predict.translator import translation_config
+from dragoman.predict.model import translation_config
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 

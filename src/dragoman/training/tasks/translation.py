@@ -26,9 +26,10 @@ from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import build_model, inference_copy
+from dragoman.predict.model import translation_config
 from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.shortlist import SHORTLIST
-from dragoman.predict.translator import Translator, translation_config
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC, language_mark
