@@ -1,6 +1,6 @@
 """A translation from its texts to its results, as plain code that yields whatever takes time to compute.
 
-A flow is a generator. It yields a `Search`, or a `Compute`, and receives the results from its driver, which
+A flow is a generator. It yields a `SearchStep`, or a `ComputeStep`, and receives the results from its driver, which
 computes them here and now (`threads.finish`), or among those of other requests (`serving.batching.Client`).
 """
 
@@ -31,7 +31,7 @@ CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
 
 
-class Search(NamedTuple):
+class SearchStep(NamedTuple):
     """Sentences to translate. Gives the hypotheses of each, best first."""
 
     model: TranslationModel
@@ -41,7 +41,7 @@ class Search(NamedTuple):
     """Texts that need no search, or were finished before; None: these count for no progress."""
 
 
-class Compute(NamedTuple):
+class ComputeStep(NamedTuple):
     """Anything else that takes time. Gives what `work` returns of `items`: a result for each."""
 
     work: Callable[[Sequence[Any]], Sequence[Any]]
@@ -50,7 +50,7 @@ class Compute(NamedTuple):
     """Of each item: its tokens, or a similar measure."""
 
 
-Flow: TypeAlias = Generator[Search | Compute, Any, Result]
+Flow: TypeAlias = Generator[SearchStep | ComputeStep, Any, Result]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ Source: TypeAlias = TranslationModel | Pivot
 
 def computed(function: Callable[[], Result], cost: int) -> Flow[Result]:
     """Return what `function` returns."""
-    (result,) = yield Compute(lambda _: [function()], [None], [cost])
+    (result,) = yield ComputeStep(lambda _: [function()], [None], [cost])
     return result
 
 
@@ -198,7 +198,7 @@ def searched(
     filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
     n_done = len(texts) - len(filled) - len(split) if is_counted else None
     results = dict(
-        zip(filled, (yield Search(model, [sentences[i] for i in filled], search, n_done)), strict=True)
+        zip(filled, (yield SearchStep(model, [sentences[i] for i in filled], search, n_done)), strict=True)
     )
     # What lacks a slot in its best translation is searched for once more, with the slot as a phrase.
     lacking = {
@@ -208,7 +208,7 @@ def searched(
     }
     is_one_beam = search.method == "beam" and search.diversity_groups == 1
     if lacking and is_one_beam and model.engine.has_phrases:
-        results |= zip(lacking, (yield Search(model, list(lacking.values()), search)), strict=True)
+        results |= zip(lacking, (yield SearchStep(model, list(lacking.values()), search)), strict=True)
     for i, hypotheses in results.items():
         translations[i] = model.read(texts[i], sentences[i], hypotheses)
     if split:
@@ -252,4 +252,4 @@ def aligned(model: Source, translations: Sequence[Translation]) -> Flow[list[lis
 def _links(model: TranslationModel, sources: Sequence[str], targets: Sequence[str]) -> Flow[list[list[Link]]]:
     pairs = list(zip(sources, targets, strict=True))
     costs = [len(target) // CHARACTERS_A_TOKEN for target in targets]
-    return (yield Compute(partial(align_pairs, model), pairs, costs)) if pairs else []
+    return (yield ComputeStep(partial(align_pairs, model), pairs, costs)) if pairs else []

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.predict.flow import Flow, Search
+from dragoman.predict.flow import Flow, SearchStep
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
     try:
         while True:
             step = flow.send(results)
-            results = _search(step, tell) if isinstance(step, Search) else step.work(step.items)
+            results = _search(step, tell) if isinstance(step, SearchStep) else step.work(step.items)
     except StopIteration as end:
         result: Result = end.value
         return result
@@ -46,8 +46,8 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
         flow.close()
 
 
-def _search(step: Search, tell: Callable[[int], None]) -> list[list[Hypothesis]]:
-    """Search for sentences in batches of similar length; `tell` receives how many texts are finished."""
+def _search(step: SearchStep, tell: Callable[[int], None]) -> list[list[Hypothesis]]:
+    """SearchStep for sentences in batches of similar length; `tell` receives how many texts are finished."""
     engine, sentences = step.model.engine, step.sentences
     n_threads = torch.get_num_threads() if step.model.model.device.type == "cpu" else 1
     by_length = sorted(range(len(sentences)), key=lambda i: len(sentences[i].source), reverse=True)

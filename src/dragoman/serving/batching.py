@@ -26,7 +26,7 @@ from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DataError
 from dragoman.predict.engine import Engine, SearchInput, longest_translation
-from dragoman.predict.flow import Compute, Flow, Search
+from dragoman.predict.flow import ComputeStep, Flow, SearchStep
 from dragoman.predict.threads import WORTH_A_THREAD
 
 Result = TypeVar("Result")
@@ -87,7 +87,7 @@ class Client:
                 step = await run(partial(_advance, flow, results))
                 if isinstance(step, _End):
                     return step.value
-                if isinstance(step, Search):
+                if isinstance(step, SearchStep):
                     step = self._searching(step)
                 futures = self._batcher.submit(step.work, step.items, step.costs, self)
                 await _all_done(futures)
@@ -95,14 +95,14 @@ class Client:
         finally:
             flow.close()
 
-    def _searching(self, step: Search) -> Compute:
+    def _searching(self, step: SearchStep) -> ComputeStep:
         """Return the computation of a search, which can be watched, interrupted and cancelled."""
         engine, batcher, is_cpu = step.model.engine, self._batcher, step.model.model.device.type == "cpu"
         # searches on a GPU share tensors, so that they cannot be interrupted by another search
         pause = batcher.pause if is_cpu else batcher.progress
         costs = [batcher.cost(engine, sentence, step.settings) for sentence in step.sentences]
         watched = [sentence._replace(watcher=Watching(self, sentence, pause)) for sentence in step.sentences]
-        return Compute(Searching(engine, _same(step.settings)), watched, costs)
+        return ComputeStep(Searching(engine, _same(step.settings)), watched, costs)
 
     def go_on(self, _: int = 0) -> None:
         """Check for cancellation; long work calls this regularly. GoneError: the client has left."""
@@ -121,7 +121,7 @@ class _End(NamedTuple):
     value: Any
 
 
-def _advance(flow: Flow[Any], results: Sequence[Any] | None) -> Search | Compute | _End:
+def _advance(flow: Flow[Any], results: Sequence[Any] | None) -> SearchStep | ComputeStep | _End:
     """Return what a flow asks for next, given the `results` of what it asked for last."""
     try:
         return flow.send(results)

@@ -14,7 +14,7 @@ from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
 from dragoman.predict.attention import cross_attention, n_weights
 from dragoman.predict.classifier import Classification
-from dragoman.predict.flow import CHARACTERS_A_TOKEN, Compute, Flow, computed, translated
+from dragoman.predict.flow import CHARACTERS_A_TOKEN, ComputeStep, Flow, computed, translated
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.request import TranslationRequest
 from dragoman.predict.scoring import ScoredTranslation, score_translations
@@ -226,7 +226,7 @@ async def classify(request: Request, asked: ClassifyRequest) -> Response:
     def work(client: Client) -> Flow[ClassifyResponse]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
         results = []
-        for each in (yield Compute(served.classifier.classify, texts, costs)):
+        for each in (yield ComputeStep(served.classifier.classify, texts, costs)):
             why = None
             if asked.explain and each.label:
                 (why,) = yield from computed(
