@@ -145,13 +145,15 @@ def searched() -> dict[str, Any]:
 
 def pivoted() -> list[Any]:
     """English by way of German into English: texts, what they go through, links."""
-    from dragoman.predict.pivot import PivotTranslator
+    from dragoman.predict.flow import Pivot, aligned, searched
+    from dragoman.predict.threads import finish
     from dragoman.predict.translator import Translator
 
     both = Translator.load(RUN, device="cpu", precision="fp32")
-    pivot = PivotTranslator(both.towards("en-de"), both.towards("de-en"))
-    translations = pivot.translate(SENTENCES[:8], n_best=2)
-    links = pivot.align(translations)
+    pivot = Pivot(both.towards("en-de"), both.towards("de-en"))
+    search = pivot.config.search.changed({"n_best": 2}, where="test")
+    translations = finish(searched(pivot, SENTENCES[:8], search))
+    links = finish(aligned(pivot, translations))
     return [
         [t.text, t.through, [tuple(link)[:4] for link in found]]
         for t, found in zip(translations, links, strict=True)

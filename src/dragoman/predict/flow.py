@@ -1,7 +1,7 @@
 """A translation from its texts to its results, as plain code that yields whatever takes time to compute.
 
-A flow is a generator. It yields a `SearchStep`, or a `ComputeStep`, and receives the results from its driver, which
-computes them here and now (`threads.finish`), or among those of other requests (`serving.batching.Client`).
+A flow is a generator. It yields a `SearchStep`, or a `ComputeStep`, and receives the results from its driver,
+which computes them here and now (`threads.finish`), or among those of others (`serving.batching.Client`).
 """
 
 from __future__ import annotations
