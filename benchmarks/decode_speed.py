@@ -39,8 +39,8 @@ from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
 from dragoman.predict.ctranslate2 import convert, write_vocabulary_map
 from dragoman.predict.loading import build_model
-from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.model import translation_config
+from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator, multiplies_in_int8
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair

@@ -12,12 +12,16 @@ source is, beside its English.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import find_file, open_lines
 from dragoman.evaluation.translation import evaluate, read_pairs, split_of
-from dragoman.predict.pivot import PivotTranslator
+from dragoman.predict.flow import Pivot, searched
+from dragoman.predict.results import Translation
+from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 
@@ -50,11 +54,19 @@ def main() -> None:
     for src, tgt in ZERO_SHOT:
         pairs = by_english(src, tgt)
         first, second = f"{src}-en", f"en-{tgt}"
-        ways = [many.towards(f"{src}-{tgt}"), PivotTranslator(many.towards(first), many.towards(second))]
+        ways = [many.towards(f"{src}-{tgt}"), Relay(many.towards(first), many.towards(second))]
         if {(src, "en"), ("en", tgt)} <= own.keys():
-            ways.append(PivotTranslator(own[src, "en"], own["en", tgt]))
+            ways.append(Relay(own[src, "en"], own["en", tgt]))
         cells = [scores(way, pairs) for way in ways]
         print(f"| {src} → {tgt} | {len(pairs)} | {' | '.join(cells)} |", flush=True)
+
+
+class Relay(Pivot):
+    """Two translators, one after the other, as `evaluate` takes one."""
+
+    def translate(self, texts: Sequence[str], **settings: Any) -> list[Translation]:
+        settings.pop("progress", None)
+        return finish(searched(self, texts, self.config.search.changed(settings, where="pivot")))
 
 
 def load(path: Path) -> Translator:
@@ -69,7 +81,7 @@ def described(path: Path, translator: Translator) -> str:
     return f"{millions:.1f} M parameters, {report['minutes']:.1f} minutes, {report['steps']:,} updates"
 
 
-def scores(translator: Translator, pairs: list[Pair]) -> str:
+def scores(translator: Any, pairs: list[Pair]) -> str:
     """Return BLEU and chrF2 on the pairs."""
     bleu, chrf, *_ = evaluate(translator, "test", pairs).scores
     return f"{bleu.value:.1f}, {chrf.value:.1f}"

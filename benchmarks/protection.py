@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from dragoman.data.corpora import Pair, open_corpus
 from dragoman.metrics.translation import chrf
 from dragoman.predict.protection import Protection
-from dragoman.predict.translator import translate_protected
-from dragoman.predict.translator import Translator
+from dragoman.predict.translator import Translator, translate_protected
 
 N_SENTENCES = 200
 SPANS = {
@@ -62,14 +61,9 @@ def measure(translator: Translator, kind: str, pairs: Sequence[Pair]) -> str:
     wrap = enclose if kind == "tags" else insert
     sources = [wrap(pair.src, SPANS[kind], rng) for pair in pairs]
     protection = Protection([kind])
-    outcomes: Counter[str] = Counter()
     plain = [t.text for t in translator.translate(sources, n_best=1)]
-    protected = [
-        t.text
-        for t in translate_protected(
-            translator, sources, protection, report=lambda _, outcome: outcomes.update([outcome])
-        )
-    ]
+    kept = translate_protected(translator, sources, protection)
+    protected, outcomes = [t.text for t in kept], Counter(t.outcome for t in kept)
     whole = [
         sum(holds(protection, *sides) for sides in zip(sources, outputs, strict=True))
         for outputs in (plain, protected)

@@ -13,6 +13,7 @@ the processor, each as far as it makes sense; `--short` makes them small, to try
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
 import os
@@ -27,7 +28,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -51,11 +51,12 @@ from dragoman.predict.alignment import align
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.flow import searched
 from dragoman.predict.results import Translation
+from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.serving.batching import BatchedEngine, Batcher, Client, GoneError
+from dragoman.serving.batching import Batcher, Client, GoneError
 from dragoman.training.checkpoints import newest_checkpoint
 from dragoman.training.loop import train
 from dragoman.training.parallel.processes import Processes
@@ -582,12 +583,16 @@ def watched(place: Place) -> None:
     translator = loaded(place, place.device)
     batcher = Batcher(n_threads=1, max_items=64, max_tokens=4096)
 
+    search = translator.config.search.changed({"beam_size": 3}, where="check")
+
+    async def here(function: Callable[[], Any]) -> Any:
+        return function()
+
     def ask(i: int) -> list[str]:
         client = Client(batcher, see=lambda _, ids: client.leave() if i == 0 and len(ids) > 1 else None)
-        own = copy(translator)
-        own.engine = BatchedEngine(translator.engine, client)
+        flow = searched(translator, sources[i::4], search)
         try:
-            return texts_of(own.translate(sources[i::4], beam_size=3))
+            return texts_of(asyncio.run(client.finish(flow, here)))
         except GoneError:
             return ["gone"]
 

@@ -21,13 +21,14 @@ from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file
 from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
-from dragoman.predict.alignment import align_translations, word_probabilities
+from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.engine import NativeEngine, Started
+from dragoman.predict.flow import aligned
 from dragoman.predict.protection import Protection
-from dragoman.predict.translator import translate_protected
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Translation
-from dragoman.predict.translator import Translator
+from dragoman.predict.threads import finish
+from dragoman.predict.translator import Translator, translate_protected
 from dragoman.text.foreign import PiecesTokenizer, pieces_spec
 from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import EOS_ID, Tokenizer, WholeTokenizer, train_tokenizer
@@ -117,7 +118,7 @@ def test_no_search_gives_any(translator: Translator, search: dict[str, Any], evi
 def test_links_and_probabilities_belong_to_the_text_that_is_given(translator: Translator, evil: str) -> None:
     write(evil + "Katze" + evil, translator.tokenizers.tgt)
     found = translator.translate(SOURCES)
-    for translation, links in zip(found, align_translations(translator, found), strict=True):
+    for translation, links in zip(found, finish(aligned(translator, found)), strict=True):
         assert all(translation.text[x.target_start : x.target_end].strip() for x in links)
     probabilities = word_probabilities(translator, SOURCES, [t.text for t in found])
     for translation, words in zip(found, probabilities, strict=True):

@@ -25,8 +25,8 @@ from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tiny import WORDS, damaged_run

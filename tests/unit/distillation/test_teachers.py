@@ -26,8 +26,8 @@ from dragoman.distillation.distilling import student_config
 from dragoman.distillation.material import Lessons, check_lessons, one_line
 from dragoman.distillation.teaching import DROPPED, Judged, as_candidates, teach, without_worst
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.predict.scoring import score_translations
 from dragoman.predict.model import translation_config
+from dragoman.predict.scoring import score_translations
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from tiny import TINY, write_corpus

@@ -13,12 +13,13 @@ from dragoman.documents import FORMATS, DocumentFile, translate_document, transl
 from dragoman.documents.files import STRUCTURED
 from dragoman.documents.text import numbers_in
 from dragoman.errors import DataError
-from dragoman.predict import protection
-from dragoman.predict.results import Link
 from dragoman.predict.protection import Protection
-from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.request import TranslationRequest
+from dragoman.predict.results import Alternative, Link, Translation
+from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.text.languages import NAMES
+from flows import answering, saying
 
 EN_DE = ("en", "de")
 TEXT = "  The red cat. A dog!\r\n\r\n\t* * *\nBig house\n"
@@ -49,14 +50,13 @@ def translator(tiny_run: Path) -> Translator:
     return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
-def identity(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, (Alternative(text, 0.0),)) for text in texts]
-
-
-def word_by_word(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
+def word_by_word(translations: Sequence[Translation]) -> list[list[Link]]:
     """The links of translations that are their sources."""
     words = [list(re.finditer(r"\w+|[^\w\s]", translation.text)) for translation in translations]
     return [[Link(*word.span(), *word.span(), 1.0) for word in found] for found in words]
+
+
+IDENTITY = saying(lambda text: text)
 
 
 def test_there_is_a_file_of_every_format_and_the_command_knows_them() -> None:
@@ -65,13 +65,11 @@ def test_there_is_a_file_of_every_format_and_the_command_knows_them() -> None:
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-def test_translating_by_the_identity_gives_the_document(
-    translator: Translator, ending: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protection, "align_translations", word_by_word)
+def test_translating_by_the_identity_gives_the_document(translator: Translator, ending: str) -> None:
     document = DocumentFile.read(f"a{ending}", FILES[ending], EN_DE)
     expected = document.written(document.sentences)
-    found = translate_file(translator, f"A{ending.upper()}", FILES[ending], translate=identity)
+    with answering(IDENTITY, word_by_word):
+        found = translate_file(translator, f"A{ending.upper()}", FILES[ending])
     if ending == ".docx":
         runs = docx.Document(io.BytesIO(found)).paragraphs[0].runs
         assert [(run.text, run.bold) for run in runs] == [("The ", None), ("red", True), (" cat.", None)]
@@ -122,10 +120,10 @@ def test_sentences_without_a_letter_are_nobodys_work() -> None:
     assert empty.written(()) == b""
 
 
-def test_tags_in_the_text_are_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protection, "align_translations", word_by_word)
+def test_tags_in_the_text_are_text(translator: Translator) -> None:
     content = SRT.replace("cat", 'cat <g id="0"> </g> <x/>').encode()
-    assert translate_file(translator, "a.srt", content, translate=identity) == content
+    with answering(IDENTITY, word_by_word):
+        assert translate_file(translator, "a.srt", content) == content
 
 
 def test_what_the_user_protects_and_tags_are_kept_together(translator: Translator) -> None:
@@ -151,9 +149,8 @@ def test_numbers_are_compared_however_they_are_written(
 
 
 def test_a_number_that_the_model_changes_is_kept_and_one_that_cannot_be_is_counted(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator,
 ) -> None:
-    monkeypatch.setattr(protection, "align_translations", word_by_word)
     asked: list[Sequence[str]] = []
 
     def translate(texts: Sequence[str]) -> list[Translation]:
@@ -164,12 +161,15 @@ def test_a_number_that_the_model_changes_is_kept_and_one_that_cannot_be_is_count
 
     text = "In 98 a cat. One 7. In two 2 and 34 5. By 76 <b>x</b> %."
     document = DocumentFile.read("a.txt", text.encode(), EN_DE)
-    written = document.translated(translator, translate=translate).decode()
+    flow = document.translations(translator, TranslationRequest())
+    with answering(translate, word_by_word):
+        written = document.written([translation.text for translation in finish(flow)]).decode()
     assert written == "In 98 a cat. One 7. 2 By 76 <b>x</b> %."
     assert [len(texts) for texts in asked] == [4, 3, 3], "a sentence with the right numbers is searched once"
     assert document.notes == ["numbers of the source that the translation lacks: 2 (line 1)"]
     tags = b"<tmx><tu><tuv xml:lang='en'><seg>a <hi>12</hi> b</seg></tuv></tu></tmx>"
-    assert b"<hi>12</hi>" in translate_file(translator, "a.tmx", tags, translate=translate)
+    with answering(translate, word_by_word):
+        assert b"<hi>12</hi>" in translate_file(translator, "a.tmx", tags)
 
 
 @pytest.mark.slow

@@ -5,14 +5,15 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dragoman.config import SearchConfig
 from dragoman.documents import (
     Document,
     DocumentFile,
@@ -21,11 +22,16 @@ from dragoman.documents import (
     memory,
     passages,
     segments,
+    translate_file,
     word,
 )
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict.results import Alternative, Translation
+from dragoman.predict import threads
+from dragoman.predict.request import TranslationRequest
+from dragoman.predict.threads import finish
+from dragoman.predict.translator import Translator
+from flows import answering, saying
 
 EN_DE = ("en", "de")
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -323,19 +329,14 @@ class Stop:
             raise self.error
 
 
-class Echo:
-    """In place of a translator: each text is its own translation, and a batch."""
+def translated(document: DocumentFile) -> bytes:
+    """The document with each sentence as its own translation."""
+    with answering(saying(lambda text: text)):
+        translations = finish(document.translations(MODEL, TranslationRequest()))
+    return document.written([translation.text for translation in translations])
 
-    config: Any = type("Config", (), {"languages": EN_DE})()
 
-    def __init__(self) -> None:
-        self.n_batches = 0
-
-    def translate(self, texts: Sequence[str], progress: Callable[[int], None]) -> list[Translation]:
-        for i in range(len(texts)):
-            self.n_batches += 1
-            progress(i + 1)
-        return [Translation(text, (Alternative(text, 0.0),)) for text in texts]
+MODEL: Any = SimpleNamespace(config=SimpleNamespace(search=SearchConfig(), languages=EN_DE))
 
 
 FEW = {
@@ -359,7 +360,7 @@ def test_work_stops_wherever_the_check_raises_and_leaves_nothing_behind(
         """How often it was called when reading was over, and at the end."""
         document = read(f"a{ending}", FEW[ending], check)
         n = check.n
-        document.translated(Echo())  # type: ignore[arg-type]
+        translated(document)
         return n, check.n
 
     n_reading, n_all = work(Stop(float("inf"), kind("no")))
@@ -373,22 +374,30 @@ def test_work_stops_wherever_the_check_raises_and_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
-def test_no_batch_is_begun_when_the_check_has_raised() -> None:
-    left = False
+def test_no_search_is_begun_when_the_check_has_raised(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client who leaves after the first of a document's batches has no second one."""
+    translator, n_batches = Translator.load(tiny_run, device="cpu"), 0
+    search = translator.engine.search
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal n_batches
+        n_batches += 1
+        return search(*arguments)
 
     def check() -> None:
-        if left:
+        if n_batches:
             raise LeftError
 
-    def leave(n_sentences: int) -> None:
-        nonlocal left
-        left = n_sentences == 2
-
-    document = read("a.txt", b"A dog.\nA cat.\nA tree.\nA house.\n", check)
-    echo = Echo()
+    translator.engine.search = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
+    translator.config = translator.config.model_copy(
+        update={"search": translator.config.search.model_copy(update={"batch_sentences": 1})}
+    )
     with pytest.raises(LeftError):
-        document.translated(echo, progress=leave)  # type: ignore[arg-type]
-    assert echo.n_batches == 3
+        translate_file(translator, "a.txt", b"A dog.\nA cat.\nA tree.\nA house.\n", check=check)
+    assert n_batches == 1
 
 
 def test_sentences_of_a_text_need_no_budget() -> None:

@@ -1,6 +1,5 @@
 """A document keeps its form, whatever becomes of its sentences."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.documents import Document, segments, translate_document
-from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
+from flows import answering, saying
 
 LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
 TEXTS = st.text(
@@ -20,14 +19,6 @@ TEXTS = st.text(
 @pytest.fixture(scope="module")
 def translator(tiny_run: Path) -> Translator:
     return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
-def identity(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, (Alternative(text, 0.0),)) for text in texts]
-
-
-def shout(texts: Sequence[str]) -> list[Translation]:
-    return [Translation(text, (Alternative(f"<{text}>", 0.0),)) for text in texts]
 
 
 @given(TEXTS, LANGUAGES)
@@ -45,13 +36,15 @@ def test_segments_tile_a_line(line: str, language: str) -> None:
 
 @given(TEXTS)
 def test_translating_by_the_identity_changes_nothing(translator: Translator, text: str) -> None:
-    assert translate_document(translator, text, translate=identity) == text
+    with answering(saying(lambda sentence: sentence)):
+        assert translate_document(translator, text) == text
 
 
 def test_lines_and_spaces_stand_where_they_stood(translator: Translator) -> None:
     text = "\n  One here.  Two there! \r\n\r\n\tThree.\nMr. Smith left.\n"
     expected = "\n  <One here.>  <Two there!> \r\n\r\n\t<Three.>\n<Mr. Smith left.>\n"
-    assert translate_document(translator, text, translate=shout) == expected
+    with answering(saying(lambda sentence: f"<{sentence}>")):
+        assert translate_document(translator, text) == expected
 
 
 def test_every_sentence_knows_its_line() -> None:

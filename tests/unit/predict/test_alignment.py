@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import Pair
 from dragoman.errors import DataError
-from dragoman.predict.alignment import align, align_translations, character_origins, contrasted, pharaoh, token_shares, word_attention, words_of
-from dragoman.predict.results import Link
+from dragoman.predict.alignment import (
+    align,
+    character_origins,
+    contrasted,
+    pharaoh,
+    token_shares,
+    word_attention,
+    words_of,
+)
 from dragoman.predict.attention import cross_attention
+from dragoman.predict.flow import aligned
+from dragoman.predict.results import Link
+from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.text.normalisation import normalise, normalise_lowercase
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
@@ -130,7 +140,7 @@ def test_pairs_that_cannot_be_aligned_have_no_links(translator: Translator) -> N
 def test_a_translation_in_parts_is_aligned_part_by_part(translator: Translator) -> None:
     source = "red cat, big dog. " * translator.config.model.max_positions
     short, long = translator.translate(["red cat", source])
-    links = align_translations(translator, [short, long])
+    links = finish(aligned(translator, [short, long]))
     assert [x[:4] for x in links[0]] == [x[:4] for x in align(translator, ["red cat"], [short.text])[0]]
     parts = align(translator, [part.source for part in long.parts], [part.text for part in long.parts])
     expected = [

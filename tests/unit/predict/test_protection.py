@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.predict import protection as protection_module
-from dragoman.predict.results import Link
 from dragoman.predict.protection import Protection
-from dragoman.predict.translator import translate_protected
-from dragoman.predict.results import Alternative, Translation
-from dragoman.predict.translator import Translate, Translator
+from dragoman.predict.results import Alternative, Link, Translation
+from dragoman.predict.translator import Translator, translate_protected
+from flows import answering, saying
 
 WORDS = ("red", "cat", "two", "big,", "(old", "house)", ".", "3rd", "日本", "é")
 SPANS = (
@@ -40,10 +39,6 @@ HOSTILE: dict[str, Callable[[str], str]] = {
 }
 
 
-def saying(answer: Callable[[str], str]) -> Translate:
-    return lambda texts: [Translation(text, (Alternative(answer(text), 0.0),)) for text in texts]
-
-
 @pytest.fixture(scope="module")
 def translator(tiny_run: Path) -> Translator:
     return Translator.load(tiny_run, device="cpu", precision="fp32")
@@ -61,29 +56,24 @@ def assert_protected(protection: Protection, source: str, output: str) -> None:
 def test_tags_may_be_nested_as_deep_as_they_like(translator: Translator, n: int) -> None:
     texts = ["<b>" * n + "red" + "</b>" * n + " cat", "<i>" * n + "red cat", "red cat" + "</i>" * n]
     protection = Protection(["tags"])
-    align = lambda found: [[Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 7, 1.0)] for _ in found]  # noqa: E731
-    for text, found in zip(
-        texts,
-        translate_protected(translator, texts, protection, translate=saying(lambda s: s), align=align),
-        strict=True,
-    ):
-        assert found.text == text
+    links = [Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 7, 1.0)]
+    with answering(saying(lambda text: text), lambda translations: [links for _ in translations]):
+        translations = translate_protected(translator, texts, protection)
+    assert [translation.text for translation in translations] == texts
 
 
 @settings(max_examples=60)
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(sorted(HOSTILE)))
 def test_every_span_survives_every_translator(translator: Translator, texts: list[str], name: str) -> None:
     protection = Protection()
-    outcomes: dict[int, str] = {}
-    found = translate_protected(
-        translator, texts, protection, translate=saying(HOSTILE[name]), report=outcomes.__setitem__
-    )
-    assert sorted(outcomes) == [i for i, text in enumerate(texts) if protection.spans(text)]
-    for i, (text, translation) in enumerate(zip(texts, found, strict=True)):
+    with answering(saying(HOSTILE[name])):
+        found = translate_protected(translator, texts, protection)
+    for text, translation in zip(texts, found, strict=True):
+        assert bool(translation.outcome) == bool(protection.spans(text))
         assert translation.source == text
         assert_protected(protection, text, translation.text)
         assert translation.alternatives[0] == (translation.text, translation.score)
-        if outcomes.get(i) == "put back":
+        if translation.outcome == "put back":
             spans = [span.text for span in protection.spans(text) if not span.is_tag]
             there = [span.text for span in protection.spans(translation.text) if span.text in spans]
             assert there == spans
@@ -106,7 +96,8 @@ def test_every_span_survives_the_model(translator: Translator, texts: list[str])
     max_leaves=6,
 ), st.sampled_from(["identity", "reverse", "capitals", "letters"]))  # fmt: skip
 def test_balanced_tags_stay_balanced(translator: Translator, text: str, name: str) -> None:
-    found = translate_protected(translator, [text], Protection(["tags"]), translate=saying(HOSTILE[name]))
+    with answering(saying(HOSTILE[name])):
+        found = translate_protected(translator, [text], Protection(["tags"]))
     unclosed: list[str] = []
     for closes, tag in re.findall(r"<(/?)(\w)>", found[0].text):
         if closes:
@@ -116,20 +107,16 @@ def test_balanced_tags_stay_balanced(translator: Translator, text: str, name: st
     assert not unclosed
 
 
-def linked_by(monkeypatch: pytest.MonkeyPatch, pairs: dict[str, str]) -> None:
-    """Replaces the alignment: each word of the source is linked with its translation."""
-
-    def align_translations(_: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
-        return [
-            [
-                Link(s := t.source.index(src), s + len(src), e := t.text.index(tgt), e + len(tgt), 1.0)
-                for src, tgt in pairs.items()
-                if src in t.source and tgt in t.text
-            ]
-            for t in translations
+def linked_by(pairs: dict[str, str]) -> Callable[[Sequence[Translation]], list[list[Link]]]:
+    """An alignment that links each word of the source with its translation."""
+    return lambda translations: [
+        [
+            Link(s := t.source.index(src), s + len(src), e := t.text.index(tgt), e + len(tgt), 1.0)
+            for src, tgt in pairs.items()
+            if src in t.source and tgt in t.text
         ]
-
-    monkeypatch.setattr("dragoman.predict.protection.align_translations", align_translations)
+        for t in translations
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,21 +136,19 @@ def linked_by(monkeypatch: pytest.MonkeyPatch, pairs: dict[str, str]) -> None:
     ],
 )  # fmt: skip
 def test_spans_come_to_the_words_that_are_aligned(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch, source: str, translation: str, expected: str
+    translator: Translator, source: str, translation: str, expected: str
 ) -> None:
-    linked_by(monkeypatch, {"a ": "une ", "red": "rouge", "car": "voiture", ".": "."})
-    found = translate_protected(translator, [source], Protection(), translate=saying(lambda _: translation))
+    words = {"a ": "une ", "red": "rouge", "car": "voiture", ".": "."}
+    with answering(saying(lambda _: translation), linked_by(words)):
+        found = translate_protected(translator, [source], Protection())
     assert found[0].text == expected
 
 
 def test_what_is_copied_is_left_where_the_model_put_it(translator: Translator) -> None:
-    reports: list[tuple[int, str]] = []
-    found = translate_protected(
-        translator, ["no span", "3 cats", "two 3"], Protection(),
-        translate=saying(HOSTILE["reverse"]), report=lambda *report: reports.append(report),
-    )  # fmt: skip
+    with answering(saying(HOSTILE["reverse"])):
+        found = translate_protected(translator, ["no span", "3 cats", "two 3"], Protection())
     assert [translation.text for translation in found] == ["span no", "cats 3", "3 two"]
-    assert reports == [(1, "copied"), (2, "copied")]
+    assert [translation.outcome for translation in found] == ["", "copied", "copied"]
 
 
 def test_an_alternative_that_holds_the_spans_is_preferred(translator: Translator) -> None:
@@ -172,7 +157,8 @@ def test_an_alternative_that_holds_the_spans_is_preferred(translator: Translator
     def translate(texts: Sequence[str]) -> list[Translation]:
         return [Translation(text, alternatives) for text in texts]
 
-    found = translate_protected(translator, ["3 cats"], Protection(), translate=translate)[0]
+    with answering(translate):
+        (found,) = translate_protected(translator, ["3 cats"], Protection())
     assert (found.text, found.score, found.alternatives) == ("3 Katzen", -2.0, alternatives[1:2])
 
 
@@ -187,19 +173,16 @@ def test_alignment_and_caller_get_the_text_in_a_pivot_language(translator: Trans
         return [[] for _ in translations]
 
     texts = ["ein <b>Auto</b>", "ein Auto"]
-    found = translate_protected(translator, texts, Protection(), translate=translate, align=align)
+    with answering(translate, align):
+        found = translate_protected(translator, texts, Protection())
     assert aligned == ["a car"]
     assert [translation.through for translation in found] == ["a car"] * 2
 
 
 def test_a_span_that_is_written_again_and_again_leaves_the_text_as_it_is(translator: Translator) -> None:
-    reports: list[tuple[int, str]] = []
-    found = translate_protected(
-        translator, ["3 cats"], Protection(),
-        translate=saying(lambda _: "3 3"), report=lambda *report: reports.append(report),
-    )  # fmt: skip
-    assert found[0].text == "3 cats"
-    assert reports == [(0, "untranslated")]
+    with answering(saying(lambda _: "3 3")):
+        (found,) = translate_protected(translator, ["3 cats"], Protection())
+    assert (found.text, found.outcome) == ("3 cats", "untranslated")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is carried over stands in a translation, however bad the model is: its weights here are random."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ from dragoman.config import ModifiersConfig
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
+from dragoman.predict.flow import searched
 from dragoman.predict.scoring import score_ids, score_translations
 from dragoman.predict.translator import Translator
-from dragoman.serving.batching import BatchedEngine, Batcher, Client
+from dragoman.serving.batching import Batcher, Client
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
+from flows import here
 
 TEXTS = [
     "red cat at 14:30 and 25",
@@ -64,7 +67,7 @@ def test_a_run_that_was_not_trained_with_slots_does_not_use_those_of_its_vocabul
 ) -> None:
     config = translator.config.model_copy(update={"modifiers": ModifiersConfig()})
     other = Translator(translator.model, translator.tokenizers, config)
-    (sentence,) = other._encoder.sentences(TEXTS[:1], None, None, first_number=1)
+    (sentence,) = other.encoder.sentences(TEXTS[:1], None, None, first_number=1)
     assert sentence.spans == []
     assert other.tokenizers.has_slots
     assert not set(other.translate(TEXTS[:1])[0].text) & set(SLOTS)
@@ -117,9 +120,7 @@ def test_a_client_of_the_service_sees_what_slots_stand_for(translator: Translato
     made = Batcher(n_threads=1, max_items=100, max_tokens=10_000)
     try:
         client = Client(made, lambda sentence, ids: seen.extend(translator.written(sentence, [ids])))
-        other = Translator(translator.model, translator.tokenizers, translator.config)
-        other.engine = BatchedEngine(translator.engine, client)
-        (found,) = other.translate(TEXTS[:1])
+        (found,) = asyncio.run(client.finish(searched(translator, TEXTS[:1], translator.config.search), here))
     finally:
         made.close()
     assert expected(TEXTS[0])[0] in found.text

@@ -10,11 +10,11 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
-from dragoman.errors import ConfigError
+from dragoman.predict.alignment import joined_links
+from dragoman.predict.flow import Pivot, searched
 from dragoman.predict.results import Link
-from dragoman.predict.alignment import joined
-from dragoman.predict.pivot import PivotTranslator
 from dragoman.predict.scoring import score_translations
+from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving import documents
 from dragoman.serving.app import create_app
@@ -62,13 +62,10 @@ def test_a_pair_without_a_model_goes_through_two(client: TestClient, translator:
     between = translator.translate(["rot Katze"], to="de-en")[0].text
     expected = translator.translate([between], to="en-fr")[0]
     assert answer["translations"][0]["text"] == expected.text
-    pivot = PivotTranslator(translator.towards("de-en"), translator.towards("en-fr"))
-    (found,) = pivot.translate(["rot Katze"])
+    pivot = Pivot(translator.towards("de-en"), translator.towards("en-fr"))
+    (found,) = finish(searched(pivot, ["rot Katze"], pivot.config.search))
     assert (found.source, found.through, found.text) == ("rot Katze", between, expected.text)
     assert pivot.config.languages == ("de", "fr")
-    assert pivot.translate(["rot Katze"], to="fr") == [found]
-    with pytest.raises(ConfigError, match="--to en: is no direction"):
-        pivot.translate(["rot Katze"], to="en")
 
 
 def test_terms_of_the_source_are_required_of_the_last_translation_behind_a_pivot(
@@ -189,4 +186,4 @@ def test_attention_and_scores_name_a_direction_and_no_pivot(
 def test_links_of_two_steps_meet_in_the_words_between() -> None:
     before = [Link(0, 3, 5, 8, 0.5), Link(4, 9, 0, 4, 0.8)]
     after = [Link(0, 4, 0, 2, 0.5), Link(5, 8, 3, 6, 1.0), Link(20, 22, 7, 9, 0.9)]
-    assert joined(before, after) == [Link(4, 9, 0, 2, 0.4), Link(0, 3, 3, 6, 0.5)]
+    assert joined_links(before, after) == [Link(4, 9, 0, 2, 0.4), Link(0, 3, 3, 6, 0.5)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ from fastapi import Request
 from starlette.types import Message
 
 from dragoman.errors import DataError
-from dragoman.serving.batching import Client, GoneError, LeftError
+from dragoman.predict.flow import ComputeStep, Flow
+from dragoman.serving.batching import Client, LeftError
 from dragoman.serving.errors import HTTPError, response_to
 from dragoman.serving.service import BRIEF, Service
 from services import service_of
@@ -45,14 +46,24 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run(asyncio.wait_for(work, LONGEST))
 
 
-def add(client: Client) -> tuple[int, list[int]]:
+def add(_: Client) -> Flow[tuple[int, list[int]]]:
     """Two rounds of results, and the thread that asked for them."""
-    once = client.results(lambda items: [item + 1 for item in items], [1, 2], [1, 1])
-    return threading.get_ident(), client.results(lambda items: [10 * item for item in items], once, [1, 1])
+    once = yield ComputeStep(lambda items: [item + 1 for item in items], [1, 2], [1, 1])
+    twice = yield ComputeStep(lambda items: [10 * item for item in items], once, [1, 1])
+    return threading.get_ident(), twice
+
+
+def computing(work: Callable[..., list[Any]], *items: Any) -> Callable[[Client], Flow[list[Any]]]:
+    """A flow of one step."""
+
+    def flow(_: Client) -> Flow[list[Any]]:
+        return (yield ComputeStep(work, items, [1] * len(items)))
+
+    return flow
 
 
 @pytest.mark.parametrize(
-    ("n_bytes", "in_thread", "is_here"),
+    ("n_bytes", "is_document", "is_here"),
     [
         (1, False, True),
         (BRIEF, False, True),
@@ -62,9 +73,9 @@ def add(client: Client) -> tuple[int, list[int]]:
     ],
 )
 def test_short_work_runs_in_the_thread_of_the_events(
-    service: Service, n_bytes: int | None, in_thread: bool, is_here: bool
+    service: Service, n_bytes: int | None, is_document: bool, is_here: bool
 ) -> None:
-    thread, results = run(service.run(request_of(n_bytes), add, in_thread=in_thread))
+    thread, results = run(service.run(request_of(n_bytes), add, is_document=is_document))
     assert (thread == threading.get_ident()) == is_here
     assert results == [20, 30]
 
@@ -76,16 +87,16 @@ def test_while_one_waits_others_are_answered(service: Service) -> None:
         assert others.wait(LONGEST)
         return ["first"]
 
-    def then(client: Client) -> list[str]:
+    def then(_: Client) -> Flow[list[str]]:
         others.set()
-        return client.results(lambda _: ["second"], [None], [1])
+        return (yield ComputeStep(lambda _: ["second"], [None], [1]))
 
     async def both() -> list[list[str]]:
-        first = service.run(request_of(10), lambda client: client.results(wait, [None], [1]))
+        first = service.run(request_of(10), computing(wait, None))
         return await asyncio.gather(first, service.run(request_of(10), then))
 
     assert run(both()) == [["first"], ["second"]]
-    assert run(service.run(request_of(10), lambda client: client.results(wait, [], []))) == [], "no items"
+    assert run(service.run(request_of(10), computing(wait))) == [], "no items"
 
 
 def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
@@ -93,7 +104,7 @@ def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
         raise DataError("no")
 
     async def ask() -> Any:
-        failing = service.run(request_of(10), lambda client: client.results(fail, [None], [1]))
+        failing = service.run(request_of(10), computing(fail, None))
         return await asyncio.gather(failing, service.run(request_of(10), add), return_exceptions=True)
 
     error, (_, results) = run(ask())
@@ -115,12 +126,12 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
             client.go_on()
         return ["too late"]
 
-    def work(client: Client) -> None:
+    def work(client: Client) -> Flow[None]:
         try:
-            client.results(lambda _: go_on(client), [None], [1])
-        except GoneError:
+            yield ComputeStep(lambda _: go_on(client), [None], [1])
+            seen.append("finished")
+        finally:
             seen.append("gone")
-            raise
 
     async def ask() -> None:
         left = asyncio.Event()

@@ -53,19 +53,19 @@ def busy(server: Server) -> Iterator[Callable[[], None]]:
     """Within it, the one thread that computes does something else, until what it yields is called."""
     begun, over = threading.Event(), threading.Event()
 
-    def work() -> None:
+    def work(_: object) -> list[None]:
         begun.set()
         over.wait(LONGEST)
+        return [None]
 
-    client = Client(server.service.batcher)
-    thread = threading.Thread(target=lambda: client.run(work, 1))
-    thread.start()
+    batcher = server.service.batcher
+    (result,) = batcher.submit(work, [None], [1], Client(batcher))
     assert begun.wait(LONGEST)
     try:
         yield over.set
     finally:
         over.set()
-        thread.join()
+        result.result(LONGEST)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What requests ask for is worked on together: who is served when, and what becomes of whom has left."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,13 @@ import pytest
 
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.predict.engine import SearchInput, longest_translation
+from dragoman.predict.flow import searched
+from dragoman.predict.results import Translation
 from dragoman.predict.threads import WORTH_A_THREAD
 from dragoman.predict.translator import Translator
 from dragoman.serving import batching
-from dragoman.serving.batching import SIMILAR, BatchedEngine, Batcher, Client, GoneError
+from dragoman.serving.batching import SIMILAR, Batcher, Client, GoneError
+from flows import here, results_of
 from waiting import LONGEST
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
@@ -75,7 +79,7 @@ def batches_of(submitted: list[tuple[str, list[int]]], **limits: int) -> list[li
 
 def test_results_come_in_the_order_of_the_items() -> None:
     with batcher(n_threads=2, max_items=3) as made:
-        found = Client(made).results(lambda items: [10 * x for x in items], list(range(50)), [1] * 50)
+        found = results_of(Client(made), lambda items: [10 * x for x in items], list(range(50)), [1] * 50)
         assert found == [10 * x for x in range(50)]
 
 
@@ -112,7 +116,7 @@ def test_a_book_comes_to_its_end_among_words() -> None:
     with batcher(max_items=1) as made:
         book = made.submit(slowly, list(range(5)), [50] * 5, Client(made))
         while not all(page.done() for page in book) and n_words < 5000:
-            Client(made).results(slowly, ["word"], [1])
+            results_of(Client(made), slowly, ["word"], [1])
             n_words += 1
     assert n_words < 5000
 
@@ -134,10 +138,10 @@ def test_clients_that_do_not_come_back_are_not_waited_for(monkeypatch: pytest.Mo
         return list(items)
 
     with batcher() as made:
-        Client(made).results(work, list(range(30)), [1] * 30)
+        results_of(Client(made), work, list(range(30)), [1] * 30)
         end = time.monotonic() + 2 * batching.RECENT
         while time.monotonic() < end:  # one of them does
-            Client(made).results(work, [0], [1])
+            results_of(Client(made), work, [0], [1])
         monkeypatch.setattr(batching, "PAUSE", 60)
         monkeypatch.setattr(batching, "LONGEST_PAUSE", 60)
         (result,) = made.submit(work, [0], [1], Client(made))
@@ -248,14 +252,14 @@ def test_an_error_reaches_its_request_and_the_threads_continue() -> None:
 
     with batcher() as made:
         with pytest.raises(ValueError, match="broken"):
-            Client(made).results(fail, [1], [1])
-        assert Client(made).run(lambda: 7, 1) == 7
+            results_of(Client(made), fail, [1], [1])
+        assert results_of(Client(made), lambda _: [7], [None], [1]) == [7]
 
 
 def test_what_a_client_that_left_waits_for_is_taken_out() -> None:
     with batcher() as made, ThreadPoolExecutor(1) as pool, blocked(made) as work:
         leaving = Client(made)
-        waiting = pool.submit(leaving.results, work, ["a", "b"], [1, 1])
+        waiting = pool.submit(results_of, leaving, work, ["a", "b"], [1, 1])
         while made.n_waiting < 2:
             pass
         leaving.leave()
@@ -263,7 +267,7 @@ def test_what_a_client_that_left_waits_for_is_taken_out() -> None:
             waiting.result(LONGEST)
         assert made.n_waiting == 0
         with pytest.raises(GoneError):
-            leaving.results(work, ["c"], [1])
+            results_of(leaving, work, ["c"], [1])
     assert work.batches == [["block"]]
 
 
@@ -273,7 +277,7 @@ def test_closing_finishes_what_was_accepted_and_takes_nothing_more() -> None:
     made.close()
     assert [result.result(0) for result in results] == [1, 2, 3]
     with pytest.raises(GoneError):
-        Client(made).results(list, [1], [1])
+        results_of(Client(made), list, [1], [1])
 
 
 @pytest.fixture(scope="module")
@@ -281,10 +285,13 @@ def translator(tiny_run: Path) -> Translator:
     return Translator.load(tiny_run, precision="fp32")
 
 
-def batched(translator: Translator, made: Batcher, client: Client | None = None) -> Translator:
-    own = Translator(translator.model, translator.tokenizers, translator.config)
-    own.engine = BatchedEngine(translator.engine, client or Client(made))
-    return own
+def translate(
+    translator: Translator, client: Client, texts: Sequence[str], first_number: int = 1, **settings: int
+) -> list[Translation]:
+    """Translate texts for a client of the batcher."""
+    search = translator.config.search.changed(settings, where="test")
+    flow = searched(translator, texts, search, first_number=first_number)
+    return asyncio.run(client.finish(flow, here))
 
 
 @pytest.mark.slow
@@ -296,7 +303,7 @@ def test_translations_are_the_same_whatever_is_translated_beside_them(
     monkeypatch.setattr(batching, "LONG", uninterrupted)
     expected = translator.translate(TEXTS, **settings)
     with batcher(n_threads=2) as made, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: batched(translator, made).translate(TEXTS, **settings), range(16)))
+        found = list(pool.map(lambda _: translate(translator, Client(made), TEXTS, **settings), range(16)))
     scores = [t.score for t in expected]
     for translations in found:
         assert [t.text for t in translations] == [t.text for t in expected]
@@ -305,25 +312,25 @@ def test_translations_are_the_same_whatever_is_translated_beside_them(
 
 def test_required_phrases_make_a_sentence_cost_what_they_widen_its_beam_by(translator: Translator) -> None:
     with batcher() as made:
-        engine = BatchedEngine(translator.engine, Client(made))
+        engine = translator.engine
         phrases = [ExactPhrase((7, 8, 9)), ExactPhrase((10, 11)), ExactPhrase((10, 11))]
         settings = translator.config.search.model_copy(update={"beam_size": 2})
         for n_phrases, n_tokens in ((0, 0), (1, 3), (2, 5), (3, 5)):
             sentence = SearchInput([7] * 9, required=phrases[:n_phrases])
-            assert engine._cost(sentence, settings) == 9 * (max(2, n_tokens + 1) // 2)
+            assert made.cost(engine, sentence, settings) == 9 * (max(2, n_tokens + 1) // 2)
         longest = longest_translation(sentence, settings, limit=translator.max_positions - 1)
         made.max_required = 5 * 6 * longest
-        engine._cost(sentence, settings)
+        made.cost(engine, sentence, settings)
         made.max_required -= 1
         with pytest.raises(batching.CostlyError, match=f"5 tokens .* × 6 hyp.* × {longest} tokens .* fewer"):
-            engine.search([sentence], settings)
+            made.cost(engine, sentence, settings)
 
 
 def test_a_client_sees_its_sentences_grow_by_their_numbers(translator: Translator) -> None:
     seen: dict[int, list[tuple[int, ...]]] = {}
     with batcher() as made:
         client = Client(made, lambda sentence, ids: seen.setdefault(sentence.number, []).append(tuple(ids)))
-        found = batched(translator, made, client).translate(TEXTS, first_number=11, beam_size=1)
+        found = translate(translator, client, TEXTS, 11, beam_size=1)
     numbers = [11 + i for i, text in enumerate(TEXTS) if text]
     assert sorted(seen) == numbers
     for number in numbers:
@@ -334,7 +341,7 @@ def test_the_parts_of_a_long_text_are_told_from_other_sentences(translator: Tran
     seen: set[int] = set()
     with batcher() as made:
         client = Client(made, lambda sentence, ids: seen.add(sentence.number))
-        batched(translator, made, client).translate(["red cat", "cat " * translator.max_positions])
+        translate(translator, client, ["red cat", "cat " * translator.max_positions])
     assert 1 in seen
     assert 2 not in seen, "what is searched for are its parts"
     assert max(seen) > 2

@@ -12,8 +12,8 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.metrics.translation import chrf
 from dragoman.model import packed
 from dragoman.model.packed import can_pack
-from dragoman.predict.shortlist import SHORTLIST, Shortlist
 from dragoman.predict.model import translation_config
+from dragoman.predict.shortlist import SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import PAD_ID
