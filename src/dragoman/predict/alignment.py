@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -225,10 +226,13 @@ def _attention(model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: lis
 def watched(
     blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
 ) -> Iterator[list[Tensor]]:
-    """Lend a list to which each block, whenever it is called, adds `keep` of its weights (B, H, T, S)."""
+    """Lend a list to which each block, called in this thread, adds `keep` of its weights (B, H, T, S)."""
     kept: list[Tensor] = []
+    thread = get_ident()  # others call the same blocks
 
     def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
+        if get_ident() != thread:
+            return
         assert isinstance(block, MultiHeadAttention)
         x, memory, bias = inputs
         q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)

@@ -1,0 +1,120 @@
+"""Laws of a flow: whoever drives it, and whatever is asked for together."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import DataError
+from dragoman.predict.alignment import words_of
+from dragoman.predict.flow import ComputeStep, Flow, Pivot, Source, aligned, translated
+from dragoman.predict.glossary import Glossary
+from dragoman.predict.protection import Protection
+from dragoman.predict.request import TranslationRequest
+from dragoman.predict.results import Link, Translation
+from dragoman.predict.threads import finish
+from dragoman.predict.translator import Translator
+from dragoman.serving.batching import Batcher, Client
+from flows import here
+
+PIECES = (
+    "red",
+    "cat",
+    "Big",
+    "HOUSE",
+    "12.50",
+    "<b>",
+    "</b>",
+    "a@b.org",
+    "😀",
+    ",",
+    ".",
+    "日本",
+    "old " * 60,
+)
+TEXTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=7).map(" ".join), min_size=1, max_size=4)
+REQUESTS = st.builds(
+    TranslationRequest,
+    settings=st.sampled_from([{}, {"beam_size": 3}, {"method": "sampling", "seed": 5, "beam_size": 2}]),
+    n_best=st.integers(1, 2),
+    protection=st.sampled_from([None, Protection(), Protection(["tags"], ["cat|red"])]),
+    consensus=st.booleans(),
+)  # fmt: skip
+Drive = Callable[[Flow[Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+def for_a_client(run: Any) -> Drive:
+    """A flow among those of others, its code run by `run`."""
+
+    def drive(flow: Flow[Any]) -> Any:
+        batcher = Batcher(n_threads=2, max_items=3, max_tokens=200)
+        try:
+            return asyncio.run(Client(batcher).finish(flow, run))
+        finally:
+            batcher.close()
+
+    return drive
+
+
+def both(
+    model: Source, texts: Sequence[str], request: TranslationRequest
+) -> Flow[tuple[list[Translation], list[list[Link]]]]:
+    translations = yield from translated(model, texts, request)
+    return translations, (yield from aligned(model, translations))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(texts=TEXTS, request=REQUESTS, through=st.booleans())
+def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_they_were_given(
+    translator: Translator, texts: list[str], request: TranslationRequest, through: bool
+) -> None:
+    model: Source = Pivot(translator, translator) if through else translator
+    drivers: list[Drive] = [finish, for_a_client(here), for_a_client(asyncio.to_thread)]
+    (first, links), *others = [drive(both(model, texts, request)) for drive in drivers]
+    assert [translation.source for translation in first] == texts
+    for translations, other_links in others:
+        assert [[t.text, t.outcome, t.through] for t in translations] == [
+            [t.text, t.outcome, t.through] for t in first
+        ]
+        assert [[link[:4] for link in each] for each in other_links] == [
+            [link[:4] for link in each] for each in links
+        ]
+    for translation, each in zip(first, links, strict=True):
+        for link in each:
+            assert (link.source_start, link.source_end) in words_of(translation.source)
+            assert translation.text[link.target_start : link.target_end].strip()
+
+
+def test_terms_are_required_of_what_the_model_reads(translator: Translator) -> None:
+    glossary = Glossary.of([("red cat", "rot Katze")])
+    request = TranslationRequest(glossary=glossary, protection=Protection(["tags"]))
+    (translation,) = finish(translated(translator, ["a <b>red</b> cat"], request))
+    assert "rot Katze" in translation.text.replace("<b>", "").replace("</b>", "")
+
+
+@pytest.mark.parametrize("drive", [finish, for_a_client(here)], ids=["threads", "client"])
+def test_a_step_that_fails_ends_its_flow(drive: Drive) -> None:
+    seen: list[str] = []
+
+    def fail(_: Sequence[object]) -> list[object]:
+        raise DataError("no")
+
+    def flow() -> Flow[None]:
+        try:
+            yield ComputeStep(fail, [1], [1])
+            seen.append("went on")
+        finally:
+            seen.append("closed")
+
+    with pytest.raises(DataError, match="no"):
+        drive(flow())
+    assert seen == ["closed"]
