@@ -20,53 +20,33 @@ from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 
-class CrossAttention(NamedTuple):
-    """The attention from each token of a translation to each token of its source."""
+class AttentionMap(NamedTuple):
+    """The attention between the tokens of two sides, or of one."""
 
+    name: str
     weights: npt.NDArray[np.float32]
-    """(layers, H, T, S). Row t is the look at the source from which token t follows; it adds up to 1."""
-    src_tokens: tuple[str, ...]
-    """The S pieces of the source, the end token last."""
-    tgt_tokens: tuple[str, ...]
-    """The T pieces of the translation, the end token last."""
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """What looks."""
-        return self.tgt_tokens
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What is looked at."""
-        return self.src_tokens
-
-    def _repr_html_(self) -> str:
-        return _shown("Cross-attention", self)
-
-
-class SelfAttention(NamedTuple):
-    """The attention between the tokens of one side."""
-
-    weights: npt.NDArray[np.float32]
-    """(layers, H, L, L). A row adds up to 1."""
+    """(layers, H, rows, columns). Row t is the look from which token t follows; it adds up to 1."""
     rows: tuple[str, ...]
-    """What looks. Encoder: the pieces of the source. Decoder: the piece that follows from the look."""
+    """What looks: the pieces of the source (encoder) or of the translation, the end token last."""
     columns: tuple[str, ...]
-    """What is looked at. Decoder: the start token, then the pieces that are already there."""
+    """What is looked at: the pieces of the source, the end token last; or the start token, then the pieces of
+    the translation that are already there (decoder)."""
 
     def _repr_html_(self) -> str:
-        return _shown("Self-attention", self)
+        n_layers = len(self.weights)
+        caption = f"{self.name}, layer {n_layers} of {n_layers}, mean of the heads, %"
+        return heat_map(self.weights[-1].mean(0).tolist(), self.rows, self.columns, caption=caption)
 
 
 class AttentionMaps(NamedTuple):
     """Every look of a model at a sentence and its translation: section 3.2.3 of Vaswani et al. 2017."""
 
-    encoder: SelfAttention
-    decoder: SelfAttention
-    cross: CrossAttention
+    encoder: AttentionMap
+    decoder: AttentionMap
+    cross: AttentionMap
 
 
-def cross_attention(translator: Translator, source: str, target: str | None = None) -> CrossAttention:
+def cross_attention(translator: Translator, source: str, target: str | None = None) -> AttentionMap:
     """Return the attention weights for `source` and `target`, by default the translator's own translation.
 
     DataError: a text is empty, or has more tokens than the model accepts.
@@ -104,17 +84,10 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
     tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
     return AttentionMaps(
-        SelfAttention(_stacked(encoder), src_tokens, src_tokens),
-        SelfAttention(_stacked(decoder), tgt_tokens, written),
-        CrossAttention(_stacked(cross), src_tokens, tgt_tokens),
+        AttentionMap("Self-attention", _stacked(encoder), src_tokens, src_tokens),
+        AttentionMap("Self-attention", _stacked(decoder), tgt_tokens, written),
+        AttentionMap("Cross-attention", _stacked(cross), tgt_tokens, src_tokens),
     )
-
-
-def _shown(name: str, attention: CrossAttention | SelfAttention) -> str:
-    """Return the mean of the heads of the last layer, as a table of percentages."""
-    caption = f"{name}, layer {len(attention.weights)} of {len(attention.weights)}, mean of the heads, %"
-    mean = attention.weights[-1].mean(0).tolist()
-    return heat_map(mean, attention.rows, attention.columns, caption=caption)
 
 
 def _stacked(weights: list[Tensor]) -> npt.NDArray[np.float32]:

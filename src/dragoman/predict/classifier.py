@@ -16,11 +16,10 @@ from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import make_documents, plan_by_length
 from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
-from dragoman.hub import folder_of
 from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.notebook import Cell, Shown, table
-from dragoman.predict.loading import for_inference, load_classifier_model
+from dragoman.predict.loading import Pretrained, for_inference, load_classifier_model
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
@@ -77,7 +76,7 @@ def classification_config(run: Run) -> ClassificationConfig:
     return run.config
 
 
-class Classifier:
+class Classifier(Pretrained):
     """Text in, label out: a model with its tokenizer, its labels and its temperature."""
 
     def __init__(
@@ -114,23 +113,6 @@ class Classifier:
         model = for_inference(model, choose_dtype(precision, target))
         temperature, threshold = load_calibration(run)
         return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        token: str | None = None,
-        device: str = "auto",
-        precision: str = "auto",
-    ) -> Classifier:
-        """Return the classifier that is on the Hugging Face hub as "user/model", or in a folder of that path.
-
-        `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
-        """
-        folder = folder_of(name, revision=revision, token=token)
-        return cls.load(folder, device=device, precision=precision)
 
     def classify(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None

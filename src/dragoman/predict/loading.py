@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from dragoman.config import ClassificationConfig, EncoderConfig, TranslationConfig
 from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import RunError
+from dragoman.hub import folder_of
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.ngrams import of_older_run
@@ -21,11 +22,32 @@ from dragoman.predict.shortlist import SHORTLIST
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Model = TypeVar("Model", bound=Transformer)
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """Types that weights may have in a file."""
+
+
+class Pretrained:
+    """What is loaded from the folder of a run, by `load`, or from the Hugging Face hub."""
+
+    load: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
+    ) -> Self:
+        """Return what is on the Hugging Face hub as "user/model", or in a folder of that path.
+
+        `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`; `options` are those of
+        `load`.
+        """
+        loaded: Self = cls.load(folder_of(name, revision=revision, token=token), **options)
+        return loaded
 
 
 def build_model(

@@ -95,10 +95,9 @@ def score_translations(
     targets as sources, only one of the two texts is empty, or one has more tokens than the model accepts;
     `first_number` is what the message counts from.
     """
-    pairs = _encode(model, sources, targets)
-    for number, pair in enumerate(pairs, start=first_number):
-        _check(pair, number, limit=model.max_positions)
-    scores = _score(model, pairs, batch_tokens=batch_tokens, progress=progress)
+    scores = score_pairs(
+        model, sources, targets, batch_tokens=batch_tokens, first_number=first_number, progress=progress
+    )
     return [
         ScoredTranslation(source, target, score.tokens(model.tokenizers.tgt, target))
         for source, target, score in zip(sources, targets, scores, strict=True)
@@ -111,41 +110,29 @@ def score_pairs(
     targets: Sequence[str],
     *,
     batch_tokens: int = BATCH_TOKENS,
+    first_number: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[TokenScores]:
     """Return the token scores of each target given its source, as `score_translations`, in order.
 
-    Pairs that cannot be scored carry their fault. `progress` is called with the number of pairs finished.
-
-    Raises:
-        DataError: the numbers of sources and targets differ.
+    Pairs that cannot be scored carry their fault, unless they have numbers, from `first_number` on.
+    `progress` is called with the number of pairs finished. DataError: the numbers of sources and targets
+    differ, or a pair with a number cannot be scored.
     """
-    pairs = _encode(model, sources, targets)
-    return _score(model, pairs, batch_tokens=batch_tokens, progress=progress)
-
-
-def _encode(
-    model: TranslationModel, sources: Sequence[str], targets: Sequence[str]
-) -> list[tuple[list[int], list[int]]]:
-    """Return the token ids of each pair. DataError: the numbers of sources and targets differ."""
     check_texts(sources, what="source")
     check_texts(targets, what="target")
     if len(sources) != len(targets):
         raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
-    tokenizers = model.tokenizers
-    return list(zip(tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets), strict=True))
-
-
-def _score(
-    model: TranslationModel,
-    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
-    *,
-    batch_tokens: int,
-    progress: Callable[[int], None] | None,
-) -> list[TokenScores]:
-    """Return the token scores of each pair of ids."""
-    limit = model.max_positions
-    faults = [_fault(pair, limit=limit) for pair in pairs]
+    sides, limit = (model.tokenizers.src, model.tokenizers.tgt), model.max_positions
+    pairs = list(zip(*map(Tokenizer.encode_batch, sides, (sources, targets)), strict=True))
+    if first_number is not None:
+        for number, pair in enumerate(pairs, start=first_number):
+            _check(pair, number, limit=limit)
+    # One side alone is empty; or a side has, with the end or the start token, too many.
+    faults = [
+        EMPTY if bool(src) != bool(tgt) else TOO_LONG if max(len(src), len(tgt)) >= limit else ""
+        for src, tgt in pairs
+    ]
     filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i]]
     scores: dict[int, list[float]] = {}
     for batch in _batches([pairs[i] for i in filled], batch_tokens):
@@ -171,13 +158,6 @@ def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens:
         batches[-1].append(i)
         longest = max(longest, length)
     return batches
-
-
-def _fault(pair: tuple[Sequence[int], Sequence[int]], *, limit: int) -> str:
-    """Return why a pair cannot be scored; "" = it can, or has no text at all."""
-    if bool(pair[0]) != bool(pair[1]):
-        return EMPTY
-    return TOO_LONG if max(map(len, pair)) >= limit else ""  # with the end or the start token
 
 
 def _check(pair: tuple[Sequence[int], Sequence[int]], number: int, *, limit: int) -> None:

@@ -10,13 +10,12 @@ import torch
 
 from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
 from dragoman.hardware import choose_device, choose_dtype, has_int8
-from dragoman.hub import folder_of
 from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine
 from dragoman.predict.flow import searched, translated
-from dragoman.predict.loading import for_inference, load_translator_model
+from dragoman.predict.loading import Pretrained, for_inference, load_translator_model
 from dragoman.predict.model import TranslationModel, translation_config
 from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.protection import Protection
@@ -29,7 +28,7 @@ from dragoman.tensors import load_probe
 from dragoman.text.tokenizer import TokenizerPair
 
 
-class Translator(TranslationModel):
+class Translator(TranslationModel, Pretrained):
     """Text in, text out."""
 
     @classmethod
@@ -83,24 +82,6 @@ class Translator(TranslationModel):
         if engine != "native":
             translator.engine = _ctranslate2(runs, translator, engine, precision, device=target)
         return translator
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        token: str | None = None,
-        device: str = "auto",
-        precision: str = "auto",
-        engine: str = "native",
-    ) -> Translator:
-        """Return the translator that is on the Hugging Face hub as "user/model", or in a folder of that path.
-
-        `revision` is a branch, a tag or a commit; errors and `token` as `hub.fetch`, all else as `load`.
-        """
-        folder = folder_of(name, revision=revision, token=token)
-        return cls.load(folder, device=device, precision=precision, engine=engine)
 
     def translate(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.errors import DataError
 from dragoman.predict.alignment import WordAlignment
-from dragoman.predict.attention import AttentionMaps, CrossAttention, SelfAttention
+from dragoman.predict.attention import AttentionMap, AttentionMaps
 from dragoman.report.picture import ORANGE, picture
 
 INCH_PER_TOKEN = 0.26
@@ -20,9 +20,7 @@ N_COLUMNS = 3
 PURPOSE = "drawing attention"
 
 
-def plot_attention(
-    attention: CrossAttention | SelfAttention, path: Path, *, layer: int = -1, title: str = ""
-) -> None:
+def plot_attention(attention: AttentionMap, path: Path, *, layer: int = -1, title: str = "") -> None:
     """Draw the heads of one layer and their mean, a heat map each.
 
     Rows are the tokens that look, columns those that are looked at; dark is much attention. A negative
@@ -62,7 +60,7 @@ def plot_layers(maps: AttentionMaps, folder: Path) -> dict[str, Path]:
 
     Errors: those of `plot_attention`.
     """
-    kinds: dict[str, tuple[str, CrossAttention | SelfAttention]] = {
+    kinds: dict[str, tuple[str, AttentionMap]] = {
         "encoder": ("Encoder self-attention", maps.encoder),
         "decoder": ("Decoder self-attention", maps.decoder),
         "cross": ("Cross-attention", maps.cross),

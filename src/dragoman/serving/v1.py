@@ -179,8 +179,8 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
             partial(cross_attention, translator, asked.text, target), len(asked.text) // CHARACTERS_A_TOKEN
         )
         return AttentionResponse(
-            source_tokens=list(result.src_tokens),
-            target_tokens=list(result.tgt_tokens),
+            source_tokens=list(result.columns),
+            target_tokens=list(result.rows),
             weights=result.weights.astype(float).round(4).tolist(),
         )
 
