@@ -23,7 +23,6 @@ from dragoman.text.vocabulary import SPECIAL_TOKENS
 class AttentionMap(NamedTuple):
     """The attention between the tokens of two sides, or of one."""
 
-    name: str
     weights: npt.NDArray[np.float32]
     """(layers, H, rows, columns). Row t is the look from which token t follows; it adds up to 1."""
     rows: tuple[str, ...]
@@ -31,6 +30,7 @@ class AttentionMap(NamedTuple):
     columns: tuple[str, ...]
     """What is looked at: the pieces of the source, the end token last; or the start token, then the pieces of
     the translation that are already there (decoder)."""
+    name: str = "Attention"
 
     def _repr_html_(self) -> str:
         n_layers = len(self.weights)
@@ -84,9 +84,9 @@ def attention_maps(translator: Translator, source: str, target: str | None = Non
     tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
     return AttentionMaps(
-        AttentionMap("Self-attention", _stacked(encoder), src_tokens, src_tokens),
-        AttentionMap("Self-attention", _stacked(decoder), tgt_tokens, written),
-        AttentionMap("Cross-attention", _stacked(cross), tgt_tokens, src_tokens),
+        AttentionMap(_stacked(encoder), src_tokens, src_tokens, "Self-attention"),
+        AttentionMap(_stacked(decoder), tgt_tokens, written, "Self-attention"),
+        AttentionMap(_stacked(cross), tgt_tokens, src_tokens, "Cross-attention"),
     )
 
 

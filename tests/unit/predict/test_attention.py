@@ -9,7 +9,7 @@ import torch
 from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.predict.alignment import align, align_words, words_of
-from dragoman.predict.attention import CrossAttention, attention_maps, cross_attention
+from dragoman.predict.attention import AttentionMap, attention_maps, cross_attention
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
@@ -21,7 +21,7 @@ def translator(tiny_run: Path) -> Translator:
 
 
 def test_every_row_is_a_distribution_over_the_source(translator: Translator) -> None:
-    weights, src_tokens, tgt_tokens = cross_attention(translator, "red cat big dog", "rot Katze groß")
+    weights, tgt_tokens, src_tokens, _ = cross_attention(translator, "red cat big dog", "rot Katze groß")
     config = translator.config.model
     assert weights.shape == (config.n_decoder_layers, config.n_heads, len(tgt_tokens), len(src_tokens))
     assert (weights >= 0).all()
@@ -29,7 +29,7 @@ def test_every_row_is_a_distribution_over_the_source(translator: Translator) -> 
 
 
 def test_rows_and_columns_are_the_tokens_with_the_end_token(translator: Translator) -> None:
-    _, src_tokens, tgt_tokens = cross_attention(translator, "red cat", "rot Katze")
+    _, tgt_tokens, src_tokens, _ = cross_attention(translator, "red cat", "rot Katze")
     for tokenizer, text, tokens in (
         (translator.tokenizers.src, "red cat", src_tokens),
         (translator.tokenizers.tgt, "rot Katze", tgt_tokens),
@@ -59,7 +59,7 @@ def test_without_a_target_it_is_the_translators_own(
     own = Translation("red cat", (Alternative("rot Katze", 0.0),))
     monkeypatch.setattr(translator, "translate", lambda texts: [own._replace(source=text) for text in texts])
     given, found = cross_attention(translator, "red cat", own.text), cross_attention(translator, "red cat")
-    assert given.tgt_tokens == found.tgt_tokens
+    assert given.rows == found.rows
     np.testing.assert_array_equal(given.weights, found.weights)
 
 
@@ -73,7 +73,7 @@ def test_looking_does_not_change_the_translator(translator: Translator) -> None:
 
 def test_a_later_target_token_does_not_change_earlier_rows(translator: Translator) -> None:
     short, long = (cross_attention(translator, "red cat", text) for text in ("rot", "rot Katze Hund"))
-    shared = len(short.tgt_tokens)  # row t is computed from the tokens before t
+    shared = len(short.rows)  # row t is computed from the tokens before t
     np.testing.assert_allclose(long.weights[:, :, :shared], short.weights, atol=1e-5)
 
 
@@ -87,9 +87,9 @@ def test_every_row_of_self_attention_is_a_distribution_over_its_own_side(transla
         shape = (n_layers, config.n_heads, len(attention.rows), len(attention.columns))
         assert attention.weights.shape == shape
         np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
-    assert maps.encoder.rows == maps.encoder.columns == maps.cross.src_tokens
-    assert maps.decoder.rows == maps.cross.tgt_tokens
-    assert maps.decoder.columns == ("<s>", *maps.cross.tgt_tokens[:-1])
+    assert maps.encoder.rows == maps.encoder.columns == maps.cross.columns
+    assert maps.decoder.rows == maps.cross.rows
+    assert maps.decoder.columns == ("<s>", *maps.cross.rows[:-1])
 
 
 def test_the_decoder_never_looks_at_what_is_not_written_yet(translator: Translator) -> None:
@@ -153,11 +153,11 @@ def test_empty_and_endless_texts_are_refused(translator: Translator) -> None:
 @pytest.mark.parametrize(("name", "magic"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG")])
 def test_the_suffix_chooses_the_kind_of_picture(tmp_path: Path, name: str, magic: bytes) -> None:
     weights = np.full((2, 4, 3, 2), 0.5, dtype=np.float32)
-    plot_attention(CrossAttention(weights, ("▁a", "</s>"), ("▁b", "c", "</s>")), tmp_path / name)
+    plot_attention(AttentionMap(weights, ("▁b", "c", "</s>"), ("▁a", "</s>")), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(magic)
 
 
 def test_a_layer_that_is_not_there_is_refused(tmp_path: Path) -> None:
     weights = np.full((2, 1, 1, 1), 1.0, dtype=np.float32)
     with pytest.raises(DataError, match=r"layer = 2: there are 2, numbered from 0"):
-        plot_attention(CrossAttention(weights, ("</s>",), ("</s>",)), tmp_path / "a.svg", layer=2)
+        plot_attention(AttentionMap(weights, ("</s>",), ("</s>",)), tmp_path / "a.svg", layer=2)
