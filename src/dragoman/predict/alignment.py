@@ -99,11 +99,6 @@ def align_words(model: TranslationModel, source: str, target: str) -> WordAlignm
     return WordAlignment(weights, src_words, tgt_words, tuple(_links(weights)))
 
 
-def align_pairs(model: TranslationModel, pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
-    """Return the links of `align` for each source and its translation."""
-    return align(model, [source for source, _ in pairs], [target for _, target in pairs])
-
-
 def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
     """Return the links in Pharaoh format, such as "0-0 1-2": word numbers of `source` and `target`, sorted.
 

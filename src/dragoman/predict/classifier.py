@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,9 @@ from dragoman.errors import DataError, RunError
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.ngrams import of_older_run
 from dragoman.notebook import Cell, Shown, table
-from dragoman.predict.loading import Pretrained, for_inference, load_classifier_model
+from dragoman.predict.loading import Pretrained, build_classifier, check_sizes, for_inference, load_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
@@ -109,7 +111,13 @@ class Classifier(Pretrained):
         target = choose_device(device)
         labels = load_labels(run)
         tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
-        model = load_classifier_model(run, config, tokenizer, n_classes=len(labels), device=target)
+        tables = {(tokenizer.vocab_size, config.model.d_model)}
+        if config.model.ngrams:
+            tables.add((2**config.model.ngram_bits, len(labels)))
+        build = partial(build_classifier, config, tokenizer, n_classes=len(labels))
+        check_sizes(run, config.model, lambda meta: build(device=meta), tables=tables)
+        model = build(device=target)
+        load_weights(model, of_older_run(run.load_weights(), config.model), where=str(run.weights_path))
         model = for_inference(model, choose_dtype(precision, target))
         temperature, threshold = load_calibration(run)
         return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.errors import ConfigError, DataError, check_texts
 from dragoman.notebook import Shown
-from dragoman.predict.alignment import align_pairs, joined_links, whole_parts, within_whole
+from dragoman.predict.alignment import align, joined_links, whole_parts, within_whole
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.protection import Skeleton, only_whole, restored
@@ -250,6 +250,8 @@ def aligned(model: Source, translations: Sequence[Translation]) -> Flow[list[lis
 
 
 def _links(model: TranslationModel, sources: Sequence[str], targets: Sequence[str]) -> Flow[list[list[Link]]]:
-    pairs = list(zip(sources, targets, strict=True))
+    def work(pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
+        return align(model, [source for source, _ in pairs], [target for _, target in pairs])
+
     costs = [len(target) // CHARACTERS_A_TOKEN for target in targets]
-    return (yield ComputeStep(partial(align_pairs, model), pairs, costs)) if pairs else []
+    return (yield ComputeStep(work, list(zip(sources, targets, strict=True)), costs))

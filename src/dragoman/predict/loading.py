@@ -16,7 +16,6 @@ from dragoman.errors import RunError
 from dragoman.hub import folder_of
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
-from dragoman.model.ngrams import of_older_run
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
 from dragoman.predict.shortlist import SHORTLIST
 from dragoman.runs import Run
@@ -90,40 +89,6 @@ def model_hash(*runs: Run) -> str:
         tokenizers = sorted(path for path in run.tokenizer_folder.rglob("*") if path.is_file())
         files += [run.weights_path, *tokenizers, *filter(Path.exists, [run.path / SHORTLIST])]
     return hash_strings(*map(hash_file, files))
-
-
-def load_translator_model(
-    run: Run, config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device
-) -> Seq2SeqTransformer:
-    """Return the run's model with its weights.
-
-    RunError: they do not fit its configuration, or are damaged.
-    """
-    check_translator_sizes(run, config, tokenizers)
-    model = build_model(config, tokenizers, device=device)
-    load_weights(model, run.load_weights(), where=str(run.weights_path))
-    return model
-
-
-def load_classifier_model(
-    run: Run, config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
-) -> TransformerClassifier:
-    """Return the run's classifier with its weights.
-
-    RunError: they do not fit its configuration, or are damaged.
-    """
-    tables = {(tokenizer.vocab_size, config.model.d_model)}
-    if config.model.ngrams:
-        tables.add((2**config.model.ngram_bits, n_classes))
-    check_sizes(
-        run,
-        config.model,
-        lambda meta: build_classifier(config, tokenizer, n_classes=n_classes, device=meta),
-        tables=tables,
-    )
-    model = build_classifier(config, tokenizer, n_classes=n_classes, device=device)
-    load_weights(model, of_older_run(run.load_weights(), config.model), where=str(run.weights_path))
-    return model
 
 
 def check_translator_sizes(run: Run, config: TranslationConfig, tokenizers: TokenizerPair) -> None:

@@ -15,7 +15,13 @@ from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine
 from dragoman.predict.flow import searched, translated
-from dragoman.predict.loading import Pretrained, for_inference, load_translator_model
+from dragoman.predict.loading import (
+    Pretrained,
+    build_model,
+    check_translator_sizes,
+    for_inference,
+    load_weights,
+)
 from dragoman.predict.model import TranslationModel, translation_config
 from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.protection import Protection
@@ -65,7 +71,9 @@ class Translator(TranslationModel, Pretrained):
         for run, config in zip(runs, configs, strict=True):
             pair = tokenizers if run is runs[0] else TokenizerPair.load(run.tokenizer_folder)
             _check_vocabularies(tokenizers, pair, runs[0], run)
-            model = load_translator_model(run, config, pair, device=target)
+            check_translator_sizes(run, config, pair)
+            model = build_model(config, pair, device=target)
+            load_weights(model, run.load_weights(), where=str(run.weights_path))
             models.append(for_inference(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
         int8 = (engine, precision) == ("native", "int8")
