@@ -86,7 +86,6 @@ CASES = [
     ("onnxscript", "onnx", ["export", "run", "--to", "onnx", "--out", "exported"]),
     ("transformers", "huggingface", ["export", "run", "--to", "huggingface", "--out", "exported"]),
     ("fastapi", "serve", ["serve", "run"]),
-    ("greenlet", "serve", ["serve", "run"]),
     ("httptools", "serve", ["serve", "run"]),
     ("prometheus_client", "serve", ["serve", "run"]),
     ("docx", "serve", ["serve", "run"]),

@@ -20,7 +20,6 @@ from dragoman.errors import ConfigError, printable, require
 
 PACKAGES = (
     "fastapi",
-    "greenlet",
     "uvicorn",
     "httptools",
     "python_multipart",
