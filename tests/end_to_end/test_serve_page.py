@@ -1046,7 +1046,8 @@ def test_pictures(opened: Opened, browser: Any) -> None:
         page.keyboard.press("Escape")
         page.click("#theme")
         page.click("#confidence")
-        page.fill("#source", "We visited Italy the day before yesterday. Our dog wants to be a lawyer in Beijing.")
+        unsure = "We visited Italy the day before yesterday. Our dog wants to be a lawyer in Beijing."
+        page.fill("#source", unsure)
         page.wait_for_selector("#output .word:has-text('Peking')")
         page.wait_for_selector("#output .sentence.done >> nth=1")
         page.locator("#output .word:has-text('Peking')").hover()
