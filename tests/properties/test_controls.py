@@ -30,8 +30,8 @@ from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator, translate_protected
 from dragoman.text.foreign import PiecesTokenizer, pieces_spec
-from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import EOS_ID, Tokenizer, WholeTokenizer, train_tokenizer
+from dragoman.text.transformations import REPLACED
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 EVIL = "\0\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f\x7f\x85\x9b\u2028\u2029\ufdd0\ufffe\uffff\U0001ffff"

@@ -16,13 +16,13 @@ from dragoman.text.alterations import (
     in_capitals,
     in_title_case,
     noise,
+    slots_at_random,
     with_copy,
     with_other_numbers,
     with_typos,
     without_final_point,
 )
 from dragoman.text.normalisation import without_controls
-from dragoman.text.slots import slots_at_random
 from dragoman.text.words import has_spaces
 
 FORMAT = 2

@@ -23,8 +23,8 @@ from dragoman.notebook import heat_map
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.results import Link, Translation
 from dragoman.predict.scoring import score_pairs
-from dragoman.text.normalisation import REPLACED
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from dragoman.text.transformations import REPLACED
 
 Floats = npt.NDArray[np.float32]
 

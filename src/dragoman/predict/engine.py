@@ -34,8 +34,8 @@ from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.shortlist import Shortlist
-from dragoman.text.casing import Casing
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.transformations import Casing
 
 FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
 """No translation holds these tokens."""

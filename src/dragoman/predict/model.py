@@ -15,8 +15,6 @@ from dragoman.predict.engine import Engine, NativeEngine, SearchInput
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.sentences import InputEncoder
 from dragoman.runs import Run
-from dragoman.text.casing import in_casing
-from dragoman.text.slots import without_slots
 from dragoman.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ class TranslationModel:
     def _new_encoder(self) -> InputEncoder:
         # A run that goes on from one with slots, such as a student, has them in its vocabulary, too.
         slots = self.config.modifiers.slots > 0
-        return InputEncoder(self.tokenizers, self.max_positions, self.config.languages[0], slots=slots)
+        return InputEncoder(self.tokenizers, self.max_positions, self.config.languages, slots=slots)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -87,8 +85,8 @@ class TranslationModel:
     def written(self, sentence: SearchInput, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
         texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
-        language = self.config.languages[1]
-        return [without_slots(in_casing(sentence.casing, text, language), sentence.spans) for text in texts]
+        written = self.encoder.transformations.written
+        return [written(text, sentence.casing, sentence.spans) for text in texts]
 
     def read(self, source: str, sentence: SearchInput, hypotheses: Sequence[Hypothesis]) -> Translation:
         """Return what a search for `sentence`, the input of `source`, came to."""

@@ -11,10 +11,11 @@ from dragoman.decoding.phrases import ExactPhrase, Phrase
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
-from dragoman.text.casing import Casing, usual_case
+from dragoman.text.alterations import transformations
 from dragoman.text.normalisation import is_wordy, without_controls
-from dragoman.text.slots import SLOTS, carried, with_slots
+from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.transformations import Reading, Transformations
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 UNSPACED = (
@@ -30,15 +31,22 @@ class InputEncoder:
     """The tokenizers of a model, and how many tokens it can write."""
 
     def __init__(
-        self, tokenizers: TokenizerPair, max_positions: int, language: str = "", *, slots: bool = False
+        self,
+        tokenizers: TokenizerPair,
+        max_positions: int,
+        languages: Sequence[str] = ("", ""),
+        *,
+        slots: bool = False,
     ) -> None:
         """`max_positions` is the longest translation in tokens, the end token included.
 
-        `language` is that of the source. With `slots`, those of the vocabularies stand for what is carried
-        over: the model has learnt them.
+        `languages` are those of source and target. With `slots`, those of the vocabularies stand for what is
+        carried over: the model has learnt them.
         """
-        self.tokenizers, self.language = tokenizers, language
+        self.tokenizers = tokenizers
         self._has_slots = slots and tokenizers.has_slots
+        listed = transformations(languages, slots=self._has_slots)
+        self.transformations = Transformations(listed, tokenizers.src.plain.encode_batch)
         self.max_positions = max_positions
         self._inflected = lru_cache(maxsize=1024)(self._inflect)
 
@@ -86,28 +94,25 @@ class InputEncoder:
         forced = required or [()] * len(texts)
         phrases = [self._phrases(group, first_number + i) for i, group in enumerate(forced)]
         beginnings = prefixes or [""] * len(texts)
-        read: list[tuple[str, Casing]] = []
-        for text, beginning, group in zip(texts, beginnings, forced, strict=True):
-            if not (beginning or group or is_wordy(text)):
-                read.append(("", ""))
-            elif recase and not beginning:
-                read.append(usual_case(text, self.tokenizers.src, self.language))
-            else:
-                read.append((text, ""))
-        texts = [text for text, _ in read]
-        spans = [self._spans(text, group) for text, group in zip(texts, forced, strict=True)]
-        begun = self._encoded(self.tokenizers.tgt, beginnings, spans)
+        read = [
+            self.transformations.read(text, recase=recase and not beginning, phrases=group)
+            if beginning or group or is_wordy(text)
+            else Reading("")
+            for text, beginning, group in zip(texts, beginnings, forced, strict=True)
+        ]
+        begun = self._begun(beginnings, [one.spans for one in read])
         continuing = self._continuing if any(phrases) else frozenset[int]()
         sentences = []
-        for i, ids in enumerate(self._encoded(self.tokenizers.src, texts, spans)):
+        texts = [one.text for one in read]
+        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts, slots=self._has_slots)):
             sentence = SearchInput(
                 [*ids, EOS_ID],
                 begun[i],
                 phrases[i],
                 continuing,
                 first_number + i,
-                spans=spans[i],
-                casing=read[i][1],
+                spans=read[i].spans,
+                casing=read[i].casing,
             )
             self._check(sentence)
             sentences.append(sentence)
@@ -121,23 +126,14 @@ class InputEncoder:
         src, tgt = self.tokenizers.src.pieces(), self.tokenizers.tgt.pieces()
         return {src.index(slot): tgt.index(slot) for slot in SLOTS}
 
-    def _spans(self, text: str, phrases: Sequence[str]) -> list[str]:
-        """Return what slots stand for in `text`."""
-        if not self._slots:
-            return []
-        spans = [span for span in carried(text) if not any(span in phrase for phrase in phrases)]
-        return spans[: len(SLOTS)]
-
-    def _encoded(
-        self, tokenizer: Tokenizer, texts: Sequence[str], spans: Sequence[Sequence[str]]
-    ) -> list[list[int]]:
-        """Return the tokens of texts, with slots for their spans."""
-        if not any(texts):
-            return [[] for _ in texts]
-        if not any(spans):
-            return tokenizer.encode_batch(texts)
-        slotted = [with_slots(without_controls(t), group) for t, group in zip(texts, spans, strict=True)]
-        return tokenizer.encode_batch(slotted, slots=True)
+    def _begun(self, prefixes: Sequence[str], spans: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Return the tokens of prefixes, with slots for the spans of their sources."""
+        if not any(prefixes):
+            return [[] for _ in prefixes]
+        if self._has_slots:
+            slotted = zip(map(without_controls, prefixes), spans, strict=True)
+            prefixes = [self.transformations.with_slots(text, some) for text, some in slotted]
+        return self.tokenizers.tgt.encode_batch(prefixes, slots=self._has_slots)
 
     def missing_slots(self, sentence: SearchInput, ids: Sequence[int]) -> list[Phrase]:
         """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""

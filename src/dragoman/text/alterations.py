@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from random import Random
+from typing import Any
 
 from dragoman.text.languages import language_code
-from dragoman.text.slots import change_outside
+from dragoman.text.slots import CARRIED, LETTER, SLOTS
+from dragoman.text.transformations import Transformations
 
 TYPING_MISTAKES = 7
 """A text with typing mistakes has one for this number of words, and at least one."""
 
-WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*"
 """Letters, with apostrophes between them."""
 
 _DOTLESS = frozenset({"tr", "tur", "az", "aze", "azj"})
@@ -55,32 +58,43 @@ def _neighbours() -> dict[str, str]:
 NEIGHBOURS = _neighbours()
 
 
-def upper(text: str, language: str) -> str:
-    """Return `text` in the capitals of `language`."""
-    return (text.replace("i", "İ") if language_code(language) in _DOTLESS else text).upper()
+def transformations(languages: Sequence[str], *, recase: bool = True, slots: bool) -> dict[str, Any]:
+    """Return the list of what alters a text for a model, and puts it back, as `Transformations` takes it.
+
+    Without `recase` case stays; `slots`: the model has learnt them.
+    """
+    dotless = [language_code(language) in _DOTLESS for language in languages]
+    case = [{"kind": "case", "dotless": dotless}] * recase
+    slotted = [{"kind": "slots", "tokens": "".join(SLOTS)}] * slots
+    return {"word": WORD, "carried": CARRIED, "letter": LETTER, "list": [*case, *slotted]}
 
 
-def lower(text: str, language: str) -> str:
-    """Return composed `text` in the small letters of `language`."""
-    if language_code(language) in _DOTLESS:
-        text = text.replace("İ", "i").replace("I", "ı")
-    return text.lower()
-
-
-def with_capital(word: str, language: str) -> str:
-    """Return `word` with a capital at its beginning, where its letter has one there: Georgian has none."""
-    first = word[:1]
-    return (upper(first, language) if first == "i" else first.title()) + word[1:]
+@cache
+def _into(language: str) -> Transformations:
+    return Transformations(transformations([language] * 2, slots=True), list)
 
 
 def in_capitals(text: str, language: str) -> str:
     """Return `text` in capitals; what is carried over stays as it is."""
-    return change_outside(lambda part: upper(part, language), text)
+    return _into(language).in_casing(text, "capitals")
 
 
 def in_title_case(text: str, language: str) -> str:
     """Return `text` with a capital at the beginning of every word; what is carried over stays as it is."""
-    return change_outside(lambda part: WORD.sub(lambda word: with_capital(word[0], language), part), text)
+    return _into(language).in_casing(text, "title")
+
+
+def slots_at_random(texts: Sequence[str], rng: Random) -> list[str]:
+    """Return the texts with the same slot for each span that stands as often in all of them, once or more.
+
+    Which slot it is is drawn, so that all of them are learnt alike.
+    """
+    counts = [Counter(match[0] for match in _into("").carried.finditer(text)) for text in texts]
+    shared = [span for span in counts[0] if all(counter[span] == counts[0][span] for counter in counts)]
+    spans: list[str | None] = [None] * len(SLOTS)
+    for place, span in zip(rng.sample(range(len(SLOTS)), len(SLOTS)), shared, strict=False):
+        spans[place] = span
+    return [_into("").with_slots(text, spans) for text in texts]
 
 
 def without_final_point(texts: Sequence[str]) -> list[str]:
@@ -95,7 +109,7 @@ def with_typos(text: str, rng: Random) -> str:
 
     A mistake is two letters swapped, one left out or written twice, or a key beside the right one.
     """
-    words = [word for word in WORD.finditer(text) if len(word[0]) > 3 and not _URL.search(word[0])]
+    words = [word for word in re.finditer(WORD, text) if len(word[0]) > 3 and not _URL.search(word[0])]
     n = min(len(words), max(1, round(len(words) / TYPING_MISTAKES)))
     for word in sorted(rng.sample(words, n), key=re.Match.start, reverse=True):
         text = text[: word.start()] + _mistyped(word[0], rng) + text[word.end() :]

@@ -6,29 +6,12 @@ import re
 import unicodedata
 
 from dragoman.text.slots import SLOTS
+from dragoman.text.transformations import REPLACED
 
 META_SPACE = "\u2581"
 """Stands for a space inside tokens (SentencePiece's convention), so it cannot also stand for itself."""
 
-_BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
-_NONCHARACTERS = (
-    *range(0xFDD0, 0xFDF0),
-    *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
-)
-
 _NOT_LETTERS = re.compile(r"[\W_]+")
-
-REPLACED: dict[int, str] = {
-    **dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *_NONCHARACTERS], ""),
-    **dict.fromkeys(map(ord, _BREAKS), " "),
-    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
-}
-"""What no text holds that Dragoman sees or writes, by code point, and what is there instead.
-
-Control characters (C0, DEL, C1), the separators of lines and paragraphs, noncharacters and lone surrogates.
-What moves the cursor or ends a line, as `str.splitlines` knows it, becomes a space; all others are dropped.
-"""
-
 
 _SLOTS_STAY = {point: text for point, text in REPLACED.items() if chr(point) not in SLOTS}
 

@@ -7,11 +7,6 @@ token over writes that token, and the text that it stands for is put back (as "p
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
-from random import Random
-
 SLOTS = tuple(map(chr, range(0xFDE0, 0xFDE8)))
 """The tokens, each a character that Unicode never assigns and that no normalised text holds."""
 
@@ -55,64 +50,10 @@ Numbers are so with sign, currency and unit, though languages write thousands an
 """
 
 _SAME_NUMBER = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?|[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}|[0-9]{2,}"
-_CARRIED = re.compile(
+CARRIED = (
     "|".join(PATTERNS[kind] for kind in ("tags", "urls", "emails", "placeholders"))
     + rf"|(?<!{LETTER})(?<![0-9][.,:/’'\-])(?:{_SAME_NUMBER})(?!{LETTER}|[.,:/’'\-][0-9])"
-    + "|[\U0001f300-\U0001faff]",
-    re.DOTALL,
+    + "|[\U0001f300-\U0001faff]"
 )
-"""Times, dates and numbers of two digits and more, without thousands and decimals, and emoji, too."""
-
-_SLOT = re.compile(f"([{''.join(SLOTS)}])")
-_MEET = re.compile(f"{LETTER}{LETTER}")
-
-
-def carried(text: str) -> list[str]:
-    """Return the different spans of `text` that slots may stand for, in their order."""
-    return list(dict.fromkeys(match[0] for match in _CARRIED.finditer(text)))
-
-
-def without_carried(text: str) -> str:
-    """Return `text` with a space in the place of all that slots may stand for."""
-    return _CARRIED.sub(" ", text)
-
-
-def change_outside(change: Callable[[str], str], text: str) -> str:
-    """Return `text` with `change` made between the spans that slots, or addresses, may stand for."""
-    changed, position = [], 0
-    for match in _CARRIED.finditer(text):
-        changed += [change(text[position : match.start()]), match[0]]
-        position = match.end()
-    return "".join([*changed, change(text[position:])])
-
-
-def with_slots(text: str, spans: Sequence[str | None]) -> str:
-    """Return `text` with the k-th slot wherever the k-th of `spans` stands. It must hold no slots itself."""
-    slots = {span: slot for span, slot in zip(spans, SLOTS, strict=False) if span is not None}
-    return _CARRIED.sub(lambda match: slots.get(match[0], match[0]), text)
-
-
-def without_slots(text: str, spans: Sequence[str]) -> str:
-    """Return `text` with the k-th of `spans` in place of the k-th slot; nothing in place of further ones.
-
-    A space comes between a span and a letter or digit, for in a source hardly any span stands beside one.
-    """
-    written = dict(zip(SLOTS, spans, strict=False))
-    pieces = [written.get(piece, "" if piece in SLOTS else piece) for piece in _SLOT.split(text)]
-    put_together = ""
-    for i, piece in enumerate(pieces):
-        put_together += f" {piece}" if i and _MEET.match(put_together[-1:] + piece[:1]) else piece
-    return put_together
-
-
-def slots_at_random(texts: Sequence[str], rng: Random) -> list[str]:
-    """Return the texts with the same slot for each span that stands as often in all of them, once or more.
-
-    Which slot it is is drawn, so that all of them are learnt alike.
-    """
-    counts = [Counter(match[0] for match in _CARRIED.finditer(text)) for text in texts]
-    shared = [span for span in counts[0] if all(counter[span] == counts[0][span] for counter in counts)]
-    spans: list[str | None] = [None] * len(SLOTS)
-    for place, span in zip(rng.sample(range(len(SLOTS)), len(SLOTS)), shared, strict=False):
-        spans[place] = span
-    return [with_slots(text, spans) for text in texts]
+"""What slots stand for: times, dates and numbers of two digits and more, without thousands and decimals, and
+emoji, too."""

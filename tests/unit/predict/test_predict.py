@@ -9,7 +9,6 @@ from dragoman.hardware import choose_device, choose_dtype, has_bf16
 from dragoman.predict.loading import inference_copy, load_weights
 from dragoman.predict.translator import Translator
 from dragoman.text.alterations import in_capitals, in_title_case
-from dragoman.text.casing import usual_case
 
 SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " "]
 
@@ -137,7 +136,7 @@ def test_text_without_a_letter_is_copied_unless_something_is_required(
 
 def test_text_in_capitals_is_translated_as_usual_text_and_written_in_capitals(translator: Translator) -> None:
     texts = ["Red cat", "Big old house", "Small bird", "Big old house tree river"]
-    read = [usual_case(text.upper(), translator.tokenizers.src, "en")[0] for text in texts]
+    read = [translator.encoder.transformations.read(text.upper()).text for text in texts]
     usual = [t.text for t in translator.translate(read)]
     assert [t.text for t in translator.translate([text.upper() for text in texts])] == [
         in_capitals(text, "de") for text in usual

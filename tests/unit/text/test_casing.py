@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig, TokenizerKind
-from dragoman.text.alterations import in_capitals
-from dragoman.text.casing import in_casing, usual_case
+from dragoman.text.alterations import in_capitals, transformations
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
+from dragoman.text.transformations import Casing, Transformations
 
 LINES = [
     "The dog sees John in the park.",
@@ -22,6 +22,15 @@ LINES = [
     "İyi bir gün ve ılık bir akşam.",
 ] * 20
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words"]
+
+
+def usual_case(text: str, tokenizer: Tokenizer, language: str) -> tuple[str, Casing]:
+    listed = transformations([language, ""], slots=False)
+    return Transformations(listed, tokenizer.encode_batch).usual_case(text)
+
+
+def in_casing(casing: Casing, text: str, language: str) -> str:
+    return Transformations(transformations(["", language], slots=False), list).in_casing(text, casing)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -77,7 +86,6 @@ def test_letters_without_a_capital_of_their_own_count_for_neither_case(tokenizer
 
 SHORT = SimpleNamespace(encode_batch=lambda texts: [[0] * len(text) for text in texts])
 """The shortest form of a word is that of the vocabulary."""
-SHORT.plain = SHORT
 
 
 def assert_case_comes_back(text: str, language: str) -> None:

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig, TokenizerKind
 from dragoman.errors import ConfigError
-from dragoman.text.slots import SLOTS, carried, slots_at_random, with_slots, without_slots
+from dragoman.text.alterations import slots_at_random, transformations
+from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.transformations import Transformations
 
+SLOTTING = Transformations(transformations(["", ""], slots=True), list)
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 PAIRS = [(f"at {i}:{i + 10} the dog sleeps", f"um {i}:{i + 10} schläft der Hund") for i in range(60)]
 
@@ -32,27 +35,27 @@ TEXTS = st.lists(st.sampled_from(SPANS) | SLOTLESS).map("".join)
     ],
 )
 def test_what_every_language_writes_alike_is_carried_over(text: str, spans: list[str]) -> None:
-    assert carried(text) == spans
+    assert SLOTTING.spans(text) == spans
 
 
 @given(text=TEXTS)
 @example(text="%d14:3014:30")  # a slot beside the second time makes a span of it, which nobody asked for
 def test_what_slots_stand_for_is_put_back(text: str) -> None:
-    spans = carried(text)
-    slotted = with_slots(text, spans)
-    assert without_slots(slotted, spans).replace(" ", "") == text.replace(" ", "")
+    spans = SLOTTING.spans(text)
+    slotted = SLOTTING.with_slots(text, spans)
+    assert SLOTTING.without_slots(slotted, spans).replace(" ", "") == text.replace(" ", "")
     assert all(slot in slotted for slot, _ in zip(SLOTS, spans, strict=False))
 
 
 def test_a_space_comes_between_a_span_and_letters() -> None:
     a, b = SLOTS[:2]
-    assert without_slots(f"Rad{a}{b}an", ["25", "www.a.de"]) == "Rad 25 www.a.de an"
-    assert without_slots(f"({a}) {b}word", ["25", "<b>"]) == "(25) <b>word"
-    assert without_slots(f"在{a}年", ["2024"]) == "在2024年"
+    assert SLOTTING.without_slots(f"Rad{a}{b}an", ["25", "www.a.de"]) == "Rad 25 www.a.de an"
+    assert SLOTTING.without_slots(f"({a}) {b}word", ["25", "<b>"]) == "(25) <b>word"
+    assert SLOTTING.without_slots(f"在{a}年", ["2024"]) == "在2024年"
 
 
 def test_a_slot_that_stands_for_nothing_is_left_out() -> None:
-    assert without_slots(f"a {SLOTS[0]} {SLOTS[1]}", ["b"]) == "a b "
+    assert SLOTTING.without_slots(f"a {SLOTS[0]} {SLOTS[1]}", ["b"]) == "a b "
 
 
 @given(sides=st.tuples(TEXTS, TEXTS), seed=st.integers(0, 9))

@@ -1,1 +1,0 @@
-"""Scripts that use an export without Dragoman. They are copied into its README.md, and imported by nobody."""
