@@ -20,6 +20,7 @@ from dragoman.interop.parity import random_texts
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
+from exports import untrained_run
 from pages import Watched, browsing, new_context, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
@@ -132,6 +133,36 @@ def test_the_page_reads_and_writes_text_as_the_run_does(opened: Opened) -> None:
     assert lone == tokenizer.encode("a\ufffdb")
 
 
+def test_the_page_reads_capitals_titles_numbers_and_addresses_as_the_run(
+    opened: Opened, tmp_path: Path
+) -> None:
+    texts = [
+        "A RED HOUSE.",
+        "An Old Dog Sees The River",
+        "12:30, 42.",
+        " ",
+        "A RED HOUSE AT 14:30, www.a.de, 99",
+    ]
+    opened.page.fill("#source", texts[0])
+    opened.page.locator("#status", has_text="1 sentence in").wait_for()
+    assert opened.page.locator("#output").inner_text().isupper()
+    slotted = untrained_run(tmp_path / "run", model={"output_bias": True}, slots=True)
+    export_run(slotted, tmp_path / "out", to="browser", onnxruntime_web=package(), n_sentences=3)
+    with static_files(tmp_path / "out") as url:
+        other = opened._replace(page=opened.page.context.new_page())
+        other.page.goto(url)
+        other.page.locator("#status", has_text="Ready").wait_for()
+        for run, page in ((GOLDEN, opened), (slotted, other)):
+            translator = Translator.load(run, device="cpu", precision="fp32")
+            given = page.call("return translator.translateAll(given);", texts)
+            read = page.call("return given.map((text) => translator.read(text).ids);", texts)
+            sentences = translator._encoder.sentences(texts, None, None, first_number=1, recase=True)
+            assert read == [list(sentence.source) for sentence in sentences]
+            for text, one, sentence in zip(texts, given, sentences, strict=True):
+                written = translator.written(sentence, [one["ids"]])[0] if one["ids"] else text.strip()
+                assert one["text"] == written
+
+
 def test_the_page_shows_lines_as_they_are_typed_and_asks_nobody_else(opened: Opened) -> None:
     page = opened.page
     page.fill("#source", "A red house. An old dog!\n\n\nA tree")
@@ -172,7 +203,8 @@ def test_a_text_longer_than_the_model_reads_is_cut_and_that_is_said(opened: Open
     tokenizer = Translator.load(GOLDEN, device="cpu", precision="fp32").tokenizers.src
     text = "red " * 600
     read = opened.call("return translator.read(given);", text)
-    assert read == {"ids": [*tokenizer.encode(text)[:511], EOS_ID], "cut": True, "empty": False}
+    assert read["ids"] == [*tokenizer.encode(text)[:511], EOS_ID]
+    assert (read["cut"], read["empty"]) == (True, False)
 
 
 def test_the_page_works_without_a_server_once_it_was_open(opened: Opened, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def export(
     """Export a run to a folder for CTranslate2, onnxruntime, transformers, a browser or Argos Translate.
 
     Before the folder is written, outputs and probabilities are compared with the run's on validation data.
-    The exported README.md contains a script that runs without Dragoman; for a browser it says how to serve
+    The folder holds a script that runs without Dragoman; the README.md of a browser export says how to serve
     the folder, for Argos Translate how to install the package. Classifiers support onnx only.
     """
     from dragoman.cli.console import progress_bar

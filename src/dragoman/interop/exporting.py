@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,13 @@ from dragoman.interop.parity import (
     sentences_to_compare,
     together,
 )
-from dragoman.interop.portable import check_portable, check_texts, portable, to_json
+from dragoman.interop.portable import (
+    check_portable,
+    check_texts,
+    portable,
+    portable_transformations,
+    to_json,
+)
 from dragoman.interop.sentencepieces import imported_model
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
@@ -39,7 +45,9 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.text import transformations
 from dragoman.text.foreign import sentencepiece_processor
+from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]
@@ -47,6 +55,14 @@ RuntimeEngine: TypeAlias = CTranslate2Engine | onnx.OnnxEngine | huggingface.Hug
 
 REPORT = "export.json"
 """What an export says about itself; a folder that holds it may be replaced by another export."""
+MISSING = {
+    "copy": "a text without a letter is translated{}; the run copies it",
+    "case": "text in capitals and in title case is read as it is{}; the run reads it in the case of its "
+    "vocabulary, and puts the case back (search.recase)",
+    "slots": "numbers and addresses are translated{}; the run carries them over in slots (modifiers.slots)",
+}
+"""What a run does around its model, by the kind of transformation, where an export has the model alone."""
+STANDALONE = Path(__file__).parent / "standalone"
 N_SENTENCES = 200
 LOGIT_TOLERANCE = 1e-3
 """Nats by which the logit of a class may differ."""
@@ -64,6 +80,8 @@ class ExportReport:
     """Their sizes in bytes."""
     notes: tuple[str, ...]
     """What a user of the export should know."""
+    missing: tuple[str, ...]
+    """What the run does and the export does not, a sentence each."""
     max_tokens: int | None = None
     """Those of a source that a translator reads at once, its end included."""
     languages: tuple[str, ...] = ()
@@ -71,7 +89,7 @@ class ExportReport:
 
     def record(self) -> dict[str, object]:
         """Return the record for REPORT."""
-        record = asdict(self) | {"missing": self.parity.missing}
+        record = asdict(self)
         del record["folder"]
         return record
 
@@ -98,7 +116,7 @@ class Exporter(NamedTuple):
     title: str
     packages: tuple[str, ...]
     script: str
-    """How it is used without Dragoman: a file of the folder standalone, or "" for a page."""
+    """What translate.py runs without Dragoman: a file of the folder standalone, or "" for no script."""
     write: Callable[[Run, Translator, Path, ExportOptions], RuntimeEngine]
     """Write a translator, and start the runtime on what was written."""
     compute_types: tuple[str, ...] = ("float32",)
@@ -153,7 +171,7 @@ def export_run(
     with replacing_folder(Path(out)) as folder:
         _check_free(Path(out))
         if run.config.task == "translation":
-            parity, notes = _export_translator(run, folder, to, options)
+            parity, notes, missing = _export_translator(run, folder, to, options)
             max_tokens: int | None = run.config.model.max_positions
             languages = tuple(run.config.targets) if len(run.config.targets) > 1 else ()
         else:
@@ -161,14 +179,16 @@ def export_run(
                 raise ConfigError(
                     f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
                 )
-            parity, notes = _export_classifier(run, folder, to, options)
-            max_tokens, languages = None, ()
+            parity = _export_classifier(run, folder, to, options)
+            notes, missing, max_tokens, languages = (), (), None, ()
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
-        report = ExportReport(Path(out), to, compute_type, parity, files, notes, max_tokens, languages)
+        report = ExportReport(
+            Path(out), to, compute_type, parity, files, notes, missing, max_tokens, languages
+        )
         version, weights = environment()["dragoman"], hash_file(run.weights_path)
         origin = {"dragoman": version, "name": run.config.name, "weights": weights}
         content = json.dumps({"origin": origin, **report.record()}, indent=2, ensure_ascii=False)
@@ -178,11 +198,11 @@ def export_run(
 
 def _export_translator(
     run: Run, folder: Path, to: str, options: ExportOptions
-) -> tuple[Parity, tuple[str, ...]]:
+) -> tuple[Parity, tuple[str, ...], tuple[str, ...]]:
     config, compute_type = translation_config(run), options.compute_type
     translator = Translator.load(run.path, device="cpu", precision="fp32")
     engine = EXPORTERS[to].write(run, translator, folder, options)
-    script = EXPORTERS[to].script
+    script, listed = EXPORTERS[to].script, portable_transformations(config, translator.tokenizers)
     compared = searches(engine, config.search, compute_type)
     targets = config.targets
     parities: list[Parity] = []
@@ -203,7 +223,7 @@ def _export_translator(
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
             if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
-                notes, script = (), "translate_with_sentencepiece"
+                notes, script = (), "model_of_sentencepiece"
         n_before = sum(parity.n_sentences for parity in parities)
         parity = compare(one, texts, origin, engine, compared, progress=options.progress, n_before=n_before)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
@@ -214,9 +234,22 @@ def _export_translator(
         parities.append(parity)
     if to == "argos":
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
-    parity = together(parities)
-    _write_readme(folder, run, to, script, notes, parity.missing)
-    return parity, notes
+    scripts: dict[str, Path] = {}
+    if script and not notes:
+        content = json.dumps(listed, indent=2, ensure_ascii=False)
+        write_atomically(folder / "transformations.json", content.encode())
+        scripts = {
+            "translate.py": STANDALONE / "translate.py",
+            "model.py": STANDALONE / f"{script}.py",
+            "transformations.py": Path(transformations.__file__),
+        }
+    missing: tuple[str, ...] = ()
+    if notes or to in ("argos", "huggingface"):
+        by_whom = " by code other than translate.py" * bool(scripts)
+        kinds = [one["kind"] for one in listed["lists"][targets[0]]]
+        missing = tuple(MISSING[kind].format(by_whom) for kind in ("copy", *kinds))
+    _write_readme(folder, run, to, scripts, notes, missing)
+    return together(parities), notes, missing
 
 
 def searches(engine: Engine, search: SearchConfig, compute_type: str) -> list[SearchParity]:
@@ -258,7 +291,11 @@ def _write_tokenizers(
     source, target = folder / f"{side}.json", folder / "target.json"
     try:
         before = tokenizers.src.before
-        contents = to_json(portable(src, end=end, before=before)), to_json(portable(tgt, end=end))
+        slots = "".join(SLOTS) * (translator.config.modifiers.slots > 0)
+        contents = (
+            to_json(portable(src, end=end, before=before, slots=slots)),
+            to_json(portable(tgt, end=end, slots=slots)),
+        )
     except ConfigError as error:
         hint = "" if end else "; the model reads no end token of a source"
         return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer{hint}",)
@@ -342,14 +379,12 @@ def _to_argos(run: Run, translator: Translator, folder: Path, options: ExportOpt
 
 EXPORTERS: dict[str, Exporter] = {
     "ctranslate2": Exporter(
-        "CTranslate2", ("ctranslate2",), "translate_with_ctranslate2", _to_ctranslate2, ("float32", "int8")
+        "CTranslate2", ("ctranslate2",), "model_of_ctranslate2", _to_ctranslate2, ("float32", "int8")
     ),
     "onnx": Exporter(
-        "ONNX", ("onnx", "onnxscript", "onnxruntime"), "translate_with_onnx", _to_onnx, ("float32", "int8")
+        "ONNX", ("onnx", "onnxscript", "onnxruntime"), "model_of_onnx", _to_onnx, ("float32", "int8")
     ),
-    "huggingface": Exporter(
-        "Hugging Face", ("transformers",), "translate_with_transformers", _to_huggingface
-    ),
+    "huggingface": Exporter("Hugging Face", ("transformers",), "model_of_transformers", _to_huggingface),
     "browser": Exporter(
         "a page", ("onnx", "onnxscript", "onnxruntime"), "", _to_browser, ("int8",), browser.README
     ),
@@ -359,10 +394,8 @@ EXPORTERS: dict[str, Exporter] = {
 }
 
 
-def _export_classifier(
-    run: Run, folder: Path, to: str, options: ExportOptions
-) -> tuple[Parity, tuple[str, ...]]:
-    """Return a classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
+def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) -> Parity:
+    """Write a classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
 
     ConfigError: another format, or a tokenizer that only Dragoman has.
     """
@@ -384,11 +417,11 @@ def _export_classifier(
     }  # fmt: skip
     write_atomically(folder / "classifier.json", json.dumps(settings, indent=2, ensure_ascii=False).encode())
     onnx.write_classifier(classifier.model, folder)
-    _write_readme(folder, run, to, "classify_with_onnx", ())
+    _write_readme(folder, run, to, {"classify.py": STANDALONE / "classify.py"})
     texts, origin = sentences_to_compare(config, classifier.tokenizer, options.n_sentences, 10**6)
     text, tokenizer = folder / "text.json", classifier.tokenizer
     check_portable(text, text, TokenizerPair(tokenizer, tokenizer), texts)
-    return _compare_logits(classifier, folder, texts, origin, options.progress), ()
+    return _compare_logits(classifier, folder, texts, origin, options.progress)
 
 
 def _compare_logits(
@@ -420,9 +453,14 @@ def _compare_logits(
 
 
 def _write_readme(
-    folder: Path, run: Run, to: str, script: str, notes: Sequence[str], missing: Sequence[str] = ()
+    folder: Path,
+    run: Run,
+    to: str,
+    scripts: Mapping[str, Path],
+    notes: Sequence[str] = (),
+    missing: Sequence[str] = (),
 ) -> None:
-    """How the folder is used without Dragoman, and what it lacks; the script only where it can run."""
+    """Write how the folder is used without Dragoman, what it lacks, and its scripts."""
     targets = run.config.targets if run.config.task == "translation" else []
     about = [
         f"The model writes {', '.join(targets)}: a reserved token before the source says which. The "
@@ -430,15 +468,17 @@ def _write_readme(
     ]
     if targets and "sentencepiece" in run.config.tokenizer.kinds:
         about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
-    use = EXPORTERS[to].usage
-    if script:
-        code = (Path(__file__).parent / "standalone" / f"{script}.py").read_text(encoding="utf-8")
-        use = f"Without Dragoman it is used so:\n\n```python\n{code}```"
+    use = [EXPORTERS[to].usage]
+    if scripts:
+        code = [path.read_text(encoding="utf-8") for path in scripts.values()]
+        use = [*(text.split('"""')[1].strip() for text in code[:2])]
+        for name, text in zip(scripts, code, strict=True):
+            write_atomically(folder / name, text.encode())
     lines = [
         f"# {run.config.name}: {run.config.subject}",
         f"Written by Dragoman for {to}; {REPORT} says how exactly it repeats the run.",
-        *(about if script and len(targets) > 1 else ()),
-        *(notes or (use,)),
+        *(about if scripts and len(targets) > 1 else ()),
+        *(notes or use),
         *(f"Missing here: {one}." for one in missing),
     ]
     write_atomically(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
@@ -453,6 +493,7 @@ def _check_free(out: Path) -> None:
         if "dragoman" in content["origin"] and not (out / "config.toml").exists():
             names = {REPORT, *content["files"]}
             paths = (path for path in sorted(out.rglob("*")) if path.is_symlink() or not path.is_dir())
+            paths = (path for path in paths if "__pycache__" not in path.parts)  # of the scripts
             other = next((path for path in paths if path.relative_to(out).as_posix() not in names), None)
             if other is None:
                 return

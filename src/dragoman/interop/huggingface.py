@@ -48,6 +48,7 @@ from dragoman.predict.engine import (
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
+from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import MARK, SPECIAL_TOKENS
 
@@ -294,11 +295,12 @@ def fast_tokenizer_files(
     user writes them. ConfigError: a kind that `tokenizers` cannot do.
     """
     spec: Spec
-    end = config.model.source_end
+    end, slots = config.model.source_end, "".join(SLOTS) * (config.modifiers.slots > 0)
     if config.tokenizer.shared:
-        spec, special = portable(folder / "shared.json", end=end, before=before), list(SPECIAL_TOKENS)
+        spec = portable(folder / "shared.json", end=end, before=before, slots=slots)
+        special = list(SPECIAL_TOKENS)
     else:
-        spec = portable_pair(folder / "src.json", folder / "tgt.json", end=end, before=before)
+        spec = portable_pair(folder / "src.json", folder / "tgt.json", end=end, before=before, slots=slots)
         special = [*SPECIAL_TOKENS, *(TARGET + token for token in SPECIAL_TOKENS)]
     special += [piece for piece in pieces_of(spec) if MARK.fullmatch(piece)]
     spec["added_tokens"] = [

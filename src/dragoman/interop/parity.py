@@ -26,13 +26,6 @@ SAME = 0.99
 """Share of the sentences, at least, for which an exact search finds the same."""
 
 
-AROUND = {
-    "text in capitals": "reads it in the case of its vocabulary, and puts the case back (search.recase)",
-    "numbers alone": "copies a text without a letter",
-}
-"""Texts for which a run does more than a search, and what."""
-NUMBERS = ("12345", "1998", "3.50", "12:30", "€ 12.50")
-
 TOKEN, TRANSLATION = "nats a token", "nats a translation"
 MEAN = "nats a token of a translation, on average"
 """What differs: the log-probability of one token, of a translation, and the latter by its tokens."""
@@ -67,17 +60,6 @@ class Parity:
     """By search, the share of sentences for which the same is found, token by token."""
     largest: dict[str, float] = field(default_factory=dict)
     """The largest difference, by what differs."""
-    around: dict[str, float] = field(default_factory=dict)
-    """By kind of text (AROUND), the share that the exported model alone translates as the whole run does."""
-
-    @property
-    def missing(self) -> list[str]:
-        """What the run does and the exported model does not, a sentence each."""
-        return [
-            f"{kind}: {1 - share:.0%} of lines are not translated as by the run, which {AROUND[kind]}"
-            for kind, share in self.around.items()
-            if share < 1
-        ]
 
     def widen(self, what: str, difference: float) -> None:
         """Take `difference` into account."""
@@ -151,25 +133,7 @@ def compare(
         if progress is not None:
             progress(n_before + start + len(batch))
     parity.same = {name: n / len(sentences) for name, n in n_same.items()}
-    parity.around = _around(translator, texts, compared[0])
     return parity
-
-
-def _around(translator: Translator, texts: Sequence[str], greedy: SearchParity) -> dict[str, float]:
-    """Return `Parity.around` for capitals of `texts` and for NUMBERS."""
-    settings = greedy.settings.model_dump() | {"recase": translator.config.search.recase, "shortlist": False}
-    src, tgt = translator.tokenizers.src, translator.tokenizers.tgt
-    shares = {}
-    for kind, lines in zip(AROUND, ([text.upper() for text in texts[:BATCH]], NUMBERS), strict=True):
-        read = zip(lines, src.encode_batch(lines), strict=True)
-        chosen = {line: SearchInput([*ids, EOS_ID]) for line, ids in read if ids}
-        chosen = {line: one for line, one in chosen.items() if len(one.source) <= translator.max_positions}
-        if chosen:
-            alone = greedy.run(list(chosen.values()), greedy.settings)
-            whole = translator.translate(list(chosen), **settings)
-            same = [tgt.decode(best.ids) == one.text for (best, *_), one in zip(alone, whole, strict=True)]
-            shares[kind] = sum(same) / len(same)
-    return shares
 
 
 def together(parities: Sequence[Parity]) -> Parity:
@@ -177,8 +141,7 @@ def together(parities: Sequence[Parity]) -> Parity:
     first, *rest = parities
     first.sentences_from = "; ".join(dict.fromkeys(each.sentences_from for each in parities))
     for other in rest:
-        for shares, more in ((first.same, other.same), (first.around, other.around)):
-            shares |= {name: min(shares.get(name, 1.0), share) for name, share in more.items()}
+        first.same = {name: min(share, other.same[name]) for name, share in first.same.items()}
         for what, difference in other.largest.items():
             first.widen(what, difference)
         first.n_sentences += other.n_sentences
@@ -226,7 +189,6 @@ def _compare_scores(
 def describe(parity: Parity) -> dict[str, str]:
     """Return the comparison in words, by what was compared."""
     shares = {f"same, {name}": f"{share:.1%}" for name, share in parity.same.items()}
-    shares |= {f"as by the whole run, {kind}": f"{share:.1%}" for kind, share in parity.around.items()}
     largest = ", ".join(f"{difference:.2g} {what}" for what, difference in parity.largest.items())
     sentences = f"{parity.n_sentences} ({parity.sentences_from})"
     return {"sentences": sentences, **shares, "largest difference": largest}

@@ -15,9 +15,12 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from dragoman.config import TranslationConfig
 from dragoman.errors import ConfigError, RunError
-from dragoman.text.normalisation import META_SPACE, REPLACED
+from dragoman.text.alterations import transformations
+from dragoman.text.normalisation import META_SPACE
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.transformations import REPLACED
 from dragoman.text.vocabulary import EOS_ID, SPECIAL_TOKENS, UNK_ID
 
 Spec = dict[str, Any]
@@ -29,24 +32,24 @@ become such a token: a colon and letters are never cut into one piece."""
 WHITE_SPACE = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 """What `str.split` takes for white space."""
 
-CONTROLS = {
-    Regex("[" + "".join(rf"\x{{{c:x}}}" for c, new in REPLACED.items() if new == kind) + "]"): kind
-    for kind in ("", " ")
-}
-"""What becomes of control characters (`normalisation.REPLACED`); no tokenizer can meet a lone surrogate."""
-
 FINAL_SIGMA = r"(?<=\p{L})Σ(?!\p{L})"
 """A capital sigma that ends a word, which `str.lower` writes as ς."""
 
 
-def portable(path: Path, *, end: bool = True, before: Mapping[str, int] = MappingProxyType({})) -> Spec:
+def portable(
+    path: Path, *, end: bool = True, before: Mapping[str, int] = MappingProxyType({}), slots: str = ""
+) -> Spec:
     """Return the tokenizer in Dragoman's file `path`; with `end` it writes the end token behind a text.
 
-    `before` are reserved tokens, and their ids, that it writes before every text. ConfigError: that format
-    has no way to say it.
+    `before` are reserved tokens, and their ids, that it writes before every text; `slots` stay where other
+    control characters go. ConfigError: that format has no way to say it.
     """
     spec = _portable(path)
-    spec["decoder"]["decoders"] += [_as_json(decoders.Replace(*pair)) for pair in CONTROLS.items()]
+    for new in "", " ":  # no tokenizer can meet a lone surrogate
+        gone = (rf"\x{{{c:x}}}" for c, other in REPLACED.items() if other == new and chr(c) not in slots)
+        pattern = Regex(f"[{''.join(gone)}]")
+        spec["normalizer"]["normalizers"].insert(0, _as_json(normalizers.Replace(pattern, new)))
+        spec["decoder"]["decoders"].append(_as_json(decoders.Replace(pattern, new)))
     added = {**before, **({SPECIAL_TOKENS[EOS_ID]: EOS_ID} if end else {})}
     if not added:
         return spec | {"post_processor": None}
@@ -88,14 +91,12 @@ def _portable(path: Path) -> Spec:
     )
 
 
-def portable_pair(
-    src: Path, tgt: Path, *, end: bool = True, before: Mapping[str, int] = MappingProxyType({})
-) -> Spec:
+def portable_pair(src: Path, tgt: Path, *, end: bool, before: Mapping[str, int], slots: str) -> Spec:
     """One file for two vocabularies: the source's ids as they are, the target's behind them.
 
     A text is read with the source's; tokens of the target have TARGET before them, and are written without.
     """
-    both, other = portable(src, end=end, before=before), portable(tgt)
+    both, other = portable(src, end=end, before=before, slots=slots), portable(tgt, slots=slots)
     pieces = [TARGET + piece for piece in pieces_of(other)]
     model = both["model"]
     if isinstance(model["vocab"], dict):
@@ -114,6 +115,21 @@ def pieces_of(spec: Spec) -> list[str]:
     if isinstance(vocab, list):
         return [piece for piece, _ in vocab]
     return sorted(vocab, key=vocab.__getitem__)
+
+
+def portable_transformations(config: TranslationConfig, tokenizers: TokenizerPair) -> Spec:
+    """Return what `text.transformations` interprets, with the lists by target language.
+
+    `marked`: a text says its language itself, in front, as ">>deu<<".
+    """
+    slots = config.modifiers.slots > 0 and tokenizers.has_slots
+    both = {
+        target: transformations(config.direction(target), recase=config.search.recase, slots=slots)
+        for target in config.targets
+    }
+    marked = len(both) > 1 and "sentencepiece" in config.tokenizer.kinds
+    lists = {target: one.pop("list") for target, one in both.items()}
+    return both[config.targets[0]] | {"marked": marked, "lists": lists}
 
 
 def to_json(spec: Spec) -> str:
@@ -166,8 +182,7 @@ def _whole(ours: Spec, last: Any, splitter: Any, decoder: Any) -> Spec:
 def _frame(lowercase: bool) -> Spec:
     """Return the common part of the specs: normalisation."""
     spaces = [normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
-    controls = [normalizers.Replace(*pair) for pair in CONTROLS.items()]
-    steps: list[Any] = [*controls, normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
+    steps: list[Any] = [normalizers.Replace(META_SPACE, "_"), normalizers.NFC(), *spaces]
     if lowercase:
         steps += [normalizers.Replace(Regex(FINAL_SIGMA), "ς"), normalizers.Lowercase(), normalizers.NFC()]
     return {

@@ -12,7 +12,7 @@ import pytest
 from dragoman.data.catalog.download import DownloadError, checksum_of
 from dragoman.errors import ConfigError
 from dragoman.interop import onnxruntime_web
-from dragoman.interop.browser import SETTINGS, WORKER, check_browser
+from dragoman.interop.browser import SETTINGS, WORKER
 from dragoman.interop.exporting import export_run
 from dragoman.interop.onnxruntime_web import FILES, runtime_files
 from dragoman.predict.translator import Translator
@@ -65,14 +65,6 @@ def test_what_cannot_go_together_is_refused(
     ):
         export_run(tiny_run, out, to="browser", onnxruntime_web=package)
     assert not out.exists()
-
-
-def test_a_run_that_carries_over_in_slots_is_refused(tiny_run: Path) -> None:
-    translator = Translator.load(tiny_run)
-    modifiers = translator.config.modifiers.model_copy(update={"slots": 0.5})
-    config = translator.config.model_copy(update={"modifiers": modifiers})
-    with pytest.raises(ConfigError, match=r"cannot carry numbers .* over in slots \(modifiers.slots\)"):
-        check_browser(config, translator)
 
 
 def test_the_worker_keeps_all_files_of_the_page_and_is_another_for_other_contents(

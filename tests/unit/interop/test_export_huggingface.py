@@ -1,6 +1,5 @@
 """Exports that transformers loads, and the way back."""
 
-import io
 import json
 import shutil
 import warnings
@@ -19,7 +18,7 @@ from dragoman.interop.pipeline import pipeline
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
-from exports import script_of_readme, untrained_run
+from exports import run_script_of_readme, untrained_run
 from foreign_models import SENTENCES, write_marian
 
 with warnings.catch_warnings():
@@ -112,7 +111,7 @@ def check_loading(folder: Path, architecture: str, more: Set[str] = frozenset())
     assert loaded.config.model_type == architecture
     assert not any(information.values()), information
     files = [path.suffix for path in folder.rglob("*") if path.is_file()]
-    assert set(files) == {".json", ".safetensors", ".md", *more}
+    assert set(files) == {".json", ".safetensors", ".md", ".py", *more}
     assert "auto_map" not in (folder / "config.json").read_text(encoding="utf-8")
 
 
@@ -145,16 +144,12 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_readme_translates(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_translates(tiny_run: Path, tmp_path: Path) -> None:
     export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
     described = tmp_path / "out" / "generation_config.json"
     described.write_text(described.read_text(encoding="utf-8").replace("512", "20"), encoding="utf-8")
-    monkeypatch.setattr("sys.argv", ["translate.py", str(tmp_path / "out")])
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"red cat\n\nbig house\n")))
-    exec(script_of_readme(tmp_path / "out"), {"__name__": "__main__"})
-    assert [bool(line) for line in capsys.readouterr().out.splitlines()] == [True, False, True]
+    found = run_script_of_readme(tmp_path / "out", "red cat\n\nbig house\n")
+    assert [bool(line) for line in found] == [True, False, True]
 
 
 @pytest.mark.slow

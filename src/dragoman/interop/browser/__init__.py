@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from dragoman.config import TranslationConfig
 from dragoman.errors import ConfigError
 from dragoman.files import write_atomically
 from dragoman.interop.onnx import DECODER, ENCODER
+from dragoman.interop.portable import portable_transformations
 from dragoman.predict.translator import Translator
 
-OWN = ("index.html", "page.js", "translator.js", "tokenizer.js")
+OWN = ("index.html", "page.js", "translator.js", "tokenizer.js", "transformations.js")
 SERVED = ("page.css", "icon.svg", "theme.js")
 """Files that the page of a service has, too."""
 SETTINGS, WORKER, RUNTIME = "model.json", "worker.js", "onnxruntime"
@@ -41,11 +43,6 @@ def check_browser(config: TranslationConfig, translator: Translator) -> None:
                 f"--to browser: the page has a tokenizer for bpe alone, and the run's is {what}; export it "
                 "--to onnx"
             )
-    if config.modifiers.slots > 0:
-        raise ConfigError(
-            "--to browser: the page cannot carry numbers and addresses over in slots (modifiers.slots), as "
-            "this run does; export it --to onnx"
-        )
 
 
 def write_browser(
@@ -73,6 +70,7 @@ def write_browser(
 def _settings(config: TranslationConfig, translator: Translator) -> dict[str, Any]:
     """Return the content of SETTINGS: what search and tokenizers need to know."""
     tokenizers, search = translator.tokenizers, config.search
+    titles = {c: c.title() for c in map(chr, range(sys.maxunicode)) if c.title() != c.upper()}
     targets = [
         {
             "language": target,
@@ -85,6 +83,7 @@ def _settings(config: TranslationConfig, translator: Translator) -> dict[str, An
         "name": config.name,
         "targets": targets,
         "tokenizers": [f"tokenizer/{name}" for name in tokenizers.file_names],
+        "transformations": portable_transformations(config, tokenizers) | {"titles": titles},
         "silent": list(tokenizers.tgt.marks.values()),
         "source_end": translator.model.config.source_end,
         "max_positions": translator.max_positions,

@@ -52,7 +52,7 @@ async function translate() {
     found.forEach(({ text, ids, cut }, i) => {
       n += ids.length > 0;
       nCut += cut;
-      written += text + (/\s+$/u.exec(group[i])?.[0] ?? "");
+      written += text.trimEnd() + (/\s+$/u.exec(group[i])?.[0] ?? "");
     });
     show(written);
   }

@@ -7,7 +7,7 @@ const FIRST_BYTE = 4; // behind four special tokens; then the 256 bytes
 const FIRST_PIECE = FIRST_BYTE + 256;
 
 const SPACE = "\u2581"; // stands for a space inside tokens
-const WHITE_SPACE = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/gu;
+export const WHITE_SPACE = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/gu;
 const BREAKS = /[\t-\r\x1c-\x1f\x85\u2028\u2029]/gu;
 const PLANES = Array.from({ length: 17 }, (_, plane) => {
   const last = String.fromCodePoint(plane * 0x10000 + 0xffff);
@@ -17,20 +17,22 @@ const DROPPED = new RegExp(`[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\ufdd0
 const LONE = /[\ud800-\udfff]/gu; // with "u" a pair is one character, so only halves are found
 const WORD = new RegExp(`${SPACE}?[\\p{L}\\p{M}]+|${SPACE}?\\p{N}|${SPACE}?[^\\p{L}\\p{M}\\p{N}${SPACE}]|${SPACE}`, "gu");
 
-/** `text` without control characters: line breaks become spaces, others are dropped, half characters U+FFFD. */
-function withoutControls(text) {
-  return text.replace(LONE, "\ufffd").replace(BREAKS, " ").replace(DROPPED, "");
+/** `text` without control characters: line breaks become spaces, others but `slots` go, half characters are U+FFFD. */
+export function withoutControls(text, slots = "") {
+  const dropped = (control) => (slots.includes(control) ? control : "");
+  return text.replace(LONE, "\ufffd").replace(BREAKS, " ").replace(DROPPED, dropped);
 }
 
 /** `text` as models see it: composed (NFC), on one line, with single spaces and none at the ends. */
-export function normalise(text) {
-  const composed = withoutControls(text).replaceAll(SPACE, "_").normalize("NFC");
+export function normalise(text, slots) {
+  const composed = withoutControls(text, slots).replaceAll(SPACE, "_").normalize("NFC");
   return composed.replace(WHITE_SPACE, " ").replace(/^ | $/gu, "");
 }
 
 export class Tokenizer {
-  /** `spec` is the content of one of Dragoman's files; `silent` are ids that are never written. */
-  constructor({ model }, silent = []) {
+  /** `spec` is the content of one of Dragoman's files, `slots` stay in texts; ids that are `silent` are never written. */
+  constructor({ model }, slots = "", silent = []) {
+    this.slots = slots;
     this.ids = new Map(Object.entries(model.vocab));
     this.pieces = [];
     for (const [piece, id] of this.ids) this.pieces[id] = piece;
@@ -41,7 +43,7 @@ export class Tokenizer {
 
   /** The ids of `text`, without start and end; none for a text of white space. */
   encode(text) {
-    const normalised = normalise(text);
+    const normalised = normalise(text, this.slots);
     if (!normalised) return [];
     const words = (SPACE + normalised.replaceAll(" ", SPACE)).match(WORD);
     return words.flatMap((word) => this.#cut(word));
@@ -92,7 +94,7 @@ export class Tokenizer {
       text += characters(bytes) + this.pieces[id].replaceAll(SPACE, " ");
       bytes = [];
     }
-    return withoutControls((text + characters(bytes)).replace(/^ /u, ""));
+    return withoutControls((text + characters(bytes)).replace(/^ /u, ""), this.slots);
   }
 }
 

@@ -1,7 +1,8 @@
 // The model: two graphs that onnxruntime-web runs, and Dragoman's greedy search over them.
 
 import * as ort from "./onnxruntime/ort.js";
-import { END, PAD, START, Tokenizer } from "./tokenizer.js";
+import { END, PAD, START, Tokenizer, normalise, withoutControls } from "./tokenizer.js";
+import { Transformations } from "./transformations.js";
 
 async function get(name) {
   const response = await fetch(new URL(name, import.meta.url));
@@ -32,34 +33,43 @@ export class Translator {
 
   constructor(settings, source, target, encoder, decoder) {
     this.settings = settings;
-    this.source = new Tokenizer(source);
-    this.target = new Tokenizer(target, settings.silent);
+    const { lists, ...patterns } = settings.transformations;
+    const slots = Object.values(lists)[0].find(({ kind }) => kind === "slots")?.tokens;
+    this.source = new Tokenizer(source, slots);
+    this.target = new Tokenizer(target, slots, settings.silent);
+    const encode = (word) => this.source.encode(word);
+    this.transformations = Object.fromEntries(
+      Object.entries(lists).map(([language, list]) => [language, new Transformations(patterns, list, encode)]),
+    );
     this.encoder = encoder;
     this.decoder = decoder;
   }
 
-  /** The ids that the model reads, and whether `text` had more than it can read, or nothing to read. */
+  /** The ids that the model reads, what its answer gets back, and whether `text` had too much or nothing to read. */
   read(text, language = this.settings.targets[0].language) {
     const { before } = this.settings.targets.find((one) => one.language === language);
-    const ids = this.source.encode(text);
+    const { text: usual, ...kept } = this.transformations[language].read(text);
+    const ids = /\p{L}/u.test(text) ? this.source.encode(usual) : [];
     const end = this.settings.source_end ? [END] : [];
     const longest = this.settings.max_positions - before.length - 1;
-    return { ids: [...before, ...ids.slice(0, longest), ...end], cut: ids.length > longest, empty: !ids.length };
+    const cut = ids.length > longest;
+    return { ids: [...before, ...ids.slice(0, longest), ...end], kept, cut, empty: !ids.length };
   }
 
-  /** Translate one sentence. A text of white space has an empty translation. */
+  /** Translate one sentence. A text without a letter is copied; one of white space has an empty translation. */
   async translate(text, language) {
     return (await this.translateAll([text], language))[0];
   }
 
   /** Translate sentences at once, which is faster; the last digits of probabilities depend on all of them. */
-  async translateAll(texts, language) {
+  async translateAll(texts, language = this.settings.targets[0].language) {
     const read = texts.map((text) => this.read(text, language));
     const filled = read.filter(({ empty }) => !empty);
     const written = filled.length ? await this.search(filled.map(({ ids }) => ids)) : [];
-    return read.map(({ cut, empty }) => {
-      const ids = empty ? [] : written.shift();
-      return { text: this.target.decode(ids), ids, cut };
+    return read.map(({ cut, empty, kept }, i) => {
+      if (empty) return { text: normalise(texts[i]) && withoutControls(texts[i]), ids: [], cut };
+      const ids = written.shift();
+      return { text: this.transformations[language].written(this.target.decode(ids), kept), ids, cut };
     });
   }
 

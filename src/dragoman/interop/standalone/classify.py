@@ -1,7 +1,7 @@
-"""Writes the label of each line of stdin, and its probability: python classify.py FOLDER < input > output
+"""Writes the label of each line of stdin, and its probability: `python classify.py FOLDER < input > output`
 
-Several labels of a line, and their probabilities, have settings["separator"] between them.
-Needs numpy, onnxruntime and tokenizers.
+Several labels of a line, and their probabilities, have the separator of classifier.json between them.
+It needs numpy, onnxruntime and tokenizers.
 """
 
 import json

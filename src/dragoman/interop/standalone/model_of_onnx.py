@@ -1,11 +1,6 @@
-"""Translates the lines of stdin greedily: python translate.py FOLDER [LANGUAGE] < input > output
+"""model.py translates greedily by onnxruntime. It needs numpy, onnxruntime and tokenizers."""
 
-Needs numpy, onnxruntime and tokenizers.
-"""
-
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -13,28 +8,23 @@ from tokenizers import Tokenizer
 
 PAD, START, END = 0, 1, 2
 
-folder, side = sys.argv[1], ".".join(["source", *sys.argv[2:]])
-if not Path(folder, f"{side}.json").exists():
-    languages = sorted(path.name.split(".")[1] for path in Path(folder).glob("source.*.json"))
-    sys.exit(f"say the language behind the folder: {', '.join(languages) or 'none, there is one alone'}")
+folder, side = sys.argv[1], ".".join(["source", *sys.argv[2:3]])
 source, target = (Tokenizer.from_file(f"{folder}/{name}.json") for name in (side, "target"))
 encoder, decoder = (onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("encoder", "decoder"))
-longest = json.loads(Path(folder, "export.json").read_text(encoding="utf-8"))["max_tokens"]
 
 
-def ids_of(i):
-    """Return the tokens of a line, up to the number that the model reads."""
-    ids = source.encode(lines[i]).ids
-    if len(ids) <= longest:
-        return ids
-    print(f"line {i + 1}: {len(ids)} tokens; only the first {longest} are translated", file=sys.stderr)
-    end = [token for token in ids[-1:] if token == END]
-    return ids[: longest - len(end)] + end
+def ids_of(words):
+    """Return the ids of the tokens of each word."""
+    return [word.ids for word in source.encode_batch(words, add_special_tokens=False)]
 
 
-def translate(chosen):
-    """Translate some lines, none of them empty."""
-    rows = [ids_of(i) for i in chosen]
+def tokens_of(text):
+    """Return the ids of a text, with what stands before and behind it."""
+    return source.encode(text).ids
+
+
+def translate(rows, longest):
+    """Return the translation of each row of ids."""
     ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
     for row, tokens in zip(ids, rows, strict=True):
         row[: len(tokens)] = tokens
@@ -42,7 +32,7 @@ def translate(chosen):
     of_source = dict(zip(names, encoder.run(names, {"ids": ids}), strict=True))
     n, heads, _, width = of_source["cross.0.key"].shape
     past = {name.replace("cross", "past"): np.zeros((n, heads, 0, width), np.float32) for name in names[1:]}
-    last, written, ended = np.full(n, START), [[] for _ in chosen], np.zeros(n, dtype=bool)
+    last, written, ended = np.full(n, START), [[] for _ in rows], np.zeros(n, dtype=bool)
     for position in range(min(256, longest)):
         log_probs, *present = decoder.run(None, {"last": last, **past, **of_source})
         if position == 0:  # no translation is empty
@@ -54,14 +44,4 @@ def translate(chosen):
             break
         for i in np.flatnonzero(~ended):
             written[i].append(last[i])
-    return [target.decode(tokens) for tokens in written]
-
-
-lines = sys.stdin.buffer.read().decode().removesuffix("\n").split("\n")
-filled = [i for i, line in enumerate(lines) if line.strip()]
-translations = [""] * len(lines)
-for start in range(0, len(filled), 32):
-    batch = filled[start : start + 32]
-    for i, text in zip(batch, translate(batch), strict=True):
-        translations[i] = text
-print("\n".join(translations))
+    return target.decode_batch(written)
