@@ -13,9 +13,9 @@ import pytest
 from browser_page import static_files
 from dragoman.config import SearchConfig
 from dragoman.data.catalog.download import DownloadError
+from dragoman.interop.browser import runtime_files
 from dragoman.interop.exporting import ExportReport, export_run
 from dragoman.interop.onnx import OnnxEngine
-from dragoman.interop.onnxruntime_web import runtime_files
 from dragoman.interop.parity import random_texts
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator

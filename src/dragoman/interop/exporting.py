@@ -19,8 +19,7 @@ from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.interop import argos, browser, huggingface, onnx
-from dragoman.interop.browser import check_browser, write_browser
-from dragoman.interop.onnxruntime_web import runtime_files
+from dragoman.interop.browser import check_browser, runtime_files, write_browser
 from dragoman.interop.parity import (
     Parity,
     SearchParity,
@@ -84,14 +83,6 @@ class ExportReport:
     """What the run does and the export does not, a sentence each."""
     max_tokens: int | None = None
     """Those of a source that a translator reads at once, its end included."""
-    languages: tuple[str, ...] = ()
-    """Those that a translator of several writes."""
-
-    def record(self) -> dict[str, object]:
-        """Return the record for REPORT."""
-        record = asdict(self)
-        del record["folder"]
-        return record
 
     def describe(self) -> dict[str, str]:
         """Return the report in words."""
@@ -173,26 +164,24 @@ def export_run(
         if run.config.task == "translation":
             parity, notes, missing = _export_translator(run, folder, to, options)
             max_tokens: int | None = run.config.model.max_positions
-            languages = tuple(run.config.targets) if len(run.config.targets) > 1 else ()
         else:
             if to == "onnx" and compute_type != "float32":
                 raise ConfigError(
                     f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
                 )
             parity = _export_classifier(run, folder, to, options)
-            notes, missing, max_tokens, languages = (), (), None, ()
+            notes, missing, max_tokens = (), (), None
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
-        report = ExportReport(
-            Path(out), to, compute_type, parity, files, notes, missing, max_tokens, languages
-        )
+        report = ExportReport(Path(out), to, compute_type, parity, files, notes, missing, max_tokens)
         version, weights = environment()["dragoman"], hash_file(run.weights_path)
         origin = {"dragoman": version, "name": run.config.name, "weights": weights}
-        content = json.dumps({"origin": origin, **report.record()}, indent=2, ensure_ascii=False)
-        write_atomically(folder / REPORT, content.encode() + b"\n")
+        record = {"origin": origin, **asdict(report)}
+        del record["folder"]
+        write_atomically(folder / REPORT, huggingface.as_json(record))
     return report
 
 
@@ -215,10 +204,8 @@ def _export_translator(
         )
         if isinstance(engine, huggingface.HuggingFaceEngine):
             place = huggingface.tokenizer_folder(folder, config, target)
-            tokenizers = (
-                translator if place == folder else one
-            ).tokenizers  # there the text says the language
-            huggingface.check_tokenizer(place, tokenizers, texts, first=engine.first, end=engine.source_end)
+            read = (translator if place == folder else one).tokenizers  # there the text says the language
+            huggingface.check_tokenizer(place, read, texts, first=engine.first, end=engine.source_end)
         elif script:  # a page has a tokenizer of its own
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
@@ -236,8 +223,7 @@ def _export_translator(
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
     scripts: dict[str, Path] = {}
     if script and not notes:
-        content = json.dumps(listed, indent=2, ensure_ascii=False)
-        write_atomically(folder / "transformations.json", content.encode())
+        write_atomically(folder / "transformations.json", huggingface.as_json(listed))
         scripts = {
             "translate.py": STANDALONE / "translate.py",
             "model.py": STANDALONE / f"{script}.py",
@@ -292,10 +278,8 @@ def _write_tokenizers(
     try:
         before = tokenizers.src.before
         slots = "".join(SLOTS) * (translator.config.modifiers.slots > 0)
-        contents = (
-            to_json(portable(src, end=end, before=before, slots=slots)),
-            to_json(portable(tgt, end=end, slots=slots)),
-        )
+        specs = portable(src, end=end, before=before, slots=slots), portable(tgt, end=end, slots=slots)
+        contents = map(to_json, specs)
     except ConfigError as error:
         hint = "" if end else "; the model reads no end token of a source"
         return (f"{error}; read and write text with TokenizerPair.load of dragoman.text.tokenizer{hint}",)
@@ -415,7 +399,7 @@ def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) 
         "max_length": config.data.max_length, "max_windows": config.data.max_windows,
         "ngrams": config.model.ngrams, "ngram_bits": config.model.ngram_bits,
     }  # fmt: skip
-    write_atomically(folder / "classifier.json", json.dumps(settings, indent=2, ensure_ascii=False).encode())
+    write_atomically(folder / "classifier.json", huggingface.as_json(settings))
     onnx.write_classifier(classifier.model, folder)
     _write_readme(folder, run, to, {"classify.py": STANDALONE / "classify.py"})
     texts, origin = sentences_to_compare(config, classifier.tokenizer, options.n_sentences, 10**6)
@@ -461,13 +445,6 @@ def _write_readme(
     missing: Sequence[str] = (),
 ) -> None:
     """Write how the folder is used without Dragoman, what it lacks, and its scripts."""
-    targets = run.config.targets if run.config.task == "translation" else []
-    about = [
-        f"The model writes {', '.join(targets)}: a reserved token before the source says which. The "
-        "tokenizer of each target language puts it there, and no text can. Say the language behind FOLDER."
-    ]
-    if targets and "sentencepiece" in run.config.tokenizer.kinds:
-        about = [f"The model writes {', '.join(targets)}: begin each line with one, as >>{targets[0]}<<."]
     use = [EXPORTERS[to].usage]
     if scripts:
         code = [path.read_text(encoding="utf-8") for path in scripts.values()]
@@ -477,7 +454,6 @@ def _write_readme(
     lines = [
         f"# {run.config.name}: {run.config.subject}",
         f"Written by Dragoman for {to}; {REPORT} says how exactly it repeats the run.",
-        *(about if scripts and len(targets) > 1 else ()),
         *(notes or use),
         *(f"Missing here: {one}." for one in missing),
     ]

@@ -272,8 +272,8 @@ def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str,
     return {
         "source.spm": base64.b64decode(source["sentencepiece"]),
         "target.spm": base64.b64decode(target["sentencepiece"]),
-        "vocab.json": _json({piece: i for i, piece in enumerate(source["vocabulary"])}),
-        "tokenizer_config.json": _json(settings),
+        "vocab.json": as_json({piece: i for i, piece in enumerate(source["vocabulary"])}),
+        "tokenizer_config.json": as_json(settings),
     }
 
 
@@ -317,7 +317,7 @@ def fast_tokenizer_files(
         "clean_up_tokenization_spaces": False, "model_max_length": config.model.max_positions,
         "model_input_names": ["input_ids", "attention_mask"], "padding_side": "right",
     }  # fmt: skip
-    return {"tokenizer.json": to_json(spec).encode(), "tokenizer_config.json": _json(settings)}
+    return {"tokenizer.json": to_json(spec).encode(), "tokenizer_config.json": as_json(settings)}
 
 
 def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
@@ -325,8 +325,8 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
     config, tokenizers = translator.config, translator.tokenizers
     weights = {name: tensor.detach() for name, tensor in translator.model.named_parameters()}
     described = model_config(config, weights, tokenizers)
-    write_atomically(folder / "config.json", _json(described))
-    generation = _json(generation_config(config.search, described))
+    write_atomically(folder / "config.json", as_json(described))
+    generation = as_json(generation_config(config.search, described))
     write_atomically(folder / "generation_config.json", generation)
     save_tensors(
         folder / "model.safetensors", to_huggingface(config.model, weights, shared=config.tokenizer.shared)
@@ -340,9 +340,9 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
     if folder not in places.values():  # else one would be made up
         names = ", ".join(place.name for place in places.values())
         refusal = {"version": f"none here: load that of a target language, {names}", "added_tokens": []}
-        write_atomically(folder / "tokenizer.json", _json(refusal))
+        write_atomically(folder / "tokenizer.json", as_json(refusal))
         write_atomically(
-            folder / "tokenizer_config.json", _json({"tokenizer_class": "PreTrainedTokenizerFast"})
+            folder / "tokenizer_config.json", as_json({"tokenizer_class": "PreTrainedTokenizerFast"})
         )
     tokenizers.save(folder / RUN)
 
@@ -453,5 +453,5 @@ def quiet_transformers() -> Iterator[Any]:
             logging.enable_progress_bar()
 
 
-def _json(content: Mapping[str, Any]) -> bytes:
+def as_json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

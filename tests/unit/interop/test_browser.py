@@ -11,10 +11,9 @@ import pytest
 
 from dragoman.data.catalog.download import DownloadError, checksum_of
 from dragoman.errors import ConfigError
-from dragoman.interop import onnxruntime_web
-from dragoman.interop.browser import SETTINGS, WORKER
+from dragoman.interop import browser
+from dragoman.interop.browser import SETTINGS, WEB_FILES, WORKER, runtime_files
 from dragoman.interop.exporting import export_run
-from dragoman.interop.onnxruntime_web import FILES, runtime_files
 from dragoman.predict.translator import Translator
 from exports import untrained_run
 
@@ -23,7 +22,7 @@ from exports import untrained_run
 def package(tmp_path: Path) -> Path:
     """What stands for an installed npm package; no test here runs it."""
     folder = tmp_path / "package"
-    for path in FILES.values():
+    for path in WEB_FILES.values():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(path)
     return folder
@@ -59,7 +58,7 @@ def test_what_cannot_go_together_is_refused(
         export_run(tiny_run, out, to="onnx", onnxruntime_web=package)
     with pytest.raises(ConfigError, match="browser is for translators; export a classifier --to onnx"):
         export_run(tiny_classifier_run, out, to="browser", onnxruntime_web=package)
-    (package / FILES["ort.wasm"]).unlink()
+    (package / WEB_FILES["ort.wasm"]).unlink()
     with pytest.raises(
         ConfigError, match=r"--onnxruntime-web .*: dist/.*\.wasm cannot be read .*npm install"
     ):
@@ -73,7 +72,7 @@ def test_the_worker_keeps_all_files_of_the_page_and_is_another_for_other_content
     workers = []
     for name in ("a", "b", "c", "c"):  # the last one takes the place of the export before it
         if name == "c":
-            (package / FILES["ort.js"]).write_text("newer")
+            (package / WEB_FILES["ort.js"]).write_text("newer")
         export_run(tiny_run, tmp_path / name, to="browser", onnxruntime_web=package, n_sentences=2)
         workers.append((tmp_path / name / WORKER).read_text(encoding="utf-8"))
     assert workers[0] == workers[1] != workers[2] == workers[3]
@@ -98,16 +97,16 @@ def test_the_page_knows_the_tokens_of_every_direction(tiny_many: Path, package: 
 
 def test_a_downloaded_package_is_compared_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
-    archive = tmp_path / "cache" / "onnxruntime-web" / f"onnxruntime-web-{onnxruntime_web.VERSION}.tgz"
+    archive = tmp_path / "cache" / "onnxruntime-web" / f"onnxruntime-web-{browser.WEB_VERSION}.tgz"
     archive.parent.mkdir(parents=True)
     with tarfile.open(archive, "w:gz") as tar:
-        for path in FILES.values():
+        for path in WEB_FILES.values():
             member = tarfile.TarInfo(f"package/{path}")
             member.size = len(path)
             tar.addfile(member, BytesIO(path.encode()))
-    monkeypatch.setattr(onnxruntime_web, "CHECKSUM", f"sha512:{checksum_of(archive, 'sha512')}")
-    assert runtime_files() == {name: path.encode() for name, path in FILES.items()}
+    monkeypatch.setattr(browser, "WEB_CHECKSUM", f"sha512:{checksum_of(archive, 'sha512')}")
+    assert runtime_files() == {name: path.encode() for name, path in WEB_FILES.items()}
     archive.unlink()
-    monkeypatch.setattr(onnxruntime_web, "URL", "http://127.0.0.1:9/there-is-nobody.tgz")
+    monkeypatch.setattr(browser, "WEB_URL", "http://127.0.0.1:9/there-is-nobody.tgz")
     with pytest.raises(DownloadError, match=r"npm install onnxruntime-web@.*--onnxruntime-web node_modules"):
         runtime_files()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dragoman.config import TranslationConfig
-from dragoman.errors import ConfigError
-from dragoman.files import write_atomically
+from dragoman.data.catalog.download import DownloadError, download
+from dragoman.errors import ConfigError, RunError
+from dragoman.files import cache_folder, write_atomically
 from dragoman.interop.onnx import DECODER, ENCODER
 from dragoman.interop.portable import portable_transformations
 from dragoman.predict.translator import Translator
@@ -20,6 +22,21 @@ OWN = ("index.html", "page.js", "translator.js", "tokenizer.js", "transformation
 SERVED = ("page.css", "icon.svg", "theme.js")
 """Files that the page of a service has, too."""
 SETTINGS, WORKER, RUNTIME = "model.json", "worker.js", "onnxruntime"
+
+WEB_VERSION = "1.30.0"
+WEB_URL = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{WEB_VERSION}.tgz"
+WEB_CHECKSUM = (
+    "sha512:ab4cbe26baedba45d2cec05610c71c55fa97db92d19a8b171c5f8269126683ca"
+    "590a5cdc57bb2f35ce2b298de32f4d956fb42644c0ecd528a0a91e025c07ca61"
+)
+"""Of onnxruntime-web, which runs graphs in a page: what the registry publishes as its integrity."""
+
+WEB_FILES = {
+    "ort.js": "dist/ort.wasm.bundle.min.mjs",
+    "ort.wasm": "dist/ort-wasm-simd-threaded.wasm",
+    "package.json": "package.json",
+}
+"""The files of a page, by their names there: some servers do not know that .mjs is JavaScript."""
 
 README = """Serve this folder by any server of static files, such as
 
@@ -32,6 +49,43 @@ localhost, the browser keeps all files, and the page works without a network fro
 
 Other pages can use it so: `import { Translator } from "./translator.js"`, then `await Translator.load()`,
 and `(await translator.translate("a sentence")).text`."""
+
+
+def runtime_files(package: Path | None = None) -> dict[str, bytes]:
+    """Return the files of onnxruntime-web, by their names in a page.
+
+    `package` is the folder of an installed npm package; without it, WEB_VERSION is downloaded once from npm
+    into Dragoman's cache, and its checksum compared each time.
+
+    ConfigError: `package` does not have the files. DownloadError: the package is neither in the cache nor
+    within reach.
+    """
+    if package is not None:
+        return {name: _read(package, path) for name, path in WEB_FILES.items()}
+    archive = cache_folder() / "onnxruntime-web" / f"onnxruntime-web-{WEB_VERSION}.tgz"
+    try:
+        download([WEB_URL], archive, checksum=WEB_CHECKSUM, max_bytes=10**8)
+    except DownloadError as error:
+        raise DownloadError(
+            f"{error}; elsewhere run npm install onnxruntime-web@{WEB_VERSION} and give its folder with "
+            "--onnxruntime-web node_modules/onnxruntime-web"
+        ) from error
+    try:
+        with tarfile.open(archive) as tar:
+            members = {name: tar.extractfile(f"package/{path}") for name, path in WEB_FILES.items()}
+            return {name: member.read() for name, member in members.items() if member is not None}
+    except (OSError, tarfile.TarError) as error:
+        raise RunError(f"{archive}: cannot be read ({error}); remove it to download it again") from error
+
+
+def _read(package: Path, path: str) -> bytes:
+    try:
+        return (package / path).read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"--onnxruntime-web {package}: {path} cannot be read ({error.strerror}); give the folder that "
+            f"npm install onnxruntime-web@{WEB_VERSION} writes, node_modules/onnxruntime-web"
+        ) from error
 
 
 def check_browser(config: TranslationConfig, translator: Translator) -> None:
@@ -50,7 +104,7 @@ def write_browser(
 ) -> None:
     """Write what is needed beside ENCODER and DECODER, which are in `folder`.
 
-    `runtime` are the files of `onnxruntime_web.runtime_files`.
+    `runtime` are the `runtime_files`.
     """
     translator.tokenizers.save(folder / "tokenizer")
     contents = {SETTINGS: json.dumps(_settings(config, translator), indent=2, ensure_ascii=False).encode()}

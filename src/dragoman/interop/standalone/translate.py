@@ -1,8 +1,9 @@
 """Translates the lines of stdin: `python translate.py FOLDER [LANGUAGE] < input > output`
 
-Text in capitals and in title case is read in the case of the vocabulary, and slots, if the model has learnt
-them, stand for numbers and addresses, as in Dragoman: transformations.json is the list. A translation that
-loses a slot is not searched for again.
+LANGUAGE is the target of a model of several; one whose lines begin with it, as >>deu<<, needs none. Text in
+capitals and in title case is read in the case of the vocabulary, and slots, if the model has learnt them,
+stand for numbers and addresses, as in Dragoman: transformations.json is the list. A translation that loses a
+slot is not searched for again.
 """
 
 import json
