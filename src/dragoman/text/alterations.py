@@ -71,7 +71,7 @@ def transformations(languages: Sequence[str], *, recase: bool = True, slots: boo
 
 @cache
 def _into(language: str) -> Transformations:
-    return Transformations(transformations([language] * 2, slots=True), list)
+    return Transformations(transformations([language] * 2, slots=True))
 
 
 def in_capitals(text: str, language: str) -> str:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-Encode = Callable[[list[str]], Sequence[Sequence[int]]]
-"""Words to their tokens."""
 Casing = Literal["", "capitals", "title"]
 """How a whole text is written: as usual, in capitals, or with a capital at the beginning of every word."""
 
@@ -50,9 +48,11 @@ class Reading(NamedTuple):
 class Transformations:
     """The interpreter of a list: case, slots, both or neither. Case changes letters, and a slot has none."""
 
-    def __init__(self, data: Mapping[str, Any], encode: Encode) -> None:
-        """Take the list and its patterns; `encode` is that of the vocabulary of sources."""
-        self.data, self.encode = data, encode
+    def __init__(
+        self, data: Mapping[str, Any], encode: Callable[[list[str]], Sequence[Sequence[int]]] = lambda _: ()
+    ) -> None:
+        """Take the list and its patterns; `encode` gives the tokens of words by the vocabulary of sources."""
+        self.encode = encode
         self.word, self.meet = re.compile(data["word"]), re.compile(data["letter"] * 2)
         self.carried = re.compile(data["carried"], re.DOTALL)
         kinds = {one["kind"]: one for one in data["list"]}
@@ -136,11 +136,12 @@ class Transformations:
     def in_casing(self, text: str, casing: Casing) -> str:
         """Return `text` in a case, as it is for ""; what is carried over stays as it is."""
 
-        def titled(part: str) -> str:
-            return self.word.sub(lambda word: with_capital(word[0], dotless=self.dotless[1]), part)
+        def changed(part: str) -> str:
+            if casing == "title":
+                return self.word.sub(lambda word: with_capital(word[0], dotless=self.dotless[1]), part)
+            return (part.replace("i", "İ") if self.dotless[1] else part).upper()
 
-        changes = {"capitals": lambda part: upper(part, dotless=self.dotless[1]), "title": titled}
-        return self._outside(changes[casing], text) if casing else text
+        return self._outside(changed, text) if casing else text
 
     def _outside(self, change: Callable[[str], str], text: str) -> str:
         """Return `text` with `change` made between what is carried over."""
@@ -171,12 +172,6 @@ class Transformations:
         return together
 
 
-def upper(text: str, *, dotless: bool) -> str:
-    """Return `text` in capitals."""
-    return (text.replace("i", "İ") if dotless else text).upper()
-
-
 def with_capital(word: str, *, dotless: bool) -> str:
     """Return `word` with a capital at its beginning, where its letter has one there: Georgian has none."""
-    first = word[:1]
-    return (upper(first, dotless=dotless) if first == "i" else first.title()) + word[1:]
+    return ("İ" if dotless and word[:1] == "i" else word[:1].title()) + word[1:]

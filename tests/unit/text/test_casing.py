@@ -30,7 +30,7 @@ def usual_case(text: str, tokenizer: Tokenizer, language: str) -> tuple[str, Cas
 
 
 def in_casing(casing: Casing, text: str, language: str) -> str:
-    return Transformations(transformations(["", language], slots=False), list).in_casing(text, casing)
+    return Transformations(transformations(["", language], slots=False)).in_casing(text, casing)
 
 
 @pytest.fixture(scope="module", params=KINDS)

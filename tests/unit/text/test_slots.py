@@ -14,7 +14,7 @@ from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.transformations import Transformations
 
-SLOTTING = Transformations(transformations(["", ""], slots=True), list)
+SLOTTING = Transformations(transformations(["", ""], slots=True))
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 PAIRS = [(f"at {i}:{i + 10} the dog sleeps", f"um {i}:{i + 10} schläft der Hund") for i in range(60)]
 
