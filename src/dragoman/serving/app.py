@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -22,7 +21,7 @@ from starlette.types import Scope
 from dragoman.serving import documents, libretranslate, v1
 from dragoman.serving.errors import ANSWERED, PROBLEMS, HTTPError, response_to
 from dragoman.serving.gate import Gate
-from dragoman.serving.routes import Direct
+from dragoman.serving.schemas import REFERENCE
 from dragoman.serving.service import Service, service_of
 
 PAGE = Path(__file__).parent / "page"
@@ -39,7 +38,7 @@ SECURITY = {
 }
 """Authentication schemes."""
 
-operations = APIRouter(tags=["operations"])
+operations = APIRouter(tags=["operations"], responses={503: PROBLEMS[503]})
 """Monitoring routes: Prometheus metrics, health check and readiness check."""
 
 
@@ -53,18 +52,16 @@ def create_app(service: Service) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(
+    app = Application(
         title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # those pages would fetch from elsewhere
         redirect_slashes=False,  # a redirect would lead to whatever the header Host names
         generate_unique_id_function=lambda route: route.name,  # names the method in generated clients
     )  # fmt: skip
     app.state.service = service
-    _describe(app)
-    for router in (v1.router, documents.router):
-        app.include_router(router, tags=["dragoman"])
-    app.include_router(libretranslate.router)
-    app.include_router(operations, responses={503: PROBLEMS[503]})
+    routers = (v1.router, documents.router, libretranslate.router, operations)
+    for router in routers:
+        app.include_router(router)
     if service.config.page:
 
         @app.get("/", include_in_schema=False)
@@ -73,40 +70,43 @@ def create_app(service: Service) -> FastAPI:
 
         app.mount("/page", PageFiles(directory=PAGE), name="page")
     for kind in ANSWERED:
-        app.add_exception_handler(kind, lambda _, error: response_to(error))
-    routers = (v1.router, documents.router, libretranslate.router, operations)
-    routes = [route for router in routers for route in router.routes]
-    app.add_middleware(Direct, routes=routes)
+        app.add_exception_handler(kind, answered)
     if service.config.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=service.config.cors_origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", "Content-Disposition"],
         )  # fmt: skip
-    app.add_middleware(Gate, service=service, routes=routes)  # around all others
+    paths = {getattr(route, "path", "") for router in routers for route in router.routes}
+    app.add_middleware(Gate, service=service, paths=paths)  # around all others
     return app
 
 
-def _describe(app: FastAPI) -> None:
-    """Set the OpenAPI schema of `app`: FastAPI's, without status 422, which this service never returns."""
+async def answered(_: Request, error: Exception) -> Response:
+    """Answer an error of a route."""
+    return response_to(error)
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(
-                title=app.title, version=app.version, description=app.description, routes=app.routes
-            )
-            for path in schema["paths"].values():
-                for operation in path.values():
-                    operation["responses"].pop("422", None)
-                    if "401" in operation["responses"]:
-                        operation["security"] = [{}, *({name: []} for name in SECURITY)]
-            schema["components"]["securitySchemes"] = SECURITY
+
+class Application(FastAPI):
+    """FastAPI, whose OpenAPI schema lists the messages of `posted`, but no status 422, never sent."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            components = schema["components"]["schemas"]
+            for operation in (each for path in schema["paths"].values() for each in path.values()):
+                operation["responses"].pop("422", None)
+                if "401" in operation["responses"]:
+                    operation["security"] = [{}, *({name: []} for name in SECURITY)]
+                content = operation.get("requestBody", {}).get("content", {})
+                if list(content) == ["application/json"]:
+                    message = content["application/json"].pop("schema")
+                    components |= message.pop("$defs", {}) | {message["title"]: message}
+                    content["application/json"]["schema"] = {"$ref": REFERENCE.format(model=message["title"])}
             for name in ("HTTPValidationError", "ValidationError"):
-                schema["components"]["schemas"].pop(name, None)
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+                components.pop(name, None)
+            schema["components"]["securitySchemes"] = SECURITY
+        return super().openapi()
 
 
 class PageFiles(StaticFiles):

@@ -198,17 +198,17 @@ class Connection(HttpToolsProtocol):
             self._answer(refusal)
 
     def _answer(self, refusal: HTTPError) -> None:
-        content = json.dumps({"error": refusal.message}).encode()
+        content = json.dumps({"error": refusal.detail}).encode()
         request_id = secrets.token_hex(8)
-        headers = SAFE | refusal.headers | {
+        headers = SAFE | dict(refusal.headers or {}) | {
             "Content-Type": "application/json", "Content-Length": str(len(content)),
             "Connection": "close", "X-Request-ID": request_id,
         }  # fmt: skip
         lines = [f"{name.lower()}: {value}\r\n".encode() for name, value in headers.items()]
-        self.transport.write(b"".join([STATUS_LINE[refusal.status], *lines, b"\r\n", content]))
+        self.transport.write(b"".join([STATUS_LINE[refusal.status_code], *lines, b"\r\n", content]))
         self.transport.close()
-        self._service.metrics.requests.labels("head", str(refusal.status)).inc()
-        log("refused", {"status": refusal.status, "why": refusal.message, "id": request_id})
+        self._service.metrics.requests.labels("head", str(refusal.status_code)).inc()
+        log("refused", {"status": refusal.status_code, "why": refusal.detail, "id": request_id})
 
     def close(self, transport: asyncio.Transport) -> None:
         """End the connection, once its client has taken what it was sent.

@@ -33,7 +33,7 @@ MEDIA_TYPES = {
 AUTO = "auto"
 """Source language of a request whose language is to be detected."""
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", tags=["dragoman"])
 
 
 class DocumentRequest(NamedTuple):

@@ -52,12 +52,11 @@ def problem(status: int, message: str, headers: Mapping[str, str] | None = None)
     return json_response(Problem(error=one_line(message)), status, headers)
 
 
-class HTTPError(Exception):
+class HTTPError(HTTPException):
     """An error response: status, one-line message and extra headers."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, one_line(message), dict(headers or {})
+        super().__init__(status, one_line(message), headers)
 
 
 def refusal_of(error: DragomanError) -> HTTPError:
@@ -86,7 +85,7 @@ def too_much(what: str, n: int, limit: int, setting: str) -> HTTPError:
 LEFT = 499
 """Status in the log of a request whose client disconnected before the response."""
 
-ANSWERED = (HTTPError, DragomanError, RequestValidationError, HTTPException, GoneError)
+ANSWERED = (HTTPException, DragomanError, RequestValidationError, GoneError)
 """The errors of routes that are answered; others are bugs."""
 
 
@@ -94,12 +93,10 @@ def response_to(error: Exception) -> Response:
     """Return the response to an error of `ANSWERED`: `{"error": "…"}`, without a traceback."""
     if isinstance(error, DragomanError):
         error = refusal_of(error)
-    if isinstance(error, HTTPError):
-        return problem(error.status, error.message, error.headers)
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, error.detail, error.headers)
     if isinstance(error, RequestValidationError):
         return problem(400, described(error))
-    if isinstance(error, HTTPException):
-        return problem(error.status_code, str(error.detail), error.headers or {})
     if isinstance(error, LeftError):
         return problem(LEFT, "the client has disconnected")
     return problem(503, "the service is coming to its end; send the request again")

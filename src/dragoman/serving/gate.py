@@ -7,13 +7,12 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.errors import LEFT, HTTPError, come_later, problem
@@ -107,10 +106,9 @@ class _Body:
 class Gate:
     """ASGI middleware around the whole service."""
 
-    def __init__(self, app: ASGIApp, service: Service, routes: Iterable[BaseRoute] = ()) -> None:
-        """`routes` are those whose paths label refused requests in the metrics."""
-        self._app, self._service = app, service
-        self._paths = {getattr(route, "path", "") for route in routes}
+    def __init__(self, app: ASGIApp, service: Service, paths: Collection[str] = ()) -> None:
+        """`paths` are those of routes; they label refused requests in the metrics."""
+        self._app, self._service, self._paths = app, service, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -144,9 +142,8 @@ class Gate:
             if await self._read(scope, receive, body):
                 await self._app(scope, body.replayed(receive), send_safely)
         except HTTPError as refusal:
-            headers = refusal.headers if body.is_whole else {**refusal.headers, "Connection": "close"}
-            answer = problem(refusal.status, refusal.message, headers)
-            await answer(scope, receive, send_safely)
+            headers = {**(refusal.headers or {}), **({} if body.is_whole else {"Connection": "close"})}
+            await problem(refusal.status_code, refusal.detail, headers)(scope, receive, send_safely)
         except Exception:  # a bug: the client learns nothing of it, the log does
             log("an error that should not be", {"id": request_id}, level=logging.ERROR, exc_info=True)
             if status != LEFT:

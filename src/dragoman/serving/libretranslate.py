@@ -8,13 +8,13 @@ different on purpose.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
@@ -31,9 +31,9 @@ from dragoman.serving.documents import AUTO, DocumentRequest, attachment, transl
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.routes import DirectRoute, is_json
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.translating import TranslationJob
+from dragoman.serving.v1 import is_json
 from dragoman.text.languages import Detected, detect, known, name_of, standard_code
 
 FRONTEND_TIMEOUT = 500
@@ -46,21 +46,34 @@ MAX_SHOWN = 40
 """Maximum characters of a client's text in a message."""
 
 
-class Route(DirectRoute):
-    """A route with LibreTranslate's 429 message, which closes the files of a form."""
-
-    async def answer(self, request: Request) -> Response:
-        try:
-            return await super().answer(request)
-        except HTTPError as refusal:
-            if refusal.status == 429:
-                raise HTTPError(429, f"Slowdown: {refusal.message}", refusal.headers) from refusal
-            raise
-        finally:
-            await request.close()
+router = APIRouter(tags=["LibreTranslate"])
 
 
-router = APIRouter(tags=["LibreTranslate"], route_class=Route)
+async def admitted(request: Request) -> AsyncIterator[dict[str, Any]]:
+    """Yield the fields of a request, whose sender is admitted by its api_key too: a dependency of routes.
+
+    What is refused is refused in LibreTranslate's words. The files of a form are closed at the end.
+    """
+    try:
+        fields = await read_fields(request)
+        key = fields.get("api_key")
+        if key is not None and not isinstance(key, str):
+            raise invalid("Invalid request: api_key parameter is not a text")
+        service_of(request).admit(request, key)
+        yield fields
+    except HTTPError as refusal:
+        if refusal.status_code == 401:
+            raise HTTPError(403, "Please contact the server operator to get an API key") from refusal
+        if refusal.status_code == 403:
+            raise HTTPError(403, "Invalid API key") from refusal
+        if refusal.status_code == 429:
+            raise HTTPError(429, f"Slowdown: {refusal.detail}", refusal.headers) from refusal
+        raise
+    finally:
+        await request.close()
+
+
+Fields: TypeAlias = Annotated[dict[str, Any], Depends(admitted)]
 
 
 @router.post(
@@ -70,13 +83,12 @@ router = APIRouter(tags=["LibreTranslate"], route_class=Route)
     responses={200: {"model": schemas.LibreTranslation}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreTranslate),
 )
-async def translate(request: Request) -> Response:
+async def translate(request: Request, fields: Fields) -> Response:
     """Return a text or several in another language.
 
     `alternatives` says how many more translations of each.
     """
-    service, fields = service_of(request), await read_fields(request)
-    admit(service, request, fields)
+    service = service_of(request)
     texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
     n_alternatives = _n_alternatives(fields, service)
     longest, limit = max(map(len, texts)), service.config.limits.characters
@@ -194,10 +206,9 @@ def languages(request: Request) -> Response:
     responses={200: {"model": list[schemas.LibreDetection]}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreDetect),
 )
-async def detect_language(request: Request) -> Response:
+async def detect_language(request: Request, fields: Fields) -> Response:
     """Detect the language of a text among those of this service, most likely first."""
-    service, fields = service_of(request), await read_fields(request)
-    admit(service, request, fields)
+    service = service_of(request)
     text = "\n".join(_texts(fields))
     service.take_texts(request, "detection", [text])
     return _json_list(_detected(each) for each in detect(text, _languages(service.models) or None))
@@ -210,10 +221,9 @@ async def detect_language(request: Request) -> Response:
     responses={200: {"model": schemas.LibreFile}, **PROBLEMS},
     openapi_extra=schemas.body_of(schemas.LibreTranslateFile, "multipart/form-data"),
 )
-async def translate_file(request: Request) -> Response:
+async def translate_file(request: Request, fields: Fields) -> Response:
     """Translate a document; the response has the URL from which it can be downloaded for a while."""
-    service, fields = service_of(request), await read_fields(request)
-    admit(service, request, fields)
+    service = service_of(request)
     file = fields.get("file")
     if not isinstance(file, UploadFile):
         raise invalid("Invalid request: missing file parameter")
@@ -385,21 +395,6 @@ async def read_fields(request: Request) -> dict[str, Any]:
     if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
         fields["q"] = "\n".join(q.splitlines())
     return fields
-
-
-def admit(service: Service, request: Request, fields: dict[str, Any]) -> None:
-    """Authenticate a request. HTTPError: missing or wrong key (403), rate limit (429)."""
-    key = fields.get("api_key")
-    if key is not None and not isinstance(key, str):
-        raise invalid("Invalid request: api_key parameter is not a text")
-    try:
-        service.admit(request, key)
-    except HTTPError as refusal:
-        if refusal.status == 401:
-            raise HTTPError(403, "Please contact the server operator to get an API key") from refusal
-        if refusal.status == 403:
-            raise HTTPError(403, "Invalid API key") from refusal
-        raise
 
 
 def required(fields: dict[str, Any], name: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
@@ -22,7 +24,6 @@ from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.documents import chosen
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import ServedTranslator
-from dragoman.serving.routes import MessageRoute
 from dragoman.serving.schemas import (
     AttentionRequest,
     AttentionResponse,
@@ -43,20 +44,50 @@ from dragoman.serving.schemas import (
     ScoreResponse,
     TranslateRequest,
     TranslateResponse,
+    body_of,
 )
 from dragoman.serving.service import Event, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.languages import detect
 
-router = APIRouter(prefix="/v1", route_class=MessageRoute)
+router = APIRouter(prefix="/v1", tags=["dragoman"])
 
 MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""
 
 
-def answers(model: type) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of a route: `model`, or a problem."""
-    return {200: {"model": model}, **PROBLEMS}
+def described(asked: type[BaseModel], answer: type[BaseModel], **success: Any) -> dict[str, Any]:
+    """Return what OpenAPI says of a route that reads an `asked` and returns an `answer`, or a problem."""
+    return {
+        "responses": {200: {"model": answer, **success}, **PROBLEMS},
+        "openapi_extra": body_of(asked, "application/json"),
+    }
+
+
+def posted(kind: type[BaseModel]) -> Any:
+    """Return the dependency that admits the sender of a request, then reads its body as a `kind`.
+
+    A body parameter would be read before its sender is admitted, and by the rules of Python's JSON.
+    """
+
+    async def read(request: Request) -> BaseModel:
+        service_of(request).admit(request)
+        body = await request.body() if is_json(request) else b"null"
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            raise RequestValidationError(
+                [{**each, "loc": ("body", *each["loc"])} for each in problems]
+            ) from error
+
+    return Depends(read)
+
+
+def is_json(request: Request) -> bool:
+    """Return whether the Content-Type of `request` says that its body is JSON."""
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 @router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
@@ -105,9 +136,11 @@ EVENTS = {
 @router.post(
     "/translate",
     summary="Translate text",
-    responses=answers(TranslateResponse) | {200: {"model": TranslateResponse, **EVENTS}},
+    **described(TranslateRequest, TranslateResponse, **EVENTS),
 )
-async def translate(request: Request, asked: TranslateRequest) -> Response:
+async def translate(
+    request: Request, asked: Annotated[TranslateRequest, posted(TranslateRequest)]
+) -> Response:
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
     service = service_of(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
@@ -146,9 +179,9 @@ async def _sent(first: Event, events: AsyncIterator[Event]) -> AsyncIterator[byt
     except GoneError:
         return
     except HTTPError as refusal:
-        yield _event(("error", Problem(error=refusal.message)))
+        yield _event(("error", Problem(error=refusal.detail)))
     except DragomanError as error:
-        yield _event(("error", Problem(error=refusal_of(error).message)))
+        yield _event(("error", Problem(error=refusal_of(error).detail)))
 
 
 def _event(event: Event) -> bytes:
@@ -156,8 +189,10 @@ def _event(event: Event) -> bytes:
     return f"event: {name}\ndata: {data.model_dump_json(exclude_unset=True)}\n\n".encode()
 
 
-@router.post("/attention", summary="Show attention", responses=answers(AttentionResponse))
-async def attention(request: Request, asked: AttentionRequest) -> Response:
+@router.post("/attention", summary="Show attention", **described(AttentionRequest, AttentionResponse))
+async def attention(
+    request: Request, asked: Annotated[AttentionRequest, posted(AttentionRequest)]
+) -> Response:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
     service = service_of(request)
     info, translator = service.models.in_one_step(asked.model, asked.to)
@@ -187,8 +222,8 @@ async def attention(request: Request, asked: AttentionRequest) -> Response:
     return json_response(await service.run(request, work))
 
 
-@router.post("/score", summary="Score translations", responses=answers(ScoreResponse))
-async def score(request: Request, asked: ScoreRequest) -> Response:
+@router.post("/score", summary="Score translations", **described(ScoreRequest, ScoreResponse))
+async def score(request: Request, asked: Annotated[ScoreRequest, posted(ScoreRequest)]) -> Response:
     """Score given translations, token by token."""
     service = service_of(request)
     info, translator = service.models.in_one_step(asked.model, asked.to)
@@ -214,8 +249,8 @@ def _score(scored: ScoredTranslation) -> ScoreMessage:
     )
 
 
-@router.post("/classify", summary="Classify text", responses=answers(ClassifyResponse))
-async def classify(request: Request, asked: ClassifyRequest) -> Response:
+@router.post("/classify", summary="Classify text", **described(ClassifyRequest, ClassifyResponse))
+async def classify(request: Request, asked: Annotated[ClassifyRequest, posted(ClassifyRequest)]) -> Response:
     """Classify one or several texts: label, label probabilities and, on request, word importance."""
     service = service_of(request)
     served = service.models.classifier(asked.model)
@@ -255,8 +290,10 @@ def _classification(result: Classification, why: Explanation | None) -> Classifi
     )
 
 
-@router.post("/detect", summary="Detect a language", responses=answers(DetectResponse))
-async def detect_language(request: Request, asked: DetectRequest) -> Response:
+@router.post("/detect", summary="Detect a language", **described(DetectRequest, DetectResponse))
+async def detect_language(
+    request: Request, asked: Annotated[DetectRequest, posted(DetectRequest)]
+) -> Response:
     """Detect the language of a text: the five most likely ones."""
     service = service_of(request)
     service.take_texts(request, "detection", [asked.text])
