@@ -108,6 +108,7 @@ def described(error: RequestValidationError) -> str:
     for each in error.errors()[:MAX_PROBLEMS]:
         parts = map(str, each["loc"][1:])
         place = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
+        place = place.removesuffix(".str")  # what pydantic calls a text among other types
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "json_invalid":
             problems.append(f"the body is no JSON: {each['ctx']['error']}")

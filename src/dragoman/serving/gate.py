@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.errors import LEFT, HTTPError, come_later, problem
 from dragoman.serving.logs import log
-from dragoman.serving.service import Service, key_of
+from dragoman.serving.service import Service, key_of, media_type
 from dragoman.serving.settings import host_name
 
 POLICY = (
@@ -52,6 +52,9 @@ PIECE = 1 << 16
 
 SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that a browser sends to other origins without a CORS preflight."""
+
+NOTED = ("user", "model", "characters", "sentences", "text")
+"""What routes leave in the state of a request for the log."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _SLASHES = re.compile("/{2,}")
@@ -88,17 +91,15 @@ class _Body:
 
     def replayed(self, receive: Receive) -> Receive:
         """Return a `receive` for the application: the body in pieces, then further messages."""
-        told = False
+        pieces = iter(range(0, max(1, self._n_bytes), PIECE))
 
         async def replay() -> Message:
-            nonlocal told
-            if told:
+            if next(pieces, None) is None:
                 return await receive()
             await asyncio.sleep(0)  # others have their turn
             piece = bytes(self._content[:PIECE])
             del self._content[:PIECE]
-            told = not self._content
-            return {"type": "http.request", "body": piece, "more_body": not told}
+            return {"type": "http.request", "body": piece, "more_body": bool(self._content)}
 
         return replay
 
@@ -114,11 +115,11 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, method = time.perf_counter(), scope["method"]
+        begun, method, headers = time.perf_counter(), scope["method"], Headers(scope=scope)
         scope = {**scope, "path": _SLASHES.sub("/", scope["path"])}  # clients join "…/" and "/languages"
         if method == "HEAD":  # the server, which has another scope, leaves the body out
             scope["method"] = "GET"
-        request_id = Headers(scope=scope).get("X-Request-ID", "")
+        request_id = headers.get("X-Request-ID", "")
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = secrets.token_hex(8)
         body = _Body(self._service.held, most=self._service.config.limits.buffered_bytes)
@@ -136,14 +137,15 @@ class Gate:
             await send(message)
 
         try:
-            self._check_host(Headers(scope=scope).getlist("Host"))
-            self._check_origin(scope)
+            self._check_host(headers.getlist("Host"))
+            if method == "POST":
+                self._check_origin(headers)
             body.is_known = self._is_known(scope)
             if await self._read(scope, receive, body):
                 await self._app(scope, body.replayed(receive), send_safely)
         except HTTPError as refusal:
-            headers = {**(refusal.headers or {}), **({} if body.is_whole else {"Connection": "close"})}
-            await problem(refusal.status_code, refusal.detail, headers)(scope, receive, send_safely)
+            further = {**(refusal.headers or {}), **({} if body.is_whole else {"Connection": "close"})}
+            await problem(refusal.status_code, refusal.detail, further)(scope, receive, send_safely)
         except Exception:  # a bug: the client learns nothing of it, the log does
             log("an error that should not be", {"id": request_id}, level=logging.ERROR, exc_info=True)
             if status != LEFT:
@@ -165,14 +167,16 @@ class Gate:
         if hosts and named and host_name(named[0]) not in hosts:
             raise HTTPError(421, "the service is not called so; its settings name its hosts")
 
-    def _check_origin(self, scope: Scope) -> None:
+    def _check_origin(self, headers: Headers) -> None:
         """Check the origin. HTTPError: a simple cross-origin request, sent without CORS preflight (403)."""
-        headers = Headers(scope=scope)
-        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
-        if scope["method"] != "POST" or origin is None or kind not in SIMPLE:
+        if origin is None or media_type(headers) not in SIMPLE:
             return
-        is_own = site == "same-origin" if site else _netloc(origin) == headers.get("Host", "").lower()
+        try:
+            netloc = urlsplit(origin).netloc.lower() or None  # "null" has none
+        except ValueError:
+            netloc = None
+        is_own = site == "same-origin" if site else netloc == headers.get("Host", "").lower()
         if not is_own and not {"*", origin} & set(self._service.config.cors_origins):
             raise HTTPError(
                 403, "a page of another origin sent this; send JSON, or add its origin to cors_origins"
@@ -183,12 +187,11 @@ class Gate:
 
         HTTPError 401, 403: it does not, and no body could.
         """
-        request = Request(scope)
         if self._service.keys is None or not _has_body(scope):
             return True
         if scope["path"] in KEY_IN_BODY:
-            return self._service.keys.user(key_of(request) or "") is not None
-        self._service.identify(request)
+            return self._service.keys.user(key_of(Request(scope)) or "") is not None
+        self._service.identify(Request(scope))
         return True
 
     async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
@@ -233,26 +236,12 @@ class Gate:
     def _note(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         label = scope["path"] if scope["path"] in self._paths else "other"
         route = getattr(scope.get("route"), "path", label)
-        metrics = self._service.metrics
-        metrics.requests.labels(route, str(status)).inc()
-        metrics.seconds.labels(route).observe(seconds)
+        self._service.metrics.requests.labels(route, str(status)).inc()
+        self._service.metrics.seconds.labels(route).observe(seconds)
         state: dict[str, Any] = scope["state"]
         facts = {"route": route if route != "other" else scope["path"][:200], "status": status}
         facts |= {"ms": round(1000 * seconds), "id": state["request_id"]}
-        facts |= {
-            name: state[name]
-            for name in ("user", "model", "characters", "sentences", "text")
-            if name in state
-        }
-        log(method, facts)
-
-
-def _netloc(origin: str) -> str | None:
-    """Return host and port of an origin; None for "null" and malformed origins."""
-    try:
-        return urlsplit(origin).netloc.lower() or None
-    except ValueError:
-        return None
+        log(method, facts | {name: state[name] for name in NOTED if name in state})
 
 
 def _has_body(scope: Scope) -> bool:

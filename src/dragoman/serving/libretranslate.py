@@ -417,9 +417,10 @@ def _texts(fields: dict[str, Any]) -> list[str]:
         if not isinstance(text, str):
             raise invalid("Invalid request: q parameter is not a text, nor a list of texts")
         try:
-            schemas.whole(text)
-        except ValueError as error:
-            raise invalid(f"Invalid request: q parameter {error}") from error
+            text.encode()
+        except UnicodeEncodeError as error:
+            message = "Invalid request: q parameter holds half of a surrogate pair, which is no text"
+            raise invalid(message) from error
     return texts
 
 

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Number = float | None
 """A number; null = not finite."""
 
 
-def whole(text: str) -> str:
-    """Return `text`. ValueError: it has half of a surrogate pair, so that it is not valid UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("holds half of a surrogate pair, which is no text") from error
-    return text
-
-
-Text: TypeAlias = Annotated[str, AfterValidator(whole)]
-Term: TypeAlias = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(whole)]
+Term: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Message(BaseModel):
@@ -55,12 +45,10 @@ class TranslateRequest(Message):
         {"text": "Two dogs play.", "glossary": [["dogs", "Hund"]], "inflect": True, "protect": True},
     )
 
-    text: Text | list[Text] = Field(description="A text of any number of sentences, or several texts.")
-    model: Text | None = Field(
-        default=None, description="The model's name; null: the first of the direction."
-    )
-    source: Text | None = Field(default=None, description='The language of the text, or "auto" to detect it.')
-    target: Text | None = Field(default=None, description="The language of the translation.")
+    text: str | list[str] = Field(description="A text of any number of sentences, or several texts.")
+    model: str | None = Field(default=None, description="The model's name; null: the first of the direction.")
+    source: str | None = Field(default=None, description='The language of the text, or "auto" to detect it.')
+    target: str | None = Field(default=None, description="The language of the translation.")
     split: bool = Field(default=True, description="Whether sentences of a text are told apart.")
     n_best: int = Field(default=1, ge=1, description="Alternatives of each sentence, best first.")
     beam_size: int | None = Field(default=None, ge=1, description="Hypotheses kept; 1 is greedy.")
@@ -71,10 +59,10 @@ class TranslateRequest(Message):
     top_k: int | None = Field(default=None, ge=0, le=1_000_000)
     top_p: float | None = Field(default=None, ge=1e-6, le=1.0)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
-    prefix: Text | None = Field(
+    prefix: str | None = Field(
         default=None, description="What the translation begins with; for one text with split = false."
     )
-    required: list[Text] = Field(
+    required: list[str] = Field(
         default_factory=list, description="Phrases that it holds; for one text with split = false."
     )
     glossary: list[Annotated[list[Term], Field(min_length=2, max_length=2)]] = Field(
@@ -199,10 +187,10 @@ class AttentionRequest(Message):
 
     model_config = examples({"text": "A man sleeps.", "target": "Ein Mann schläft."})
 
-    text: Text
-    target: Text | None = None
-    model: Text | None = None
-    to: Text | None = Field(default=None, description=TO)
+    text: str
+    target: str | None = None
+    model: str | None = None
+    to: str | None = Field(default=None, description=TO)
 
 
 class AttentionResponse(Message):
@@ -218,8 +206,8 @@ class AttentionResponse(Message):
 class PairMessage(Message):
     """A sentence and its translation."""
 
-    source: Text
-    target: Text
+    source: str
+    target: str
 
 
 class ScoreRequest(Message):
@@ -228,8 +216,8 @@ class ScoreRequest(Message):
     model_config = examples({"pairs": [{"source": "A man sleeps.", "target": "Ein Mann schläft."}]})
 
     pairs: list[PairMessage]
-    model: Text | None = None
-    to: Text | None = Field(default=None, description=TO)
+    model: str | None = None
+    to: str | None = Field(default=None, description=TO)
 
 
 class ScoredTokenMessage(Message):
@@ -259,8 +247,8 @@ class ClassifyRequest(Message):
 
     model_config = examples({"text": "A lovely film.", "explain": True})
 
-    text: Text | list[Text]
-    model: Text | None = None
+    text: str | list[str]
+    model: str | None = None
     explain: bool = Field(default=False, description="Add what each word does for the label.")
 
 
@@ -296,7 +284,7 @@ class DetectRequest(Message):
 
     model_config = examples({"text": "Wo ist der Bahnhof?"})
 
-    text: Text
+    text: str
 
 
 class LanguageMessage(Message):

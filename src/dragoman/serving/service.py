@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 
 from dragoman.errors import DataError
 from dragoman.predict.flow import Flow
@@ -289,6 +290,11 @@ def key_of(request: Request) -> str | None:
     if scheme.lower() == "bearer" and credentials:
         return credentials.strip()
     return request.headers.get("X-API-Key") or request.query_params.get("api_key")
+
+
+def media_type(headers: Headers) -> str:
+    """Return what the Content-Type says that a body is, in lower case and without parameters."""
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def service_of(request: Request) -> Service:

@@ -46,7 +46,7 @@ from dragoman.serving.schemas import (
     TranslateResponse,
     body_of,
 )
-from dragoman.serving.service import Event, service_of
+from dragoman.serving.service import Event, media_type, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.languages import detect
 
@@ -86,7 +86,7 @@ def posted(kind: type[BaseModel]) -> Any:
 
 def is_json(request: Request) -> bool:
     """Return whether the Content-Type of `request` says that its body is JSON."""
-    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = media_type(request.headers)
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
