@@ -8,7 +8,6 @@ import mmap
 import re
 import secrets
 import shlex
-import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -160,7 +159,7 @@ class Rates:
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 8 * N_SLOTS)
+        self._due = memoryview(mmap.mmap(-1, 8 * N_SLOTS)).cast("d")
 
     def wait(self, user: str, per_minute: int, *, now: float | None = None) -> float:
         """Count a request of `user`; return 0, or the seconds until the next allowed request.
@@ -168,14 +167,10 @@ class Rates:
         The update is not atomic among workers: in a race, one request more is allowed.
         """
         now = time.time() if now is None else now
-        slot = 8 * (
-            int.from_bytes(hashlib.sha256(user.encode("utf-8", "replace")).digest()[:4], "big") % N_SLOTS
-        )
-        interval = 60 / per_minute
-        (due,) = struct.unpack_from("d", self._memory, slot)
-        due = max(due, now) + interval
+        slot = int.from_bytes(hashlib.sha256(user.encode("utf-8", "replace")).digest()[:4], "big") % N_SLOTS
+        due = max(self._due[slot], now) + 60 / per_minute
         early = due - now - 60
         if early > 1e-9:
-            return float(early)
-        struct.pack_into("d", self._memory, slot, due)
+            return early
+        self._due[slot] = due
         return 0.0

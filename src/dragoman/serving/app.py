@@ -21,7 +21,6 @@ from starlette.types import Scope
 from dragoman.serving import documents, libretranslate, v1
 from dragoman.serving.errors import ANSWERED, PROBLEMS, HTTPError, response_to
 from dragoman.serving.gate import Gate
-from dragoman.serving.schemas import REFERENCE
 from dragoman.serving.service import Service, service_of
 
 PAGE = Path(__file__).parent / "page"
@@ -102,7 +101,9 @@ class Application(FastAPI):
                 if list(content) == ["application/json"]:
                     message = content["application/json"].pop("schema")
                     components |= message.pop("$defs", {}) | {message["title"]: message}
-                    content["application/json"]["schema"] = {"$ref": REFERENCE.format(model=message["title"])}
+                    content["application/json"]["schema"] = {
+                        "$ref": v1.REFERENCE.format(model=message["title"])
+                    }
             for name in ("HTTPValidationError", "ValidationError"):
                 components.pop(name, None)
             schema["components"]["securitySchemes"] = SECURITY

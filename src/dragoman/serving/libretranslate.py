@@ -29,11 +29,11 @@ from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import PROBLEMS, HTTPError, json_response
+from dragoman.serving.errors import HTTPError, json_response
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.service import Service, service_of
 from dragoman.serving.translating import TranslationJob
-from dragoman.serving.v1 import is_json
+from dragoman.serving.v1 import described, is_json
 from dragoman.text.languages import Detected, detect, known, name_of, standard_code
 
 FRONTEND_TIMEOUT = 500
@@ -46,7 +46,11 @@ MAX_SHOWN = 40
 """Maximum characters of a client's text in a message."""
 
 
-router = APIRouter(tags=["LibreTranslate"])
+router = APIRouter(
+    tags=["LibreTranslate"], generate_unique_id_function=lambda route: f"libretranslate_{route.name}"
+)
+FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+"""Content types that fields may come in."""
 
 
 async def admitted(request: Request) -> AsyncIterator[dict[str, Any]]:
@@ -78,10 +82,8 @@ Fields: TypeAlias = Annotated[dict[str, Any], Depends(admitted)]
 
 @router.post(
     "/translate",
-    name="libretranslate_translate",
     summary="Translate text or HTML",
-    responses={200: {"model": schemas.LibreTranslation}, **PROBLEMS},
-    openapi_extra=schemas.body_of(schemas.LibreTranslate),
+    **described(schemas.LibreTranslate, schemas.LibreTranslation, FORMS),
 )
 async def translate(request: Request, fields: Fields) -> Response:
     """Return a text or several in another language.
@@ -180,12 +182,7 @@ async def translate_html(
     return await service.run(request, work)
 
 
-@router.get(
-    "/languages",
-    name="libretranslate_languages",
-    summary="List languages",
-    responses={200: {"model": list[schemas.LibreLanguage]}},
-)
+@router.get("/languages", summary="List languages", responses={200: {"model": list[schemas.LibreLanguage]}})
 def languages(request: Request) -> Response:
     """List all languages, each with its target languages. Needs no key."""
     models = service_of(request).models
@@ -201,10 +198,9 @@ def languages(request: Request) -> Response:
 
 @router.post(
     "/detect",
-    name="libretranslate_detect",
+    name="detect",
     summary="Detect the language of a text",
-    responses={200: {"model": list[schemas.LibreDetection]}, **PROBLEMS},
-    openapi_extra=schemas.body_of(schemas.LibreDetect),
+    **described(schemas.LibreDetect, list[schemas.LibreDetection], FORMS),
 )
 async def detect_language(request: Request, fields: Fields) -> Response:
     """Detect the language of a text among those of this service, most likely first."""
@@ -216,10 +212,8 @@ async def detect_language(request: Request, fields: Fields) -> Response:
 
 @router.post(
     "/translate_file",
-    name="libretranslate_translate_file",
     summary="Translate a file",
-    responses={200: {"model": schemas.LibreFile}, **PROBLEMS},
-    openapi_extra=schemas.body_of(schemas.LibreTranslateFile, "multipart/form-data"),
+    **described(schemas.LibreTranslateFile, schemas.LibreFile, FORMS[2:]),
 )
 async def translate_file(request: Request, fields: Fields) -> Response:
     """Translate a document; the response has the URL from which it can be downloaded for a while."""
@@ -243,7 +237,6 @@ async def translate_file(request: Request, fields: Fields) -> Response:
 
 @router.get(
     "/download_file/{filename}",
-    name="libretranslate_download_file",
     summary="Fetch a translated file",
     response_class=Response,
     responses={
@@ -262,49 +255,36 @@ def download_file(request: Request, filename: str) -> Response:
     return attachment(*file)
 
 
-@router.get(
-    "/frontend/settings",
-    name="libretranslate_frontend_settings",
-    summary="Settings for a page",
-    responses={200: {"model": schemas.LibreSettings}},
-)
-def frontend_settings(request: Request) -> Response:
+@router.get("/frontend/settings", summary="Settings for a page")
+def frontend_settings(request: Request) -> schemas.LibreSettings:
     """Return settings for a web page that uses this service. Needs no key."""
     service = service_of(request)
     automatic = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
     targets = [target for _, target in service.models.directions][:1]
     first = [schemas.NamedLanguage(code=target, name=name_of(target)) for target in targets]
-    return json_response(
-        schemas.LibreSettings(
-            apiKeys=service.keys is not None,
-            charLimit=service.config.limits.characters,
-            filesTranslation=True,
-            frontendTimeout=FRONTEND_TIMEOUT,
-            keyRequired=service.keys is not None,
-            language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
-            suggestions=False,
-            supportedFilesFormat=list(FORMATS),
-        )
+    return schemas.LibreSettings(
+        apiKeys=service.keys is not None,
+        charLimit=service.config.limits.characters,
+        filesTranslation=True,
+        frontendTimeout=FRONTEND_TIMEOUT,
+        keyRequired=service.keys is not None,
+        language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
+        suggestions=False,
+        supportedFilesFormat=list(FORMATS),
     )
 
 
-@router.get(
-    "/spec",
-    name="libretranslate_spec",
-    summary="Name of the interface",
-    responses={200: {"model": schemas.LibreSpec}},
-)
-def spec() -> Response:
+@router.get("/spec", summary="Name of the interface")
+def spec() -> schemas.LibreSpec:
     """Name LibreTranslate, as clients expect it before they accept an address. Needs no key.
 
     The interface itself is described at /openapi.json.
     """
-    return json_response(schemas.LibreSpec(info=schemas.LibreInfo(title="LibreTranslate")))
+    return schemas.LibreSpec(info=schemas.LibreInfo(title="LibreTranslate"))
 
 
 @router.post(
     "/suggest",
-    name="libretranslate_suggest",
     summary="Suggest a better translation",
     status_code=403,
     responses={403: {"model": schemas.Problem, "description": "Always."}},

@@ -61,7 +61,7 @@ def log(event: str, facts: Mapping[str, Any], *, level: int = logging.INFO, exc_
     """Log an event with its fields."""
     if LOGGER.isEnabledFor(level):
         traceback = sys.exc_info() if exc_info else None
-        extra = {"facts": dict(facts)}
-        # made by hand, for LOGGER.log would look for the line of code that called it
-        record = LOGGER.makeRecord(LOGGER.name, level, "", 0, event, (), traceback, extra=extra)
+        # made by hand, because LOGGER.log would look for the line of code that called it
+        record = logging.LogRecord(LOGGER.name, level, "", 0, event, (), traceback)
+        record.facts = dict(facts)
         LOGGER.handle(record)

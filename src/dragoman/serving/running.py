@@ -55,12 +55,11 @@ MORE_FILES = 64
 
 def check_address(host: str, *, has_keys: bool, forced: bool) -> None:
     """Check the address. ConfigError: `host` is public and there are no keys, unless `forced`."""
-    if is_local(host) or has_keys or forced:
-        return
-    raise ConfigError(
-        f"--host {host}: anybody who can reach this machine could use the service; give --keys (dragoman key "
-        "add NAME --file keys.toml makes one), or --force-public to serve without keys"
-    )
+    if not (is_local(host) or has_keys or forced):
+        raise ConfigError(
+            f"--host {host}: anybody who can reach this machine could use the service; give --keys (dragoman "
+            "key add NAME --file keys.toml makes one), or --force-public to serve without keys"
+        )
 
 
 LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"]
@@ -69,12 +68,9 @@ LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"]
 
 def is_local(host: str) -> bool:
     """Return whether `host` is a loopback address."""
-    if host == "localhost":
-        return True
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -112,22 +108,17 @@ def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
     prepare_for_translating()
     torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
-    _allow_files(2 * config.limits.connections + MORE_FILES)
+    with suppress(ImportError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = 2 * config.limits.connections + MORE_FILES  # each connection is one
+        limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     if choose_device(device).type != "cpu":
         return 1
     return config.batching.threads or max(1, usable_cores() // n_workers)
-
-
-def _allow_files(n: int) -> None:
-    """Raise the limit of open files to `n`; each connection is one."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = n if hard == resource.RLIM_INFINITY else min(n, hard)
-    if soft != resource.RLIM_INFINITY and soft < limit:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def reload_models(
@@ -143,11 +134,10 @@ def reload_models(
         keys = load_keys()
         models.reload()
         is_loaded = True
-    except (DragomanError, OSError) as error:
-        why = " ".join(str(error).split())
-        log("reload failed; the old models stay in use", {"why": why}, level=logging.ERROR)
-    except Exception:  # a bug, or out of memory: keep serving
-        log("reload failed; the old models stay in use", {}, level=logging.ERROR, exc_info=True)
+    except Exception as error:
+        is_bug = not isinstance(error, DragomanError | OSError)  # or out of memory: keep serving
+        facts = {} if is_bug else {"why": " ".join(str(error).split())}
+        log("reload failed; the old models stay in use", facts, level=logging.ERROR, exc_info=is_bug)
     metrics.reloads.labels("done" if is_loaded else "failed").inc()
     if is_loaded or keys != present:
         served = ", ".join(dict.fromkeys(model.info.name for model in models.served))
@@ -160,21 +150,15 @@ class Server(uvicorn.Server):
 
     def __init__(self, service: Service, *, on_start: Callable[[], None] = lambda: None) -> None:
         """`on_start` is called when the server accepts requests."""
-        limits = service.config.limits
         make: Any = partial(Connection, service=service)
         super().__init__(
             uvicorn.Config(
-                create_app(service),
-                http=make,
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                ws="none",
-                proxy_headers=service.config.behind_proxy,
+                create_app(service), http=make, ws="none", access_log=False, log_config=None,
+                server_header=False, proxy_headers=service.config.behind_proxy,
                 timeout_keep_alive=KEPT_SECONDS,
-                timeout_graceful_shutdown=int(limits.file_seconds) + 1,
+                timeout_graceful_shutdown=int(service.config.limits.file_seconds) + 1,
             )
-        )
+        )  # fmt: skip
         self.service, self._on_start = service, on_start
         self._settled = resident_memory()
 

@@ -440,14 +440,3 @@ class LibreSpec(Message):
     """What LibreTranslate's interface is called."""
 
     info: LibreInfo
-
-
-REFERENCE = "#/components/schemas/{model}"
-"""Where OpenAPI describes a message."""
-
-
-def body_of(model: type[BaseModel], *kinds: str) -> dict[str, Any]:
-    """Return the OpenAPI description of a body of these content types, by default JSON or a form."""
-    schema = model.model_json_schema(ref_template=REFERENCE)
-    kinds = kinds or ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}

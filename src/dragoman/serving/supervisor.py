@@ -16,7 +16,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
@@ -122,7 +121,7 @@ class Supervisor:
         self._on_start = on_start
         self._rates = Rates()  # in memory that the workers share, as the figures
         self._figures = Figures(GENERATIONS * n_workers + 1)  # the last are the supervisor's
-        self._beats = mmap.mmap(-1, 8 * self._figures.n_slots)
+        self._beats = memoryview(mmap.mmap(-1, 8 * self._figures.n_slots)).cast("d")
         """Time of each worker's last heartbeat, by slot."""
         self._beat_seconds = min(1.0, config.limits.hung_seconds / 4)
         self._looked = time.monotonic()
@@ -135,7 +134,6 @@ class Supervisor:
         self._n_deaths = 0
         self._not_before = 0.0
         """When the next worker may be forked."""
-        self._own_pipes: list[int] = []
         self._had_terminal = has_terminal()
 
     def run(self) -> None:
@@ -144,10 +142,10 @@ class Supervisor:
         Raises:
             ServiceError: workers die as soon as they start.
         """
-        woken, waking = self._pipe()
+        (woken, waking), (self._alive, held) = os.pipe(), os.pipe()
+        self._own_pipes = {woken, waking, self._alive, held}
         os.set_blocking(woken, False)
         os.set_blocking(waking, False)
-        self._alive, _ = self._pipe()
         wakes = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
         values.ValueClass = self._figures.values_of(self._figures.n_slots - 1)
         self._metrics = Metrics(self._figures)
@@ -169,11 +167,6 @@ class Supervisor:
             for end in self._own_pipes:
                 os.close(end)
             self._downloads.close()
-
-    def _pipe(self) -> tuple[int, int]:
-        ends = os.pipe()
-        self._own_pipes += ends
-        return ends
 
     def _note(self, number: int, _: object) -> None:
         if number in ENDING and self._is_ending:
@@ -215,18 +208,16 @@ class Supervisor:
                 self._listening.close()
                 self._kill(signal.SIGTERM)
             elif number == HANGUP and not self._is_ending:
-                with suppress(_EndingError):
-                    self._reload()
-
-    def _reload(self) -> None:
-        self._is_loading = True
-        try:
-            keys, is_new = reload_models(self._models, self._load_keys, self._keys, self._metrics)
-        finally:
-            self._is_loading = False
-        if is_new:
-            self._keys, self._generation = keys, self._generation + 1
-            self._n_deaths, self._not_before = 0, 0.0
+                self._is_loading = True
+                try:
+                    keys, is_new = reload_models(self._models, self._load_keys, self._keys, self._metrics)
+                except _EndingError:
+                    continue
+                finally:
+                    self._is_loading = False
+                if is_new:
+                    self._keys, self._generation = keys, self._generation + 1
+                    self._n_deaths, self._not_before = 0, 0.0
 
     def _kill_hung_workers(self) -> None:
         """Kill workers without a heartbeat for `limits.hung_seconds`."""
@@ -234,7 +225,7 @@ class Supervisor:
         was_away = now - self._looked > patience / 2  # this process was stopped, or has loaded models
         self._looked = now
         for worker in self._workers:
-            (beat,) = struct.unpack_from("d", self._beats, 8 * worker.slot)
+            beat = self._beats[worker.slot]
             if beat != worker.beat or was_away:
                 worker.beat, worker.heard = beat, now
             elif now - worker.heard > patience:
@@ -326,8 +317,8 @@ class Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            pipes = [worker.starting for worker in self._workers if worker.starting is not None]
-            for end in {*self._own_pipes, *pipes, starting} - {self._alive}:
+            pipes = {worker.starting for worker in self._workers if worker.starting is not None}
+            for end in (self._own_pipes | pipes | {starting}) - {self._alive}:
                 os.close(end)
             values.ValueClass = self._figures.values_of(slot)
             self._answer(slot, started)
@@ -350,7 +341,7 @@ class Supervisor:
 
         def beat() -> None:
             if not service.is_hung:
-                self._beats[8 * slot : 8 * slot + 8] = struct.pack("d", time.monotonic())
+                self._beats[slot] = time.monotonic()
             asyncio.get_running_loop().call_later(self._beat_seconds, beat)
 
         def say_so() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -44,7 +44,6 @@ from dragoman.serving.schemas import (
     ScoreResponse,
     TranslateRequest,
     TranslateResponse,
-    body_of,
 )
 from dragoman.serving.service import Event, media_type, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
@@ -56,12 +55,21 @@ MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""
 
 
-def described(asked: type[BaseModel], answer: type[BaseModel], **success: Any) -> dict[str, Any]:
-    """Return what OpenAPI says of a route that reads an `asked` and returns an `answer`, or a problem."""
-    return {
-        "responses": {200: {"model": answer, **success}, **PROBLEMS},
-        "openapi_extra": body_of(asked, "application/json"),
-    }
+REFERENCE = "#/components/schemas/{model}"
+"""Where OpenAPI describes a message."""
+
+
+def described(
+    asked: type[BaseModel], answer: Any, kinds: Sequence[str] = ("application/json",), **success: Any
+) -> dict[str, Any]:
+    """Return what OpenAPI says of a route: it reads an `asked` of these content types, and returns `answer`.
+
+    `success` are further facts of its answer.
+    """
+    schema = asked.model_json_schema(ref_template=REFERENCE)
+    body = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    responses = {200: {"model": answer, **success}, **PROBLEMS}
+    return {"responses": responses, "openapi_extra": {"requestBody": body}}
 
 
 def posted(kind: type[BaseModel]) -> Any:
