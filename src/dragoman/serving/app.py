@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from operator import attrgetter
 from os import PathLike, stat_result
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ SECURITY = {
 }
 """Authentication schemes."""
 
-operations = APIRouter(tags=["operations"], responses={503: PROBLEMS[503]})
+operations = APIRouter(
+    tags=["operations"], responses={503: PROBLEMS[503]}, generate_unique_id_function=attrgetter("name")
+)
 """Monitoring routes: Prometheus metrics, health check and readiness check."""
 
 
@@ -51,16 +54,15 @@ def create_app(service: Service) -> FastAPI:
         yield
         service.close()
 
+    routers = (v1.router, documents.router, libretranslate.router, operations)
+    routes = [route for router in routers for route in router.routes]
     app = Application(
         title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # those pages would fetch from elsewhere
         redirect_slashes=False,  # a redirect would lead to whatever the header Host names
-        generate_unique_id_function=lambda route: route.name,  # names the method in generated clients
+        routes=routes,  # an included router would look for each route twice
     )  # fmt: skip
     app.state.service = service
-    routers = (v1.router, documents.router, libretranslate.router, operations)
-    for router in routers:
-        app.include_router(router)
     if service.config.page:
 
         @app.get("/", include_in_schema=False)
@@ -76,7 +78,7 @@ def create_app(service: Service) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", "Content-Disposition"],
         )  # fmt: skip
-    paths = {getattr(route, "path", "") for router in routers for route in router.routes}
+    paths = {getattr(route, "path", "") for route in routes}
     app.add_middleware(Gate, service=service, paths=paths)  # around all others
     return app
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
@@ -33,7 +34,7 @@ MEDIA_TYPES = {
 AUTO = "auto"
 """Source language of a request whose language is to be detected."""
 
-router = APIRouter(prefix="/v1", tags=["dragoman"])
+router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=attrgetter("name"))
 
 
 class DocumentRequest(NamedTuple):

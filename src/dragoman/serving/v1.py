@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -49,7 +50,7 @@ from dragoman.serving.service import Event, media_type, service_of
 from dragoman.serving.translating import Tell, TranslationJob, finite
 from dragoman.text.languages import detect
 
-router = APIRouter(prefix="/v1", tags=["dragoman"])
+router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=attrgetter("name"))
 
 MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""
