@@ -71,7 +71,7 @@ def create_app(service: Service) -> FastAPI:
 
         app.mount("/page", PageFiles(directory=PAGE), name="page")
     for kind in ANSWERED:
-        app.add_exception_handler(kind, answered)
+        app.add_exception_handler(kind, response_to)
     if service.config.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=service.config.cors_origins, allow_methods=["GET", "POST"],
@@ -81,11 +81,6 @@ def create_app(service: Service) -> FastAPI:
     paths = {getattr(route, "path", "") for route in routes}
     app.add_middleware(Gate, service=service, paths=paths)  # around all others
     return app
-
-
-async def answered(_: Request, error: Exception) -> Response:
-    """Answer an error of a route."""
-    return response_to(error)
 
 
 class Application(FastAPI):

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
@@ -39,17 +40,14 @@ def one_line(message: str) -> str:
     return printable(" ".join(message.split()))
 
 
-def json_response(
-    message: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
+def json_response(message: BaseModel) -> Response:
     """Return a message as a JSON response, without the fields that were not set."""
-    content = message.model_dump_json(exclude_unset=True)
-    return Response(content, status, dict(headers or {}), "application/json")
+    return Response(message.model_dump_json(exclude_unset=True), media_type="application/json")
 
 
 def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return the JSON response to a failed request."""
-    return json_response(Problem(error=one_line(message)), status, headers)
+    return Response(Problem(error=one_line(message)).model_dump_json(), status, headers, "application/json")
 
 
 class HTTPError(HTTPException):
@@ -89,7 +87,7 @@ ANSWERED = (HTTPException, DragomanError, RequestValidationError, GoneError)
 """The errors of routes that are answered; others are bugs."""
 
 
-def response_to(error: Exception) -> Response:
+async def response_to(_: Request, error: Exception) -> Response:
     """Return the response to an error of `ANSWERED`: `{"error": "…"}`, without a traceback."""
     if isinstance(error, DragomanError):
         error = refusal_of(error)

@@ -137,10 +137,10 @@ class Gate:
             await send(message)
 
         try:
-            self._check_host(headers.getlist("Host"))
+            self._check_host(headers)
             if method == "POST":
                 self._check_origin(headers)
-            body.is_known = self._is_known(scope)
+                body.is_known = self._is_known(scope)
             if await self._read(scope, receive, body):
                 await self._app(scope, body.replayed(receive), send_safely)
         except HTTPError as refusal:
@@ -156,14 +156,14 @@ class Gate:
             body.release()
             self._note(method, scope, status, time.perf_counter() - begun)
 
-    def _check_host(self, named: list[str]) -> None:
+    def _check_host(self, headers: Headers) -> None:
         """Check the Host header, which browsers always send.
 
         HTTPError: there are several (400), or it is not a name of this service (421).
         """
+        named, hosts = headers.getlist("Host"), self._service.config.hosts
         if len(named) > 1:
             raise HTTPError(400, "the request has several Host headers; send one")
-        hosts = self._service.config.hosts
         if hosts and named and host_name(named[0]) not in hosts:
             raise HTTPError(421, "the service is not called so; its settings name its hosts")
 

@@ -18,12 +18,7 @@ import torch
 import uvicorn
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.hardware import (
-    choose_device,
-    prepare_for_translating,
-    release_freed_memory,
-    resident_memory,
-)
+from dragoman.hardware import choose_device, prepare_for_translating, release_freed_memory, resident_memory
 from dragoman.processes import usable_cores
 from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
@@ -88,7 +83,6 @@ def listen(host: str, port: int) -> socket.socket:
             f"--host {host} --port {port}: cannot listen there ({reason}); give another --port or --host"
         ) from error
     listener.listen(2048)
-    listener.set_inheritable(True)
     return listener
 
 

@@ -244,27 +244,24 @@ class Supervisor:
             if worker.starting is not None:
                 os.close(worker.starting)
             self._figures.forget(worker.slot)
-            if not worker.is_told:
-                self._on_worker_exit(worker, os.waitstatus_to_exitcode(status))
-
-    def _on_worker_exit(self, worker: Worker, code: int) -> None:
-        lived = time.monotonic() - worker.since
-        why = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
-        log("a worker has died; another takes its place", facts, level=logging.ERROR)
-        self._metrics.deaths.inc()
-        is_steady = worker.is_up and lived >= STEADY_SECONDS
-        self._n_deaths = 0 if is_steady else self._n_deaths + 1
-        if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
-            hint = (
-                "; if the system ran out of memory, give fewer --workers" if code == -signal.SIGKILL else ""
-            )
-            raise ServiceError(
-                f"{self._n_deaths} workers died soon after they started, the last with {why}; see the log "
-                f"above{hint}"
-            )
-        if self._n_deaths > 1:
-            self._not_before = time.monotonic() + min(0.1 * 2 ** (self._n_deaths - 2), LONGEST_PAUSE)
+            if worker.is_told:
+                continue
+            code, lived = os.waitstatus_to_exitcode(status), time.monotonic() - worker.since
+            why = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+            facts = {"worker": worker.pid, "why": why, "seconds": round(lived, 1)}
+            log("a worker has died; another takes its place", facts, level=logging.ERROR)
+            self._metrics.deaths.inc()
+            is_steady = worker.is_up and lived >= STEADY_SECONDS
+            self._n_deaths = 0 if is_steady else self._n_deaths + 1
+            if self._n_deaths >= max(MAX_DEATHS, 2 * self._n_workers):
+                hint = "; if the system ran out of memory, give fewer --workers"
+                raise ServiceError(
+                    f"{self._n_deaths} workers died soon after they started, the last with {why}; see the "
+                    f"log above{hint if code == -signal.SIGKILL else ''}"
+                )
+            if self._n_deaths > 1:
+                pause = min(0.1 * 2 ** (self._n_deaths - 2), LONGEST_PAUSE)
+                self._not_before = time.monotonic() + pause
 
     @property
     def _current(self) -> list[Worker]:

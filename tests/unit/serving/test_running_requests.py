@@ -141,7 +141,7 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
             left.set()
         with pytest.raises(LeftError if why == "the client leaves" else HTTPError) as ended:
             await asking
-        statuses.append(response_to(ended.value).status_code)
+        statuses.append((await response_to(request_of(10, left=left), ended.value)).status_code)
         while service.is_working:
             await asyncio.sleep(0.01)
 
