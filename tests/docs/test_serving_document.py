@@ -30,7 +30,7 @@ def test_every_block_left_out_elsewhere_is_run_here() -> None:
 def test_routes_without_a_key_are_those_of_the_table(tiny_run: Path) -> None:
     (table,) = re.findall(r"\| needs no key .*?\n((?:\|.*\n)+)", PAGE)
     listed = [name for row in table.splitlines() for name in re.findall("`([^`]*)`", row.split("|")[1])]
-    keys = Keys({"ann": KeyConfig(sha256="0" * 64)})
+    keys = Keys(keys={"ann": KeyConfig(sha256="0" * 64)})
     with service_in_thread([tiny_run], keys=keys) as (port, _):
         described = ask(port, "GET", "/openapi.json").json["paths"]
         found = ["/", "/page/…", "/openapi.json"]

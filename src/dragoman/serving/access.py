@@ -9,7 +9,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +37,6 @@ class KeyConfig(Settings):
     """Rate limit in requests per minute; 0 = limits.per_minute."""
 
 
-class KeysConfig(Settings):
-    """The content of a key file."""
-
-    keys: dict[str, KeyConfig]
-    """Keys by user name."""
-
-
 @dataclass(frozen=True)
 class User:
     """The sender of a request: the name of a key, or an address."""
@@ -52,11 +45,11 @@ class User:
     per_minute: int = 0
 
 
-@dataclass
-class Keys:
-    """The keys of a service, by user name."""
+class Keys(Settings):
+    """The keys of a service: the content of a key file."""
 
-    keys: Mapping[str, KeyConfig]
+    keys: dict[str, KeyConfig]
+    """Keys by user name."""
 
     @classmethod
     def load(cls, path: Path) -> Keys:
@@ -69,7 +62,7 @@ class Keys:
             raise ConfigError(
                 f"{path}: holds no key; make one with: dragoman key add NAME --file {shlex.quote(str(path))}"
             )
-        return cls(keys)
+        return cls(keys=keys)
 
     def user(self, key: str) -> User | None:
         """Return the user of a key; compares with all keys in constant time."""
@@ -129,7 +122,7 @@ def revoke_key(path: Path, name: str) -> None:
 
 def read_keys(path: Path) -> dict[str, KeyConfig]:
     """Read the keys of the file `path`, by user name. ConfigError: missing or damaged."""
-    return dict(parse_section(KeysConfig, read_settings(path), where=str(path)).keys)
+    return parse_section(Keys, read_settings(path), where=str(path)).keys
 
 
 def _locked(path: Path) -> AbstractContextManager[None]:
@@ -141,10 +134,10 @@ def _locked(path: Path) -> AbstractContextManager[None]:
 
 
 def _write_keys(
-    path: Path, keys: Mapping[str, KeyConfig], *, before: Callable[[], object] = lambda: None
+    path: Path, keys: dict[str, KeyConfig], *, before: Callable[[], object] = lambda: None
 ) -> None:
     """Replace the file of keys; a new one can be read by this user alone. `before` is called just before."""
-    content = tomli_w.dumps(KeysConfig(keys=dict(keys)).model_dump()).encode()
+    content = tomli_w.dumps(Keys(keys=keys).model_dump()).encode()
     with replacing(path, mode=None if path.exists() else 0o600) as file:
         file.write(content)
         file.flush()

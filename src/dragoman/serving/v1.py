@@ -99,8 +99,8 @@ def is_json(request: Request) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-@router.get("/models", summary="List models", responses={200: {"model": ModelsResponse}})
-def models(request: Request) -> Response:
+@router.get("/models", summary="List models", response_model_exclude_unset=True)
+def models(request: Request) -> ModelsResponse:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
     service = service_of(request)
     limits = service.config.limits
@@ -119,13 +119,11 @@ def models(request: Request) -> Response:
         else:
             labels = list(served.classifier.labels)
             messages.append(ModelMessage(task="classification", labels=labels, **facts))
-    return json_response(
-        ModelsResponse(
-            models=messages,
-            limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
-            needs_key=service.keys is not None,
-            formats=list(FORMATS),
-        )
+    return ModelsResponse(
+        models=messages,
+        limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
+        needs_key=service.keys is not None,
+        formats=list(FORMATS),
     )
 
 

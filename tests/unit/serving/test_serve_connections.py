@@ -241,7 +241,7 @@ def test_what_is_beside_a_body_is_bounded_as_a_head_is_and_kept_nowhere(port: in
 
 
 def test_no_key_is_read_from_a_trailer(tiny_run: Path) -> None:
-    keys = Keys({"ann": KeyConfig(sha256=hashlib.sha256(b"key").hexdigest())})
+    keys = Keys(keys={"ann": KeyConfig(sha256=hashlib.sha256(b"key").hexdigest())})
     form = b"q=red&source=en&target=de"
     sent = chunks({"Content-Type": "application/x-www-form-urlencoded"}, form, trailers=b"X-API-Key: key\r\n")
     with service_in_thread([tiny_run], keys=keys) as (port, _), Wire(port) as wire:

@@ -392,7 +392,7 @@ def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: P
 @pytest.fixture(scope="module")
 def locked(tiny_run: Path) -> Iterator[tuple[int, Server]]:
     """A service whose one key is KEY, and which holds 1 MiB of bodies, an eighth of it of unknown senders."""
-    keys = Keys({"ann": KeyConfig(sha256=hashlib.sha256(KEY.encode()).hexdigest())})
+    keys = Keys(keys={"ann": KeyConfig(sha256=hashlib.sha256(KEY.encode()).hexdigest())})
     settings = ("limits.buffered_bytes=1048576", "limits.body_bytes=900000")
     with service_in_thread([tiny_run], *settings, keys=keys) as served:
         yield served
@@ -637,7 +637,7 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
             raise RunError("model.safetensors: is damaged")
 
     def keys_of(*names: str) -> Keys:
-        return Keys({name: KeyConfig(sha256="0" * 64) for name in names})
+        return Keys(keys={name: KeyConfig(sha256="0" * 64) for name in names})
 
     def missing() -> Keys:
         raise ConfigError("keys.toml: cannot be read")
