@@ -1,15 +1,20 @@
 """Slow, hostile or many clients keep a service from no other, and get an answer if possible."""
 
+import asyncio
 import hashlib
 import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from dragoman.serving import connections
 from dragoman.serving.access import KeyConfig, Keys
@@ -301,3 +306,17 @@ def test_an_ending_service_leaves_connections_on_which_nobody_asks(tiny_run: Pat
         assert kept.ask("GET", "/ready").status == 200
         server.should_exit = True
         assert kept.is_closed()
+
+
+def test_uvicorn_has_what_its_subclasses_build_on() -> None:
+    """These classes are private or undocumented; a version of uvicorn that changes them fails here."""
+    for kind, own in ((Connection, {"close"}), (Server, set())):
+        names = {name for name in vars(kind) if not name.startswith("_")} - own
+        assert names <= set(dir(kind.__base__))
+    with closing(asyncio.new_event_loop()) as loop:
+        protocol = HttpToolsProtocol(uvicorn.Config(lambda *_: None, ws="none"), ServerState(), {}, loop)
+    for name in ("connections", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport"):
+        assert hasattr(protocol, name)
+    assert callable(protocol._unset_keepalive_if_required)
+    in_cycle = {"disconnected", "keep_alive", "message_event", "response_started"}
+    assert in_cycle <= set(RequestResponseCycle.__init__.__code__.co_names)
