@@ -102,39 +102,31 @@ async def translate(request: Request, fields: Fields) -> Response:
     directions = [choose(service.models, source, target, text) for text in read]
     if text_format not in ("text", "html", "", None):
         raise invalid(f"{shown(text_format)} format is not supported")
-    results = [Rendered(text) for text in texts]
+    results = [[text] for text in texts]
     for served in dict.fromkeys(direction.served for direction in directions if direction.served):
         places = [i for i, direction in enumerate(directions) if direction.served is served]
         of_model = [texts[i] for i in places]
         service.note_texts(request, served.info.name, of_model)
         translated = translate_html if is_html else translate_text
         translations = await translated(request, service, served, of_model, n_alternatives)
-        for i, rendered in zip(places, translations, strict=True):
-            results[i] = rendered
+        for i, every in zip(places, translations, strict=True):
+            results[i] = every
     is_batch = isinstance(fields["q"], list)
     answer = schemas.LibreTranslation(
-        translatedText=[each.text for each in results] if is_batch else results[0].text
+        translatedText=[every[0] for every in results] if is_batch else results[0][0]
     )
     if source == AUTO:
         detected = [_detected(direction.source) for direction in directions]
         answer.detectedLanguage = detected if is_batch else detected[0]
     if n_alternatives:
-        answer.alternatives = [list(each.others) for each in results] if is_batch else list(results[0].others)
+        answer.alternatives = [every[1:] for every in results] if is_batch else results[0][1:]
     return json_response(answer)
-
-
-class Rendered(NamedTuple):
-    """A text in the other language."""
-
-    text: str
-    others: tuple[str, ...] = ()
-    """More translations, which differ from it."""
 
 
 async def translate_text(
     request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
-) -> list[Rendered]:
-    """Translate each text, with up to `n_alternatives` alternatives."""
+) -> list[list[str]]:
+    """Translate each text; up to `n_alternatives` others, which differ, follow its translation."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
 
     def work(_: Client) -> Flow[schemas.TranslateResponse]:
@@ -145,9 +137,8 @@ async def translate_text(
     answer = await service.run(request, work)
     results = []
     for translation in answer.translations:
-        every = [alternative_of(translation, k) for k in range(n_alternatives + 1)]
-        alternatives = dict.fromkeys(text for text in every[1:] if text not in ("", translation.text))
-        results.append(Rendered(translation.text, tuple(alternatives)))
+        others = (alternative_of(translation, k) for k in range(1, n_alternatives + 1))
+        results.append(list(dict.fromkeys((translation.text, *filter(None, others)))))
     return results
 
 
@@ -163,10 +154,10 @@ def alternative_of(translation: schemas.TranslationMessage, k: int) -> str:
 
 async def translate_html(
     request: Request, service: Service, served: ServedTranslator, texts: Sequence[str], n_alternatives: int
-) -> list[Rendered]:
+) -> list[list[str]]:
     """Translate each text as HTML, without alternatives."""
 
-    def work(client: Client) -> Flow[list[Rendered]]:
+    def work(client: Client) -> Flow[list[list[str]]]:
         budget, pair = Budget("text", client.go_on), served.languages
         pages = [DocumentFile(Hypertext(text, pair, budget), pair, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
@@ -177,7 +168,7 @@ async def translate_html(
         kept = TranslationRequest(protection=protection)
         translations = yield from translated(served.translator, sentences, kept)
         targets = (translation.text for translation in translations)
-        return [Rendered(page.written(list(islice(targets, len(page.sentences)))).decode()) for page in pages]
+        return [[page.written(list(islice(targets, len(page.sentences)))).decode()] for page in pages]
 
     return await service.run(request, work)
 

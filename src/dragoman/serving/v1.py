@@ -20,7 +20,7 @@ from dragoman.predict.classifier import Classification
 from dragoman.predict.flow import CHARACTERS_A_TOKEN, ComputeStep, Flow, computed, translated
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.request import TranslationRequest
-from dragoman.predict.scoring import ScoredTranslation, score_translations
+from dragoman.predict.scoring import score_translations
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.documents import chosen
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
@@ -127,7 +127,7 @@ def models(request: Request) -> ModelsResponse:
     )
 
 
-EVENTS = {
+EVENTS: dict[str, Any] = {
     "description": "Translations; with `stream`, server-sent events, whose data are JSON.",
     "content": {"text/event-stream": {"schema": {
         "type": "object",
@@ -141,9 +141,7 @@ EVENTS = {
 
 
 @router.post(
-    "/translate",
-    summary="Translate text",
-    **described(TranslateRequest, TranslateResponse, **EVENTS),
+    "/translate", summary="Translate text", **described(TranslateRequest, TranslateResponse, **EVENTS)
 )
 async def translate(
     request: Request, asked: Annotated[TranslateRequest, posted(TranslateRequest)]
@@ -243,17 +241,17 @@ async def score(request: Request, asked: Annotated[ScoreRequest, posted(ScoreReq
     def work(_: Client) -> Flow[ScoreResponse]:
         cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
         scored = yield from computed(partial(score_translations, translator, sources, targets), cost)
-        return ScoreResponse(model=info.name, scores=[_score(each) for each in scored])
+        scores = [
+            ScoreMessage(
+                log_prob=finite(each.log_prob),
+                perplexity=round(each.perplexity, 4),
+                tokens=[ScoredTokenMessage(piece=t.piece, log_prob=finite(t.log_prob)) for t in each.tokens],
+            )
+            for each in scored
+        ]
+        return ScoreResponse(model=info.name, scores=scores)
 
     return json_response(await service.run(request, work))
-
-
-def _score(scored: ScoredTranslation) -> ScoreMessage:
-    return ScoreMessage(
-        log_prob=finite(scored.log_prob),
-        perplexity=round(scored.perplexity, 4),
-        tokens=[ScoredTokenMessage(piece=t.piece, log_prob=finite(t.log_prob)) for t in scored.tokens],
-    )
 
 
 @router.post("/classify", summary="Classify text", **described(ClassifyRequest, ClassifyResponse))
