@@ -66,8 +66,8 @@ def serve(
 
     from dragoman.cli.console import Console
     from dragoman.serving.access import Keys
-    from dragoman.serving.logs import set_up
     from dragoman.serving.models import LoadOptions, Models
+    from dragoman.serving.monitoring import set_up
     from dragoman.serving.running import (
         IGNORED,
         LOCAL_NAMES,

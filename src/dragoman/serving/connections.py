@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dragoman.serving.errors import HTTPError, come_later
 from dragoman.serving.gate import SAFE
-from dragoman.serving.logs import log
+from dragoman.serving.monitoring import log
 from dragoman.serving.service import Service
 
 MAX_HEAD = 1 << 16

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from dragoman.serving.errors import HTTPError, too_much
-from dragoman.serving.logs import log
+from dragoman.serving.monitoring import log
 
 MAX_STEM = 40
 """Characters of a file's name before its ending: 160 bytes at most, of the 255 that a file system takes."""

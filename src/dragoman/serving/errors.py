@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from dragoman.errors import ConfigError, DataError, DragomanError, MissingExtraError, printable
 from dragoman.serving.batching import CostlyError, GoneError, LeftError
-from dragoman.serving.logs import log
+from dragoman.serving.monitoring import log
 from dragoman.serving.schemas import Problem
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {

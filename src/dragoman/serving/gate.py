@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serving.errors import LEFT, HTTPError, come_later, problem
-from dragoman.serving.logs import log
+from dragoman.serving.monitoring import log
 from dragoman.serving.service import Service, key_of, media_type
 from dragoman.serving.settings import host_name
 

@@ -23,9 +23,8 @@ from dragoman.processes import usable_cores
 from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
 from dragoman.serving.connections import KEPT_SECONDS, Connection
-from dragoman.serving.figures import Metrics
-from dragoman.serving.logs import log
 from dragoman.serving.models import Models
+from dragoman.serving.monitoring import Metrics, log
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
 

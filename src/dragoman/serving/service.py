@@ -18,8 +18,8 @@ from dragoman.serving.access import Keys, Rates, User
 from dragoman.serving.batching import Batcher, Client, LeftError
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.errors import HTTPError, come_later, too_much
-from dragoman.serving.figures import Figures, Metrics
 from dragoman.serving.models import Models
+from dragoman.serving.monitoring import Figures, Metrics
 from dragoman.serving.settings import ServeConfig
 
 Result = TypeVar("Result")

@@ -30,9 +30,8 @@ from dragoman.errors import ConfigError, ServiceError
 from dragoman.hardware import find_device
 from dragoman.serving.access import Keys, Rates
 from dragoman.serving.downloads import Downloads
-from dragoman.serving.figures import Figures, Metrics
-from dragoman.serving.logs import log
 from dragoman.serving.models import Models
+from dragoman.serving.monitoring import Figures, Metrics, log
 from dragoman.serving.running import (
     ENDING,
     HANGUP,

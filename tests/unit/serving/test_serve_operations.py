@@ -21,9 +21,8 @@ from dragoman.serving import documents, running
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
-from dragoman.serving.figures import Metrics
 from dragoman.serving.gate import POLICY
-from dragoman.serving.logs import LOGGER, JsonFormatter, LineFormatter
+from dragoman.serving.monitoring import LOGGER, JsonFormatter, LineFormatter, Metrics
 from dragoman.serving.running import Server, is_local, listen
 from dragoman.serving.settings import load_settings
 from services import Wire, ask, request, service_in_thread

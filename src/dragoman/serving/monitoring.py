@@ -1,11 +1,15 @@
-"""Prometheus metrics of a service: of one process, or of several in shared memory."""
+"""What a service tells its operator: a log, one line a request without its text, and Prometheus metrics."""
 
 from __future__ import annotations
 
 import json
+import logging
 import mmap
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from threading import Lock
 from typing import Any
 
@@ -13,11 +17,67 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+LOGGER = logging.getLogger("dragoman.serving")
+
 SLOT_BYTES = 1 << 19
 """Bytes for the metrics of a worker, about 3,000 values; allocated on demand."""
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def set_up(log_format: str) -> None:
+    """Configure logging to stderr: "text" for people, or "json" with one object per line."""
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line has them
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else LineFormatter())
+    for name in ("dragoman.serving", "uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO if name == "dragoman.serving" else logging.WARNING)
+
+
+class JsonFormatter(logging.Formatter):
+    """Format a record as a JSON object: time, level, event and further fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            facts["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(facts, ensure_ascii=True)
+
+
+class LineFormatter(logging.Formatter):
+    """Format a record as a line: time, event and further fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = " · ".join(f"{name} {_shown(value)}" for name, value in getattr(record, "facts", {}).items())
+        line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()}"
+        line += f" · {facts}" if facts else ""
+        if record.exc_info:  # indented, so that no message in it can look like a line of the log
+            traceback = self.formatException(record.exc_info)
+            line += "".join(f"\n    {_shown(each)}" for each in traceback.split("\n"))
+        return line
+
+
+def _shown(value: Any) -> str:
+    """Return `value` on one line, with control characters escaped."""
+    return value.encode("unicode_escape").decode() if isinstance(value, str) else str(value)
+
+
+def log(event: str, facts: Mapping[str, Any], *, level: int = logging.INFO, exc_info: bool = False) -> None:
+    """Log an event with its fields."""
+    if LOGGER.isEnabledFor(level):
+        traceback = sys.exc_info() if exc_info else None
+        # made by hand, because LOGGER.log would look for the line of code that called it
+        record = logging.LogRecord(LOGGER.name, level, "", 0, event, (), traceback)
+        record.facts = dict(facts)
+        LOGGER.handle(record)
 
 
 class Figures:
