@@ -367,8 +367,8 @@ def test_rows_of_attention_add_to_one(client: TestClient, translator: Translator
     for target in (None, "rote Katze"):
         found = answer_of(client, "attention", text="red cat", target=target)
         own = cross_attention(translator, "red cat", target)
-        assert found["source_tokens"] == list(own.src_tokens)
-        assert found["target_tokens"] == list(own.tgt_tokens)
+        assert found["source_tokens"] == list(own.columns)
+        assert found["target_tokens"] == list(own.rows)
         config = translator.model.config
         assert len(found["weights"]) == config.n_decoder_layers
         for layer in found["weights"]:
