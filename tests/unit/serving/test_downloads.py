@@ -73,8 +73,8 @@ def test_a_file_that_cannot_be_written_is_refused_without_its_path_and_leaves_no
     with pytest.raises(HTTPError) as refused:
         downloads.keep("a.txt", b"content")
     assert refused.value.status_code == status
-    assert str(tmp_path) not in refused.value.message
-    assert "/v1/documents answers with the file itself" in refused.value.message
+    assert str(tmp_path) not in refused.value.detail
+    assert "/v1/documents answers with the file itself" in refused.value.detail
     assert list(downloads.folder.iterdir()) == []
 
 
