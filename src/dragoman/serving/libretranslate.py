@@ -137,8 +137,8 @@ async def translate_text(
     answer = await service.run(request, work)
     results = []
     for translation in answer.translations:
-        others = (alternative_of(translation, k) for k in range(1, n_alternatives + 1))
-        results.append(list(dict.fromkeys((translation.text, *filter(None, others)))))
+        alternatives = (alternative_of(translation, k) for k in range(1, n_alternatives + 1))
+        results.append(list(dict.fromkeys((translation.text, *filter(None, alternatives)))))
     return results
 
 
