@@ -584,3 +584,14 @@ def test_a_service_with_keys_asks_for_them(tiny_run: Path, tmp_path: Path) -> No
         for headers in ({"X-API-Key": key}, {"Authorization": f"Bearer {key}"}):
             assert client.post("/v1/detect", json={"text": "x"}, headers=headers).status_code == 200
             assert client.post("/v1/documents", files=files, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/translate", "/v1/documents", "/translate"])
+def test_a_sender_is_admitted_before_what_is_sent_is_looked_at(tiny_run: Path, path: str) -> None:
+    with TestClient(create_app(service_of([tiny_run], "limits.per_minute=1"))) as client:
+        kind = "multipart/form-data; boundary=B" if path == "/v1/documents" else "application/json"
+        content = b"--B--\r\n" if path == "/v1/documents" else b"{}"
+        statuses = [
+            client.post(path, content=content, headers={"Content-Type": kind}).status_code for _ in range(2)
+        ]
+    assert statuses == [400, 429]
