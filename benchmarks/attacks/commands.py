@@ -534,10 +534,8 @@ class Commands:
         out = given.get("--out")
         if ended.code != 0 or given.keys() & {"--help", "-h"}:
             return
-        if case.stdout in ("full", "closed") and (
-            case.command
-            in ("show", "card", "key add", "data list", "score", "score-model", "data check", "doctor")
-        ):
+        prints = ("show", "card", "key add", "data list", "score", "score-model", "data check", "doctor")
+        if case.stdout in ("full", "closed") and case.command in prints and out in (None, "-"):
             yield "wrong", f"exit code 0, and stdout is {case.stdout}"
         if case.stdout != "file":
             return
