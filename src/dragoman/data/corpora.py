@@ -8,17 +8,18 @@ reader leaves out is counted, and told by `Corpus.notes`.
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice, starmap, zip_longest
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from dragoman.config import each_corpus
+from dragoman.data import phrasebook
 from dragoman.data.readers import formats
 from dragoman.data.readers.columns import check_format, match_parallel, open_table, unnoticed_header
 from dragoman.data.readers.files import (
@@ -31,8 +32,8 @@ from dragoman.data.readers.files import (
     hash_text,
     open_lines,
 )
-from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
-from dragoman.errors import DataError
+from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated, TextSource
+from dragoman.errors import DataError, counted
 from dragoman.text.normalisation import plain
 from dragoman.text.vocabulary import draw_sample
 
@@ -55,10 +56,9 @@ def has_text(pair: Pair) -> bool:
     return bool(pair.src.strip() and pair.tgt.strip())
 
 
-class Corpus(ABC):
-    """Pairs that can be read again and again. `name` says in messages where they come from."""
+class Corpus(TextSource):
+    """Pairs that can be read again and again."""
 
-    name: str
     has_slots: bool = False
     """Whether `SLOTS` in its pairs are tokens: Dragoman has put them there."""
     position = ReadOffset()
@@ -105,11 +105,6 @@ class Corpus(ABC):
         """
         return draw_sample(self.pairs(), n)
 
-    def _because(self) -> str:
-        """Describe skipped lines, for an error about the rest."""
-        skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
-        return skipped and f" ({skipped})"
-
     @abstractmethod
     def _read(self) -> Iterator[Pair]:
         """Every pair in order."""
@@ -117,18 +112,6 @@ class Corpus(ABC):
     def _read_after(self, n: int) -> Iterator[Pair]:
         """Every pair after the first `n`, in order."""
         return islice(self._read(), n, None)
-
-    def notes(self) -> list[str]:
-        """Return a line for each kind of pairs skipped in the last reading; by default none."""
-        return []
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Return a hash of the content: corpora of equal hash hold the same pairs."""
-
-    def hashes(self) -> dict[str, str]:
-        """Return a hash of each file, or other source, that it is read from."""
-        return {self.name: self.fingerprint()}
 
 
 class AlignedFiles(Corpus):
@@ -179,11 +162,9 @@ class AlignedFiles(Corpus):
             )
 
     def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
-        """Yield the texts of one side, without the first `skip`."""
         return open_lines(path, position=self.position if path is self.src else None, skip=skip)
 
     def _lengths(self, path: Path) -> np.ndarray:
-        """Return the characters of each text."""
         return np.fromiter((len(text) for text in self._texts(path)), dtype=np.int64)
 
 
@@ -192,7 +173,7 @@ class Talks(AlignedFiles):
 
     def __init__(self, src: Path, tgt: Path) -> None:
         super().__init__(src, tgt)
-        self._notes: dict[Path, Notes] = {}
+        self._notes_of: dict[Path, Notes] = {}
 
     def _read(self) -> Iterator[Pair]:
         if formats.has_segment_ids(self.src) and formats.has_segment_ids(self.tgt):
@@ -212,7 +193,7 @@ class Talks(AlignedFiles):
         return Corpus.sample(self, n)
 
     def notes(self) -> list[str]:
-        return [line for path, notes in self._notes.items() for line in notes.lines(str(path))]
+        return [line for path, notes in self._notes_of.items() for line in notes.lines(str(path))]
 
     def fingerprint(self) -> str:
         return hash_strings("talks", hash_file(self.src), hash_file(self.tgt))
@@ -221,8 +202,8 @@ class Talks(AlignedFiles):
         return (segment.text for segment in islice(self._segments(path), skip, None))
 
     def _segments(self, path: Path) -> Iterator[formats.Segment]:
-        self._notes[path] = Notes("lines")
-        return formats.iwslt_segments(path, self._notes[path])
+        self._notes_of[path] = Notes("lines")
+        return formats.iwslt_segments(path, self._notes_of[path])
 
 
 class TableCorpus(Corpus):
@@ -235,7 +216,6 @@ class TableCorpus(Corpus):
         self.name = table.name
         self.position = table.position
         self._match = partial(match_parallel, src_lang=src_lang, tgt_lang=tgt_lang)
-        self._notes = Notes("lines")
 
     def _read(self) -> Iterator[Pair]:
         return (pair for _, pair in self.numbered())
@@ -248,19 +228,12 @@ class TableCorpus(Corpus):
         for n, cells in table.rows(self.columns, self._notes):
             yield n, Pair(table.text(cells[0], n, src), table.text(cells[1], n, tgt))
 
-    def notes(self) -> list[str]:
-        return self._notes.lines(self.name)
-
     def fingerprint(self) -> str:
         return self.table.fingerprint(self.columns)
 
 
-class PairReader(Protocol):
-    """A function that reads the pairs of a file, such as `formats.tmx`."""
-
-    def __call__(
-        self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes
-    ) -> Iterator[tuple[str, str]]: ...
+PairReader = Callable[..., Iterator[tuple[str, str]]]
+"""A function that reads the pairs of a file, such as `formats.tmx`."""
 
 
 class BilingualFile(Corpus):
@@ -270,16 +243,11 @@ class BilingualFile(Corpus):
         self.path, self.src_lang, self.tgt_lang = path, src_lang, tgt_lang
         self.name = str(path)
         self._reader, self._things = reader, things
-        self._notes = Notes(things)
 
     def _read(self) -> Iterator[Pair]:
         self._notes = Notes(self._things)
         pairs = self._reader(self.path, src_lang=self.src_lang, tgt_lang=self.tgt_lang, notes=self._notes)
-        for src, tgt in pairs:
-            yield Pair(src, tgt)
-
-    def notes(self) -> list[str]:
-        return self._notes.lines(self.name)
+        return starmap(Pair, pairs)
 
     def fingerprint(self) -> str:
         return hash_strings(self._things, self.src_lang, self.tgt_lang, hash_file(self.path))
@@ -289,8 +257,6 @@ class Phrasebook(Corpus):
     """A split of the corpus that comes with Dragoman."""
 
     def __init__(self, split: str, *, src_lang: str, tgt_lang: str) -> None:
-        from dragoman.data import phrasebook
-
         self.name = PHRASEBOOK + split
         if split not in phrasebook.SPLITS:
             raise DataError(f"{self.name}: no such split; there are {', '.join(phrasebook.SPLITS)}")
@@ -301,10 +267,7 @@ class Phrasebook(Corpus):
         self.split, self.src_lang, self.tgt_lang = split, src_lang, tgt_lang
 
     def _read(self) -> Iterator[Pair]:
-        from dragoman.data.phrasebook import pairs
-
-        for src, tgt in pairs(self.split, self.src_lang, self.tgt_lang):
-            yield Pair(src, tgt)
+        yield from starmap(Pair, phrasebook.pairs(self.split, self.src_lang, self.tgt_lang))
 
     def fingerprint(self) -> str:
         return hash_strings("phrasebook", *(text for pair in self._read() for text in pair))
@@ -331,12 +294,9 @@ class JoinedCorpora(Corpus):
 
     def notes(self) -> list[str]:
         read = list(zip(self.corpora, self._counts, strict=False))
-        counted = [
-            f"{corpus.name}: {n:,} pair{'s' * (n != 1)}"
-            for corpus, n in read
-            if len(read) == len(self.corpora)
-        ]
-        return [*counted, *(note for corpus in self.corpora for note in corpus.notes())]
+        sizes = [f"{corpus.name}: {counted(n, 'pair')}" for corpus, n in read]
+        notes = [note for corpus in self.corpora for note in corpus.notes()]
+        return [*sizes, *notes] if len(read) == len(self.corpora) else notes
 
     def fingerprint(self) -> str:
         return hash_strings("several", *(corpus.fingerprint() for corpus in self.corpora))

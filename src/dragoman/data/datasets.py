@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
 
 from dragoman.errors import DataError
 from dragoman.files import cache_folder
@@ -87,8 +89,7 @@ class Dataset:
         return [part for part in self.parts if (folder / part.path).is_file()]
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a data set is: `folder` is None where nothing of it is here, `missing` what is not there."""
 
     folder: Path | None
@@ -141,14 +142,11 @@ def whereabouts(dataset: Dataset) -> Place:
 @cache
 def _catalogue() -> dict[str, Dataset]:
     text = resources.files("dragoman.data").joinpath("datasets.toml").read_text(encoding="utf-8")
-    return {name: _parse(name, entry) for name, entry in tomllib.loads(text).items()}
-
-
-def _parse(name: str, entry: dict[str, Any]) -> Dataset:
-    downloads = tuple(Download(**{**item, "urls": tuple(item["urls"])}) for item in entry.pop("downloads"))
-    parts = tuple(PreparedFile(**part) for part in entry.pop("files"))
-    languages = tuple(entry.pop("languages"))
-    return Dataset(name=name, languages=languages, downloads=downloads, parts=parts, **entry)
+    adapter = TypeAdapter(Dataset)
+    return {
+        name: adapter.validate_python({"name": name, "parts": entry.pop("files"), **entry})
+        for name, entry in tomllib.loads(text).items()
+    }
 
 
 def places() -> Iterator[tuple[Path, str]]:

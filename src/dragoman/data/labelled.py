@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import file_names
+from dragoman.data import phrasebook
 from dragoman.data.readers.columns import looks_like_names, match_labelled, open_table
 from dragoman.data.readers.files import hash_strings, hash_text
-from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
+from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated, TextSource
 from dragoman.errors import DataError
 
 SETTING = "--text-column and --label-column, or data.text_column and data.label_column"
@@ -41,10 +42,9 @@ def labels_of(cell: str, separator: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for part in cell.split(separator) if (label := part.strip())))
 
 
-class LabelledCorpus(ABC):
-    """Examples that can be read again and again. `name` says in messages where they come from."""
+class LabelledCorpus(TextSource):
+    """Examples that can be read again and again."""
 
-    name: str
     separator: str = ""
     """Of the labels in a cell; "" = a cell is one label."""
 
@@ -73,10 +73,7 @@ class LabelledCorpus(ABC):
         """DataError: the labels of `n` examples are no classes."""
         first = next(iter(labels), "")
         if not n:
-            skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
-            raise DataError(
-                f"{self.name}: no example{skipped and f' ({skipped})'}; give a file of texts and labels"
-            )
+            raise DataError(f"{self.name}: no example{self._because()}; give a file of texts and labels")
         if len(labels) == 1 and not self.separator:
             raise DataError(
                 f"{self.name}: all {n} examples have the label {first!r}; "
@@ -113,18 +110,6 @@ class LabelledCorpus(ABC):
     def _read(self) -> Iterator[Labelled]:
         """Every example that has a text and a label, in order."""
 
-    def notes(self) -> list[str]:
-        """Return a line for each kind of examples skipped in the last reading; by default none."""
-        return []
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Return a hash of the content: corpora of equal hash hold the same examples."""
-
-    def hashes(self) -> dict[str, str]:
-        """Return a hash of each file, or other source, that it is read from."""
-        return {self.name: self.fingerprint()}
-
 
 class LabelledTable(LabelledCorpus):
     """Two columns of a table."""
@@ -134,7 +119,6 @@ class LabelledTable(LabelledCorpus):
     ) -> None:
         self.table, self.columns, self.separator = table, (text_column, label_column), separator
         self.name = table.name
-        self._notes = Notes("examples")
 
     def numbered(self, notes: Notes | None = None) -> Iterator[tuple[int, Labelled]]:
         """Yield every text and label, those that are empty included, with the number of its record.
@@ -167,9 +151,6 @@ class LabelledTable(LabelledCorpus):
                 f"columns, ask for columns by name ({SETTING})"
             )
 
-    def notes(self) -> list[str]:
-        return self._notes.lines(self.name)
-
     def fingerprint(self) -> str:
         separators = [self.separator] if self.separator else []
         return hash_strings("labelled", self.table.fingerprint(self.columns), *separators)
@@ -180,19 +161,14 @@ class Reviews(LabelledCorpus):
 
     def __init__(self, split: str, *, separator: str = "") -> None:
         """DataError: there is no split of that name."""
-        from dragoman.data.phrasebook import SPLITS
-
         self.name = REVIEWS + split
-        if split not in SPLITS:
-            available = ", ".join(REVIEWS + name for name in SPLITS)
+        if split not in phrasebook.SPLITS:
+            available = ", ".join(REVIEWS + name for name in phrasebook.SPLITS)
             raise DataError(f"{self.name}: no such split; there are {available}")
         self.split, self.separator = split, separator
 
     def _read(self) -> Iterator[Labelled]:
-        from dragoman.data.phrasebook import reviews
-
-        for label, text in reviews(self.split):
-            yield Labelled(text, label)
+        return (Labelled(text, label) for label, text in phrasebook.reviews(self.split))
 
     def fingerprint(self) -> str:
         return hash_strings("reviews", *(part for example in self._read() for part in example))
@@ -261,13 +237,12 @@ def guess_labelled_columns(name: str, separator: str = "") -> tuple[Column, Colu
     By their names, such as "review" and "sentiment"; or else by what is in them: the label is the column
     with few different values, the text the one with by far the longest. DataError: neither tells.
     """
-    return (
-        DEFAULT_COLUMNS if name.startswith(REVIEWS) else _guess(open_table(name, setting=SETTING), separator)
-    )
+    if name.startswith(REVIEWS):
+        return DEFAULT_COLUMNS
+    return _guess(open_table(name, setting=SETTING), separator)
 
 
 def _guess(table: RecordTable, separator: str) -> tuple[Column, Column]:
-    """Return the columns with text and label."""
     if isinstance(table, TabSeparated):
         cells = table.first_line()
         columns = match_labelled(cells) if looks_like_names(cells) else None
@@ -345,7 +320,13 @@ def split_labelled(
         dtype=[("text", np.uint64), ("label", np.int64)],
     )
     counts = dict(zip(names, np.bincount(examples["label"]).tolist(), strict=True))
-    strata = _strata(counts, corpus.separator)
+    cells = {cell: labels_of(cell, corpus.separator) for cell in counts}
+    n_of_label: Counter[str] = Counter()
+    for cell, labels in cells.items():
+        n_of_label.update(dict.fromkeys(labels, counts[cell]))
+    ranks = {label: (n, label) for label, n in n_of_label.items()}
+    # The rarest label of each cell; "" for one without labels.
+    strata = [min(labels, key=ranks.__getitem__, default="") for labels in cells.values()]
     number = np.unique(strata, return_inverse=True)[1]  # of each label in the alphabet
     held_out = _choose(examples["text"], number[examples["label"]], n_held_out=n_held_out)
     if not held_out:
@@ -357,17 +338,6 @@ def split_labelled(
         _HeldOutPart(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
         _HeldOutPart(corpus, held_out, seed=seed, name="held-out examples", inside=True),
     )
-
-
-def _strata(counts: Mapping[str, int], separator: str) -> list[str]:
-    """Return the rarest label of each cell, given how often each cell occurs; "" for one without labels."""
-    cells = {cell: labels_of(cell, separator) for cell in counts}
-    n_of_label: Counter[str] = Counter()
-    for cell, labels in cells.items():
-        n_of_label.update(dict.fromkeys(labels, counts[cell]))
-
-    ranks = {label: (n, label) for label, n in n_of_label.items()}
-    return [min(labels, key=ranks.__getitem__, default="") for labels in cells.values()]
 
 
 def _choose(

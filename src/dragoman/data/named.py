@@ -298,11 +298,15 @@ def located(config: Config, places: Mapping[str, Any], say: Callable[[str], Any]
     if not gone:
         return config
     say(f"read from where they were in training: {', '.join(sorted(gone.values()))}")
+    return with_files(config, lambda name: gone.get(name, name))
+
+
+def with_files(config: Config, renamed: Callable[[str], str]) -> Config:
+    """Return `config` with the files of its corpora under other names."""
 
     def moved(section: Any) -> Any:
-        """Name the files of a section of the configuration by their places."""
         if isinstance(section, str):
-            return gone.get(section, section)
+            return renamed(section)
         if isinstance(section, tuple):
             return tuple(map(moved, section))
         if isinstance(section, dict):

@@ -146,20 +146,13 @@ class TokenStore:
         self.starts = np.cumsum([0, *map(len, shards)])
         """Shard k holds the pairs from starts[k] to starts[k + 1]."""
         self.skipped = Skipped(*map(sum, zip(*(shard.skipped for shard in shards), strict=True)))
+        self.n_src_tokens = sum(shard.n_src_tokens for shard in shards)
+        self.n_tgt_tokens = sum(shard.n_tgt_tokens for shard in shards)
+        """Tokens of all source and of all target sentences, end tokens included."""
         self._opened = 0, shards[0].open()
 
     def __len__(self) -> int:
         return int(self.starts[-1])
-
-    @property
-    def n_src_tokens(self) -> int:
-        """Tokens of all source sentences, end tokens included."""
-        return sum(shard.n_src_tokens for shard in self.shards)
-
-    @property
-    def n_tgt_tokens(self) -> int:
-        """Tokens of all target sentences, end tokens included."""
-        return sum(shard.n_tgt_tokens for shard in self.shards)
 
     @property
     def blocks(self) -> list[range]:
@@ -354,10 +347,6 @@ class Encoder:
     slots: bool
     """Whether `SLOTS` in the pairs become tokens."""
 
-    def generator(self, start: int) -> np.random.Generator | None:
-        """Return what draws the segmentations of a shard whose first pair is this one."""
-        return None if self.dropout is None else np.random.default_rng([*self.dropout, start])
-
     def __call__(
         self, pairs: Sequence[Pair], generator: np.random.Generator | None = None
     ) -> tuple[list[tuple[list[int], list[int]]], Skipped]:
@@ -377,7 +366,7 @@ def _build(folder: Path, *, reading: CorpusStream, encoder: Encoder, start: int,
     """Write the files of the shard of `n_pairs` pairs from `start` on, or what is not there of them yet."""
     noted = _noted(folder)
     n_read, n_empty, n_long = (noted.get(name, 0) for name in ("n_read", "empty", "too_long"))
-    generator = encoder.generator(start)
+    generator = None if encoder.dropout is None else np.random.default_rng([*encoder.dropout, start])
     if generator is not None and noted:
         generator.bit_generator.state = noted["generator"]
     sizes = [tokenizer.vocab_size for tokenizer in (encoder.tokenizers.src, encoder.tokenizers.tgt)]

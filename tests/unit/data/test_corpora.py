@@ -1,6 +1,5 @@
 """Corpora: whatever a file is like, its pairs come out, or one line says what is wrong with it."""
 
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -209,8 +208,7 @@ def phrasebook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("dragoman.data.phrasebook")
     module.SPLITS, module.LANGUAGES = ("train", "valid"), ("de", "en")  # type: ignore[attr-defined]
     module.pairs = lambda split, src, tgt, *, seed=1: iter([(f"{split} {src}", tgt), ("one", "two")])  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("dragoman.data.phrasebook", module, raising=False)
+    monkeypatch.setattr("dragoman.data.corpora.phrasebook", module)
     return module
 
 

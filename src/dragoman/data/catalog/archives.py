@@ -17,17 +17,15 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from dragoman.errors import DataError
 
 BLOCK = 1 << 16
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What an archive may hold at most; text is rarely compressed by more than a tenth of `ratio`."""
 
     n_bytes: int = 20 * 10**9
@@ -50,7 +48,9 @@ def members(
     unpacked = _zip_members if archive.suffix == ".zip" else _tar_members
     with _explained(archive):
         for name, content in unpacked(archive, keep, meter):
-            meter.count_file()
+            meter.n_files += 1
+            if meter.n_files > meter.limits.n_files:
+                meter.refuse(f"more than {meter.limits.n_files:,} files")
             yield name, content
 
 
@@ -66,7 +66,17 @@ def unpack(archive: Path, folder: Path, *, keep: Callable[[str], bool] = lambda 
         with _writing(folder):
             folder.mkdir(parents=True)
         for name, content in members(archive, keep=keep):
-            _write_member(folder / name, content, archive=archive)
+            path = folder / name
+            with _writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    file = path.open("xb")
+                except FileExistsError as error:
+                    raise DataError(f"{archive}: holds {path.name} twice; do not use it") from error
+                with file:
+                    shutil.copyfileobj(content, file, BLOCK)
+                    file.flush()
+                    os.fsync(file.fileno())
             names.append(name)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -99,11 +109,6 @@ class _Meter:
             self.refuse(f"more than {self.limits.n_bytes:,} bytes")
         if self.n_bytes > max(10_000_000, self.limits.ratio * self.n_packed):
             self.refuse(f"more than {self.limits.ratio:g} times its size")
-
-    def count_file(self) -> None:
-        self.n_files += 1
-        if self.n_files > self.limits.n_files:
-            self.refuse(f"more than {self.limits.n_files:,} files")
 
     def refuse(self, what: str) -> None:
         raise DataError(f"{self.archive}: unpacks to {what}, the most that is allowed; do not use it")
@@ -188,7 +193,6 @@ def _explained(archive: Path) -> Iterator[None]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Make a DataError of what goes wrong with the disk."""
     try:
         yield
     except OSError as error:
@@ -196,23 +200,6 @@ def _writing(path: Path) -> Iterator[None]:
             f"{path}: cannot be written ({error.strerror or error}); make room, check the rights, or choose "
             "another folder"
         ) from error
-
-
-def _write_member(path: Path, content: IO[bytes], *, archive: Path) -> None:
-    """Write one member to a new file. What goes wrong with reading it is left to `members`.
-
-    DataError: there is such a file already, or it cannot be written.
-    """
-    with _writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            file = path.open("xb")
-        except FileExistsError as error:
-            raise DataError(f"{archive}: holds {path.name} twice; do not use it") from error
-        with file:
-            shutil.copyfileobj(content, file, BLOCK)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _no_plain_file(archive: Path, name: str) -> DataError:

@@ -21,13 +21,12 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -57,8 +56,7 @@ Progress = Callable[[int, "int | None"], None]
 """Is told the bytes that are there, and the bytes of the whole file where the server says it."""
 
 
-@dataclass(frozen=True)
-class Downloaded:
+class Downloaded(NamedTuple):
     """A file that is there: the address it came from ("" if it was there before), its size and its sums."""
 
     path: Path
@@ -206,7 +204,8 @@ class _Source:
         """Write what the server sends behind the first `start` bytes, which are here already."""
         if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
             raise _AddressError("answered with a web page in place of the file")
-        if start and (_start(response.headers) != start or _mark(response.headers) not in ("", mark)):
+        begun = re.match(rf"bytes ({_SIZE.pattern})-", response.headers.get("Content-Range", ""))
+        if start and (not begun or int(begun[1]) != start or _mark(response.headers) not in ("", mark)):
             self.forget()
             raise _TransientError("the server sent another range than the one asked for")
         length = response.headers.get("Content-Length", "")
@@ -317,12 +316,14 @@ def _no_answer(error: Exception, timeout: float) -> _TransientError | _AddressEr
 
 
 def _complaint(error: HTTPError) -> _TransientError | _AddressError:
-    """Return the error for a status such as 404."""
     status = f"HTTP {error.code} {error.reason}".strip()
     if error.code in (408, 425, 429, 500, 502, 503, 504):
-        return _TransientError(status, after=_retry_after(error.headers))
-    hints = {404: ": there is no such file any more", 410: ": there is no such file any more"}
-    return _AddressError(status + hints.get(error.code, ""))
+        after, value = None, error.headers.get("Retry-After", "").strip()
+        with suppress(ValueError, TypeError):  # a number of seconds, or a date
+            date = None if value.isdecimal() else parsedate_to_datetime(value).timestamp()
+            after = float(value) if date is None else max(0.0, date - time.time())
+        return _TransientError(status, after=after)
+    return _AddressError(status + ": there is no such file any more" * (error.code in (404, 410)))
 
 
 def _blocks(response: HTTPResponse) -> Iterator[bytes]:
@@ -339,12 +340,6 @@ def _blocks(response: HTTPResponse) -> Iterator[bytes]:
         yield block
 
 
-def _start(headers: Message) -> int | None:
-    """Return the first byte of the range that is sent."""
-    match = re.match(rf"bytes ({_SIZE.pattern})-", headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
-
-
 def _total(headers: Message) -> int | None:
     """Return the bytes of the whole file, as an answer about ranges says them."""
     match = re.search(rf"/({_SIZE.pattern})$", headers.get("Content-Range", ""))
@@ -355,16 +350,6 @@ def _mark(headers: Message) -> str:
     """Return the validator for If-Range: a strong ETag, or the date of change."""
     tag = str(headers.get("ETag", ""))
     return tag if tag.startswith('"') else str(headers.get("Last-Modified", ""))
-
-
-def _retry_after(headers: Message) -> float | None:
-    """Seconds to wait, where the server says so: a number, or a date."""
-    value = headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return float(value)
-    with suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    return None
 
 
 def _mismatch(path: Path, checksum: str, origin: str) -> str:

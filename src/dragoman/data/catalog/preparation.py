@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import IO
 
 from dragoman.data.catalog import archives
 from dragoman.data.datasets import Dataset
@@ -107,7 +106,11 @@ def opus(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> Non
     for name, content in archives.members(archive, limits=limits):
         lang = name.rpartition(".")[2]
         if name.endswith(f".{pair}.{lang}") and lang in dataset.languages:
-            n_lines[lang] = _compress(content, folder / f"train.{lang}.gz")
+            n_lines[lang] = 0
+            with (folder / f"train.{lang}.gz").open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
+                while block := content.read(1 << 20):
+                    n_lines[lang] += block.count(b"\n")
+                    file.write(block)
         elif name in ("LICENSE", "README"):
             (folder / name).write_bytes(content.read(1 << 20))
     if len(set(n_lines.values())) > 1:
@@ -234,19 +237,8 @@ def _columns(path: Path, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _write_pairs(folder: Path, name: str, languages: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
-    """Two aligned files."""
     for side, lang in enumerate(languages):
         _write_lines(folder / f"{name}.{lang}.gz", (pair[side] for pair in pairs))
-
-
-def _compress(content: IO[bytes], path: Path) -> int:
-    """Compress a stream into a file; return the number of its lines."""
-    n_lines = 0
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
-        while block := content.read(1 << 20):
-            n_lines += block.count(b"\n")
-            file.write(block)
-    return n_lines
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

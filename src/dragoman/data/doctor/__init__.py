@@ -9,9 +9,7 @@ from dragoman.data.doctor.checkup import check_corpus, check_labelled
 from dragoman.data.doctor.clean import DROPPED, write_clean
 from dragoman.data.doctor.findings import (
     KINDS,
-    FaultyLine,
     Finding,
-    Kind,
     Report,
     Severity,
     kinds_to_drop,
@@ -23,9 +21,7 @@ __all__ = [
     "DROPPED",
     "KINDS",
     "Distribution",
-    "FaultyLine",
     "Finding",
-    "Kind",
     "Report",
     "Scores",
     "Severity",

@@ -144,7 +144,6 @@ def _lines_by_record(path: Path, records: Iterator[Numbered]) -> Iterator[tuple[
 
 
 def _reports(corpus: Corpus | LabelledCorpus, dropped: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[str]:
-    """Yield a line for each record that is left out."""
     names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
     records = numbered(corpus)
     for number, facts in dropped:

@@ -99,7 +99,6 @@ def markup(text: str) -> str:
 
 
 def _either(check: Callable[[str], str], src: str, tgt: str) -> str:
-    """Return the fault of a side, and which side it is."""
     faults = [(name, check(text)) for name, text in (("source", src), ("target", tgt))]
     return "; ".join(f"{name}: {detail}" for name, detail in faults if detail)
 
@@ -113,7 +112,11 @@ def other_numbers(src: str, tgt: str) -> str:
     """
     if not all(re.search(r"\d", text) for text in (src, tgt)):
         return ""
-    numbers = [_numbers(text) for text in (src, tgt)]
+    numbers: list[Counter[str]] = []
+    for text in (src, tgt):  # as digits without separators and without zeros in front
+        runs = (_NOT_DIGITS.sub("", number) for number in _NUMBER.findall(text))
+        digits = ("".join(str(unicodedata.digit(d)) for d in number).lstrip("0") for number in runs)
+        numbers.append(Counter(filter(None, digits)))
     unmatched = [list((numbers[i] - numbers[1 - i]).elements()) for i in (0, 1)]
     if unmatched[0] and unmatched[1] and _MULTIPLIERS.search(f"{src} {tgt}"):
         unmatched = [[number.rstrip("0") for number in side] for side in unmatched]
@@ -125,13 +128,6 @@ def other_numbers(src: str, tgt: str) -> str:
     if not only_src or not only_tgt or "".join(only_src) == "".join(only_tgt):
         return ""
     return f"{', '.join(only_src)} in the source, {', '.join(only_tgt)} in the target"
-
-
-def _numbers(text: str) -> Counter[str]:
-    """Return the numbers in `text`, as digits without separators and without zeros in front."""
-    runs = (_NOT_DIGITS.sub("", number) for number in _NUMBER.findall(text))
-    digits = ("".join(str(unicodedata.digit(d)) for d in number).lstrip("0") for number in runs)
-    return Counter(number for number in digits if number)
 
 
 def _same_number(a: str, b: str) -> bool:

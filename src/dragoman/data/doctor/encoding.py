@@ -55,7 +55,6 @@ def mend(text: str) -> str:
 
 
 def _question_mark(text: str) -> str:
-    """Return a complaint about a "?" inside a word."""
     match = _QUESTION_MARK.search(text) if "?" in text else None
     if not match or "://" in text or "www." in text:
         return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -140,7 +141,6 @@ def inspect_text(config: Config) -> list[Inspection]:
 
 
 def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
-    """Find validation text and test sets that are in the training text as well."""
     drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
     option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
     for name, corpus in open_named(config).items():
@@ -268,15 +268,16 @@ def _misaligned(sides: tuple[NumberedSide, NumberedSide]) -> Iterator[Concern]:
 def _languages(
     pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide], langs: tuple[str, str]
 ) -> Iterator[Concern]:
-    """Find declared languages that are swapped or wrong."""
     src, tgt = sides
     if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
         return
     complaints = wrong_declarations(src, tgt, langs=langs)
-    if complaints:
-        swapped = not wrong_declarations(src, tgt, langs=(langs[1], langs[0]))
-    else:
-        swapped = _detected(pairs, langs)
+    swapped = bool(complaints) and not wrong_declarations(src, tgt, langs=(langs[1], langs[0]))
+    if not complaints:
+        some, codes = pairs[:: max(1, len(pairs) // N_IDENTIFIED)], [*map(language_code, langs)]
+        with suppress(MissingExtraError):  # language identification is optional
+            detected = [detect(" ".join(side))[0].language for side in zip(*some, strict=True)]
+            swapped = codes[0] != codes[1] and detected == codes[::-1]
     if swapped:
         what = (
             f"the sides are swapped: the source seems to be {langs[1]} and the target {langs[0]}; "
@@ -287,22 +288,14 @@ def _languages(
         yield Concern("languages", f"{'; '.join(complaints)}; {KINDS['languages'].remedy}")
 
 
-def _detected(pairs: Sequence[tuple[str, str]], langs: tuple[str, str]) -> bool:
-    """Whether each side is in the other's language, by language identification if it is installed."""
-    every = max(1, len(pairs) // N_IDENTIFIED)
-    try:
-        detected = [detect(" ".join(side))[0].language for side in zip(*pairs[::every], strict=True)]
-    except MissingExtraError:
-        return False
-    src, tgt = map(language_code, langs)
-    return src != tgt and detected == [tgt, src]
-
-
 def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...], *, setting: str) -> list[Concern]:
     """Parts that are nearly all numbers or ids; `setting` is what chooses others."""
     concerns = []
     for name, texts in zip(names, zip(*examples, strict=True), strict=True):
-        share = sum(map(_is_number, texts)) / len(texts)
+        words = (text.split() for text in texts)
+        # Every word has a digit, or is no word.
+        n = sum(all(any(map(str.isdigit, w)) or not any(map(str.isalpha, w)) for w in some) for some in words)
+        share = n / len(texts)
         if share >= NUMBERS:
             what = (
                 f"the {name} is a number or an id in {_percent(share)} of the examples, such as "
@@ -310,11 +303,6 @@ def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...], *, set
             )
             concerns.append(Concern("numbers", what))
     return concerns
-
-
-def _is_number(text: str) -> bool:
-    """Every word has a digit, or is no word."""
-    return all(any(map(str.isdigit, word)) or not any(map(str.isalpha, word)) for word in text.split())
 
 
 def _faulty_pairs(

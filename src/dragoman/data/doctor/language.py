@@ -35,7 +35,6 @@ _UNUSUAL = -3.0
 _COVERED = 0.08  # share of a side's words that must be short words of its language
 _RARE_LETTER = 2e-5  # share of letters below which one does not belong to a language
 
-
 _STARTS: tuple[tuple[int, str], ...] = (
     (0x0000, "latin"), (0x0250, "latin"), (0x0370, "greek"), (0x0400, "cyrillic"), (0x0530, "armenian"),
     (0x0590, "hebrew"), (0x0600, "arabic"), (0x0700, "syriac"), (0x0750, "arabic"), (0x0780, "thaana"),
@@ -107,7 +106,10 @@ def check_languages(
     faults = LanguageFaults(whole=wrong_declarations(src, tgt, langs=langs))
     sides = (src.bags, tgt.bags)
     letters, main, wrong = zip(*map(_scripts, sides), strict=True)
-    swapped = _swapped_scripts(letters, main, wrong)
+    swapped = wrong[0] | wrong[1]
+    for i in (0, 1):  # each side is in the script of the other
+        foreign = [SCRIPTS.index(script) for script in main[1 - i] - main[i]]
+        swapped = swapped & (letters[i][:, foreign].sum(axis=1) > 0.5 * letters[i].sum(axis=1))
     faults.lines["swapped"].update(dict.fromkeys(np.flatnonzero(swapped).tolist(), "by their scripts"))
     for i in (0, 1):
         for line in np.flatnonzero(wrong[i] & ~swapped).tolist():
@@ -168,19 +170,7 @@ def _rarer_characters(bags: Bags) -> tuple[str, np.ndarray]:
     return min(rows.items(), key=lambda named: len(named[1]))
 
 
-def _swapped_scripts(
-    letters: Sequence[np.ndarray], main: Sequence[frozenset[str]], wrong: Sequence[np.ndarray]
-) -> np.ndarray:
-    """Lines each of whose sides is in the script of the other."""
-    swapped = np.ones(len(letters[0]), dtype=bool)
-    for i in (0, 1):
-        foreign = [SCRIPTS.index(script) for script in main[1 - i] - main[i]]
-        swapped &= letters[i][:, foreign].sum(axis=1) > 0.5 * letters[i].sum(axis=1)
-    return swapped & (wrong[0] | wrong[1])
-
-
 def _ids_of(words: Iterable[str], bags: Bags) -> np.ndarray:
-    """Return the ids of those of `words` that occur."""
     return np.array(sorted(bags.numbers[word] for word in words if word in bags.numbers), dtype=np.int64)
 
 
@@ -196,7 +186,6 @@ def _coverage(bags: Bags) -> tuple[dict[str, float], str]:
 
 
 def _guess(bags: Bags) -> str | None:
-    """Return the language of a side; None where none fits."""
     coverage, best = _coverage(bags)
     return best if coverage[best] >= _COVERED else None
 
@@ -251,15 +240,6 @@ def _sequence_logs(bags: Bags, ids: np.ndarray, offsets: np.ndarray, n: int) -> 
     return np.log(counts / counts.sum())
 
 
-def _word_evidence(side: Bags, other: Bags) -> np.ndarray:
-    """For each word the log-ratio of its frequencies on its own side, but for one line, and on the other."""
-    elsewhere = np.array([other.numbers.get(word, -1) for word in side.words], dtype=np.int64)
-    n_other = np.where(elsewhere >= 0, other.n_lines_with[elsewhere], 0)
-    ratio = np.log((side.n_lines_with - 0.5) / (n_other + 0.5))
-    is_word = np.array([word[0].isalpha() for word in side.words], dtype=bool)
-    return np.where(is_word, np.clip(ratio, -_MAX_EVIDENCE, _MAX_EVIDENCE), 0.0)
-
-
 def _find_exchanged(
     faults: LanguageFaults, sides: tuple[Bags, Bags], wrong: Sequence[np.ndarray], named: Sequence[str | None]
 ) -> None:
@@ -275,7 +255,13 @@ def _find_exchanged(
     totals, againsts = [], []  # of the lines of both sides: sums, and the part of these that is below 0
     for i, (ids, offsets) in enumerate(sequences):
         own_ratio = ratio[ids] if i == 0 else -ratio[ids]
-        of_word = (_sum_by_word(own_ratio, offsets) + _word_evidence(sides[i], sides[1 - i])) / 2
+        # For each word the log-ratio of its frequencies on its own side, but for one line, and on the other.
+        side, other = sides[i], sides[1 - i]
+        elsewhere = np.array([other.numbers.get(word, -1) for word in side.words], dtype=np.int64)
+        n_other = np.where(elsewhere >= 0, other.n_lines_with[elsewhere], 0)
+        of_whole = np.log((side.n_lines_with - 0.5) / (n_other + 0.5)).clip(-_MAX_EVIDENCE, _MAX_EVIDENCE)
+        is_word = np.array([word[0].isalpha() for word in side.words], dtype=bool)
+        of_word = (_sum_by_word(own_ratio, offsets) + np.where(is_word, of_whole, 0.0)) / 2
         totals.append(_sum_by_line(sides[i], of_word))
         againsts.append(_sum_by_line(sides[i], np.minimum(of_word, 0)))
     # A name from abroad says little against a line whose other words are at home on its side.

@@ -26,7 +26,6 @@ MIN_SEQUENCES = 10
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying by it loses nothing
 
-
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LONG = 300  # characters of a text, on average
 _HASH_BITS = 40  # of a sequence; the bits above them hold the number of its line

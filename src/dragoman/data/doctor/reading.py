@@ -22,7 +22,6 @@ Twice as many teach no better, for a lexicon is learnt from some of them only, a
 TAIL = 16_384
 """Minimum pairs of the last of several windows, and how many more than WINDOW it may have."""
 
-
 Progress = Callable[[str, int], None]
 """Told what is being done, and how many records have been read."""
 

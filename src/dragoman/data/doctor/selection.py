@@ -139,21 +139,16 @@ class Distribution:
             return []
         last = len(self.known) - 1
         low, high = (float(self.known[round(share * last)]) for share in (TAIL, 1 - TAIL))
-        step = _round_up((high - low) / N_BINS) or 1.0
+        step = 1.0
+        if width := (high - low) / N_BINS:  # rounded up to 1, 2 or 5 times a power of ten
+            power = 10.0 ** math.floor(math.log10(width))
+            step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= width * (1 - 1e-9))
         first = math.floor(low / step)
         limits = [k * step for k in range(first, max(first + 1, math.ceil(high / step)))]
         starts = [self.n_from(limit) for limit in limits]
         rows = [Bin(-math.inf, len(self.known) - starts[0], len(self.known))] if starts[0] <= last else []
         ends = [*starts[1:], 0]
         return [*rows, *(Bin(x, a - b, a) for x, a, b in zip(limits, starts, ends, strict=True))]
-
-
-def _round_up(width: float) -> float:
-    """Return the next number that is 1, 2 or 5 times a power of ten; 0 for 0."""
-    if width <= 0:
-        return 0.0
-    power = 10.0 ** math.floor(math.log10(width))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= width * (1 - 1e-9))
 
 
 def write_best(

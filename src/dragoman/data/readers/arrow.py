@@ -23,7 +23,7 @@ from dragoman.data.readers.files import (
     too_long,
     unreadable,
 )
-from dragoman.data.readers.tables import Column, FileTable, Notes, RecordTable, field_names, lookup
+from dragoman.data.readers.tables import Column, FileTable, Notes, RecordTable
 from dragoman.errors import DataError, optional, require
 
 HUB = "hf:"
@@ -68,12 +68,7 @@ class ArrowTable(RecordTable):
 
     def _cell(self, column: Column, name: str, value: object, n: int) -> object:
         """Return the value of row `n` in the column `name`, or of the field `column` in it."""
-        if column == name or value is None:
-            return value
-        try:
-            return lookup({name: value}, column)
-        except KeyError as error:
-            raise self.unknown(column, self.where(n), field_names({name: value})) from error
+        return None if value is None else self.field({name: value}, column, n)
 
 
 class Parquet(ArrowTable, FileTable):

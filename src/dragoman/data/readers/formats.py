@@ -375,7 +375,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 def _entries(path: Path) -> Iterator[Entry]:
     """Yield the entries of a PO file, the header and the obsolete ones included."""
-    entry, keyword = Entry(1), ""
+    entry, keyword, most = Entry(1), "", longest_line()
     for n, text in enumerate(map(str.strip, open_lines(path)), start=1):
         is_obsolete, line = text.startswith("#~"), text.removeprefix("#~").strip()
         if (not line or line.startswith(("#", "|", "msgid", "msgctxt"))) and entry.translations:
@@ -383,29 +383,23 @@ def _entries(path: Path) -> Iterator[Entry]:
             entry, keyword = Entry(n), ""
         if line.startswith("#"):
             entry.is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
-        elif line and not line.startswith("|"):  # obsolete entries keep their previous text behind "#~|"
-            entry.is_obsolete |= is_obsolete
-            keyword = _add(entry, keyword, line, path, n)
+        if not line or line.startswith(("#", "|")):  # obsolete entries keep their previous text behind "#~|"
+            continue
+        entry.is_obsolete |= is_obsolete
+        strings = line
+        if match := _KEYWORD.match(line):  # else there is more text of the last keyword
+            keyword, strings = match[1], line[match.end() :]
+            if keyword in entry.strings:
+                raise DataError(f"{path} line {n}: a second {keyword} in one entry; {_REMEDY}")
+            entry.line = entry.line if entry.strings else n
+            entry.strings[keyword] = ""
+        if not keyword or (strings and not _STRINGS.fullmatch(strings)):
+            raise DataError(f"{path} line {n}: neither a comment nor a text in quotes; {_REMEDY}")
+        entry.strings[keyword] += _unescaped("".join(_STRING.findall(strings)), path, n)
+        if len(entry.strings[keyword]) > most:
+            raise too_long(f"{path} line {n}", most)
     if entry.strings:
         yield _checked(path, entry)
-
-
-def _add(entry: Entry, keyword: str, line: str, path: Path, n: int) -> str:
-    """Add line `n` to an entry: a keyword and its text, or more text of the last `keyword`; the keyword."""
-    match = _KEYWORD.match(line)
-    strings = line[match.end() :] if match else line
-    if match:
-        keyword = match[1]
-        if keyword in entry.strings:
-            raise DataError(f"{path} line {n}: a second {keyword} in one entry; {_REMEDY}")
-        entry.line = entry.line if entry.strings else n
-        entry.strings[keyword] = ""
-    if not keyword or (strings and not _STRINGS.fullmatch(strings)):
-        raise DataError(f"{path} line {n}: neither a comment nor a text in quotes; {_REMEDY}")
-    entry.strings[keyword] += _unescaped("".join(_STRING.findall(strings)), path, n)
-    if len(entry.strings[keyword]) > (most := longest_line()):
-        raise too_long(f"{path} line {n}", most)
-    return keyword
 
 
 _REMEDY = "check the file with: msgfmt --check"
@@ -472,7 +466,22 @@ def iwslt_segments(path: Path, notes: Notes) -> Iterator[Segment]:
     They look like XML and are not always: they are read line by line. The tags that describe talks are
     left out. DataError: a <seg> that does not end on its line.
     """
-    return _test_segments(path, notes) if has_segment_ids(path) else _training_segments(path, notes)
+    has_ids = has_segment_ids(path)
+    for n, line in enumerate(open_lines(path), start=1):
+        notes.n_read += 1
+        if has_ids:
+            tags = line.lower().count("<seg"), line.lower().count("</seg>")
+            segments = _SEGMENT.findall(line) if tags[0] == tags[1] else []  # never slow, even if hostile
+            if len(segments) != max(tags):
+                raise DataError(
+                    f"{path} line {n}: a <seg> that has no id, or does not end on its line; "
+                    "give an official file of IWSLT, or two plain text files"
+                )
+        else:
+            segments = [] if _TALK.match(line) else [("", line)]
+        if not segments:
+            notes.skipped["that describe talks"] += 1
+        yield from (Segment(segment_id, _decoded(text)) for segment_id, text in segments)
 
 
 _TALK = re.compile(
@@ -483,31 +492,6 @@ _TALK = re.compile(
 _SEGMENT = re.compile(r"<seg\s+id\s*=\s*\"?([^\s\">]*)\"?\s*>(.*?)</seg>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-
-
-def _training_segments(path: Path, notes: Notes) -> Iterator[Segment]:
-    for line in open_lines(path):
-        notes.n_read += 1
-        if _TALK.match(line):
-            notes.skipped["that describe talks"] += 1
-        else:
-            yield Segment("", _decoded(line))
-
-
-def _test_segments(path: Path, notes: Notes) -> Iterator[Segment]:
-    for n, line in enumerate(open_lines(path), start=1):
-        notes.n_read += 1
-        tags = line.lower().count("<seg"), line.lower().count("</seg>")
-        segments = _SEGMENT.findall(line) if tags[0] == tags[1] else []  # never slow, even on a hostile line
-        if len(segments) != max(tags):
-            raise DataError(
-                f"{path} line {n}: a <seg> that has no id, or does not end on its line; "
-                "give an official file of IWSLT, or two plain text files"
-            )
-        if not segments:
-            notes.skipped["that describe talks"] += 1
-        for segment_id, text in segments:
-            yield Segment(segment_id, _decoded(text))
 
 
 def _decoded(text: str) -> str:

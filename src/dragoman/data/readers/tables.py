@@ -48,6 +48,30 @@ class Notes:
         return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
 
 
+class TextSource(ABC):
+    """Text that can be read again and again. `name` says in messages where it comes from."""
+
+    name: str
+    _notes = Notes("records")
+
+    def notes(self) -> list[str]:
+        """Return a line for each kind of records skipped in the last reading."""
+        return self._notes.lines(self.name)
+
+    def _because(self) -> str:
+        """Describe skipped records, for an error about the rest."""
+        skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
+        return skipped and f" ({skipped})"
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a hash of the content: sources of equal hash hold the same records."""
+
+    def hashes(self) -> dict[str, str]:
+        """Return a hash of each file, or other source, that it is read from."""
+        return {self.name: self.fingerprint()}
+
+
 class RecordTable(ABC):
     """Records that are read again and again. `setting` names, in complaints, what chooses the columns."""
 
@@ -110,6 +134,13 @@ class RecordTable(ABC):
             return str(cell)
         return self.text(cell, n, column).strip()
 
+    def field(self, record: Mapping[str, Any], column: Column, n: int) -> object:
+        """Return the field `column` of record `n`, as `lookup`. DataError: it has none."""
+        try:
+            return lookup(record, column)
+        except KeyError as error:
+            raise self.unknown(column, self.where(n), field_names(record)) from error
+
     def _no_text(self, n: int, column: Column, what: str) -> DataError:
         return DataError(f"{self.where(n)}: column {column!r} holds {what}")
 
@@ -150,32 +181,27 @@ class TabSeparated(FileTable):
         numbers = [column for column in columns if isinstance(column, int)]
         with closing(open_lines(self.path, position=self.position)) as texts:
             lines = enumerate(texts, start=1)
-            if len(numbers) == len(columns):
-                yield from self._headerless(lines, numbers, notes)
+            if len(numbers) < len(columns):
+                _, first = next(lines, (1, ""))
+                header = _Header(self, first.split("\t"))
+                positions = header.positions(columns)
+                for n, line in lines:
+                    yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
                 return
-            _, first = next(lines, (1, ""))
-            header = _Header(self, first.split("\t"))
-            positions = header.positions(columns)
+            last, width, wider = max(numbers), 0, 0
             for n, line in lines:
-                yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
-
-    def _headerless(
-        self, lines: Iterator[tuple[int, str]], columns: Sequence[int], notes: Notes
-    ) -> Iterator[tuple[int, list[str]]]:
-        last, width, wider = max(columns), 0, 0
-        for n, line in lines:
-            cells = line.split("\t")
-            width = width or len(cells)
-            wider += len(cells) > width
-            if len(cells) > last:
-                yield n, [cells[i] for i in columns]
-            elif not line.strip():
-                yield n, [""] * len(columns)
-            else:
-                raise DataError(
-                    f"{self.where(n)}: no column {last}, counted from 0, among {len(cells)}; "
-                    f"separate the columns by tabs, or name others with {self.setting}"
-                )
+                cells = line.split("\t")
+                width = width or len(cells)
+                wider += len(cells) > width
+                if len(cells) > last:
+                    yield n, [cells[i] for i in numbers]
+                elif not line.strip():
+                    yield n, [""] * len(columns)
+                else:
+                    raise DataError(
+                        f"{self.where(n)}: no column {last}, counted from 0, among {len(cells)}; "
+                        f"separate the columns by tabs, or name others with {self.setting}"
+                    )
         if wider:
             notes.remarks.append(
                 f"{wider:,} line{' has' if wider == 1 else 's have'} more tabs than the first one, which has "
@@ -221,22 +247,21 @@ class CommaSeparated(FileTable):
                     yield f"{line}\n"
 
             reader = csv.reader(bounded(), delimiter=delimiter, strict=True)
-            while (cells := self._next(reader, n)) is not None:
+            while True:
+                previous = csv.field_size_limit(min(most, 2**31 - 1))
+                try:
+                    cells = next(reader, None)
+                except csv.Error as error:
+                    raise DataError(
+                        f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
+                        "and each quote in it twice"
+                    ) from error
+                finally:
+                    csv.field_size_limit(previous)
+                if cells is None:
+                    return
                 yield n, cells if any(cell.strip() for cell in cells) else []
                 n, remaining = reader.line_num + 1, most + 1
-
-    def _next(self, reader: Iterator[list[str]], n: int) -> list[str] | None:
-        """Return the record that begins on line `n`; None at the end. DataError: it is not CSV."""
-        previous = csv.field_size_limit(min(longest_line(), 2**31 - 1))
-        try:
-            return next(reader, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
-                "and each quote in it twice"
-            ) from error
-        finally:
-            csv.field_size_limit(previous)
 
 
 class _Header:
@@ -285,13 +310,7 @@ class JsonLines(FileTable):
             if record is None:
                 yield n, [""] * len(columns)
             else:
-                yield n, [self._cell(record, column, n) for column in columns]
-
-    def _cell(self, record: Mapping[str, Any], column: Column, n: int) -> object:
-        try:
-            return lookup(record, column)
-        except KeyError as error:
-            raise self.unknown(column, self.where(n), field_names(record)) from error
+                yield n, [self.field(record, column, n) for column in columns]
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Yield the number and the object of each line; None for an empty one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -40,7 +40,9 @@ def read_terms(name: str, languages: tuple[str, str], notes: Notes) -> Iterator[
         yield from _tbx(path, languages, notes)
         return
     is_csv = suffix == ".csv"
-    records = CommaSeparated(path, setting="").records() if is_csv else _tab_separated(path)
+    lines = enumerate(open_lines(path), start=1)
+    tabs = ((n, line.split("\t") if line.strip() else []) for n, line in lines)
+    records = CommaSeparated(path, setting="").records() if is_csv else tabs
     how = "source, comma, target" if is_csv else "source, tab, target"
     columns, n_columns = (0, 1), 2
     with closing(records):
@@ -52,11 +54,6 @@ def read_terms(name: str, languages: tuple[str, str], notes: Notes) -> Iterator[
                 if not terms or not all(terms):
                     raise DataError(f"{name} line {n}: is not {how}; write one entry a line")
                 yield TermPair(f"line {n}", *terms)
-
-
-def _tab_separated(path: Path) -> Generator[tuple[int, list[str]], None, None]:
-    for n, line in enumerate(open_lines(path), start=1):
-        yield n, line.split("\t") if line.strip() else []
 
 
 def _header(cells: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from dragoman.data.doctor import alignment
 from dragoman.data.doctor.alignment import MIN_LINES, NOWHERE, AlignedStretch, Alignment, check_alignment
-from dragoman.data.doctor.lexicon import AlignmentLexicon, combine, stems_of
 from faulty import phrases, sides_of
 
 
@@ -118,7 +118,7 @@ def test_pairs_without_words_do_not_matter() -> None:
 
 def test_combinations_are_all_words_with_all_words_of_the_line_beside() -> None:
     src, tgt = sides_of([("a b", "x"), ("c", ""), ("d", "y z")])
-    found = combine(src.bags.offsets, tgt.bags.offsets, np.array([0, 1, 2]), np.array([0, 1, 2]))
+    found = alignment.combine(src.bags.offsets, tgt.bags.offsets, np.array([0, 1, 2]), np.array([0, 1, 2]))
     words = [
         (int(pair), src.bags.words[src.bags.ids[i]], tgt.bags.words[tgt.bags.ids[j]])
         for pair, i, j in zip(*found, strict=True)
@@ -132,7 +132,8 @@ def test_the_lexicon_of_one_half_judges_the_other() -> None:
     src, tgt = sides_of(pairs)
     halves = (np.arange(len(pairs)) // 2 % 2).astype(np.int8)
     everywhere = np.arange(len(pairs))
-    lexicon = AlignmentLexicon(stems_of(src.bags), stems_of(tgt.bags), everywhere, half_of=halves)
+    stems = (alignment.stems_of(side.bags) for side in (src, tgt))
+    lexicon = alignment.AlignmentLexicon(*stems, everywhere, half_of=halves)
     scores = lexicon.scores(everywhere, everywhere)
     nothing = np.log(0.05)  # no word is explained
     assert scores[:40].min() > nothing + 1
