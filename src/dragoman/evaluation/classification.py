@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
 from dragoman.config import ClassificationConfig
 from dragoman.data.labelled import Labelled, LabelledCorpus
@@ -18,7 +19,7 @@ from dragoman.data.named import changed_files, hashes_of, open_labelled_split, o
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError, counted
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
-from dragoman.evaluation.scores import aligned, read_score, scores_table
+from dragoman.evaluation.scores import aligned, scores_table
 from dragoman.metrics.classification import (
     ClassIntervals,
     ClassScore,
@@ -41,7 +42,6 @@ Ids = npt.NDArray[np.int64]
 
 N_CONFUSED = 10
 """Classes, at most, whose confusions are printed as a matrix; of more, the most frequent ones as a list."""
-
 
 ONE_LABEL = Exclusive()
 
@@ -296,13 +296,6 @@ class BaselineResult:
         """Return the record for scores.json."""
         return {"name": NAME, **asdict(self)}
 
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> BaselineResult:
-        """Read a `record`. KeyError, TypeError: it is malformed."""
-        scores = tuple(read_score(score) for score in record["scores"])
-        facts = (str(record[name]) for name in ("signature", "train", "test"))
-        return cls(scores, int(record["n_train"]), *facts)
-
 
 def evaluate(
     classifier: Classifier,
@@ -378,8 +371,8 @@ class BaselineScorer:
             if not records:
                 raise
         try:
-            return BaselineResult.from_record(records[-1]) if records else None
-        except (KeyError, TypeError, ValueError):
+            return TypeAdapter(BaselineResult).validate_python(records[-1]) if records else None
+        except ValidationError:
             return None  # written by another version
 
     def _score(

@@ -25,7 +25,6 @@ from dragoman.runs import Run
 Record: TypeAlias = dict[str, Any]
 """A row of figures by the names of its columns; a column that is left out, or None, is empty."""
 
-
 METHODS: tuple[Method, ...] = ("bootstrap", "randomisation")
 
 
@@ -188,7 +187,11 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     configs = {name: translations.config for name, translations in systems.items()}
     has_tests = all(config.data.test for config in configs.values())
     chosen = split or ("test" if has_tests else "valid")
-    named = {system: _set_names(config, chosen) for system, config in configs.items()}
+    named: dict[str, list[str]] = {}
+    for system, config in configs.items():
+        named[system] = list(config.data.test) if chosen == "test" else ["valid"]
+        if chosen == "valid" and config.data.choose_by:  # their names are told by opened text alone
+            named[system] = [name for name, _ in split_of(config, chosen)]
     common = [name for name in next(iter(named.values())) if all(name in names for names in named.values())]
     if not common:
         raise ConfigError(
@@ -204,13 +207,6 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
         _compare_set(name, {system: sets[name] for system, sets in by_system.items()}, configs)
         for name in common
     ]
-
-
-def _set_names(config: TranslationConfig, split: str) -> list[str]:
-    """Return the names of the sets of "test" or "valid"; text is only opened where its corpora tell them."""
-    if split == "valid" and config.data.choose_by:
-        return [name for name, _ in split_of(config, split)]
-    return list(config.data.test) if split == "test" else ["valid"]
 
 
 class _Tested(NamedTuple):

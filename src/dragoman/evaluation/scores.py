@@ -24,13 +24,6 @@ def check_split(split: str | None) -> None:
         raise ConfigError(f"--split {split}: there are test and valid")
 
 
-def read_score(record: dict[str, Any]) -> Score:
-    """Return the score that `asdict` made a record of. KeyError, TypeError: the record is malformed."""
-    interval = record["interval"]
-    low_high = None if interval is None else (float(interval[0]), float(interval[1]))
-    return Score(record["name"], float(record["value"]), record["signature"], low_high)
-
-
 def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:
     """Add the scores to the run's scores.json, in place of older ones of the same test and search.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
 
 COPIED = 0.8
@@ -24,16 +23,13 @@ def similarity(a: str, b: str) -> float:
 def has_loop(text: str) -> bool:
     """Whether a word stands four times on end, or a phrase of up to eight words three times."""
     tokens = _TOKEN.findall(text.casefold())
-    return any(_longest_run(tokens, n) >= (4 if n == 1 else 3) for n in range(1, 9))
-
-
-def _longest_run(tokens: Sequence[str], n: int) -> int:
-    """How often, at most, the same `n` tokens stand on end."""
-    longest = matching = 0
-    for here, before in zip(tokens[n:], tokens, strict=False):
-        matching = matching + 1 if here == before else 0
-        longest = max(longest, matching)
-    return longest // n + 1
+    for n in range(1, 9):
+        matching, most = 0, 3 if n == 1 else 2 * n
+        for here, before in zip(tokens[n:], tokens, strict=False):
+            matching = matching + 1 if here == before else 0
+            if matching >= most:
+                return True
+    return False
 
 
 def _bigrams(text: str) -> Counter[str]:

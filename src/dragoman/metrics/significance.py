@@ -107,7 +107,6 @@ def compare_groups(
     *,
     metrics: Sequence[Metric],
     n_samples: int = 1000,
-    seed: int = SEED,
 ) -> list[GroupTest]:
     """Test whether the mean scores of two groups of seeds differ: see `compare_label_groups`.
 
@@ -124,7 +123,7 @@ def compare_groups(
             np.array([metric._extract_corpus_statistics(h, [references]) for h in group], dtype=np.float64)
             for group in (first, second)
         ]
-        tested.append(_hierarchical(metric, groups, n_samples, seed))
+        tested.append(_hierarchical(metric, groups, n_samples, SEED))
     return tested
 
 

@@ -113,7 +113,10 @@ def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
             below.bar(middle, each.n, width=0.9 * (each.high - each.low), color=BLUE, hatch="//", alpha=0.55)
             if each.n:
                 below.text(middle, each.n + 0.03 * highest, f"{each.n:,}", ha="center", size=7)
-        below.set(ylabel="texts", ylim=(0, 1.2 * highest), xlim=(_lowest(evaluation), 1.0))
+        # The least confidence that a label can be given with, to the border of a bin below it.
+        n_classes = evaluation.labelling.decisions(evaluation.logits).shape[-1]
+        lowest = int(len(after) / n_classes) / len(after)
+        below.set(ylabel="texts", ylim=(0, 1.2 * highest), xlim=(lowest, 1.0))
         below.set_xlabel("confidence: probability of the label given")
         for axes in (above, below):
             pale_grid(axes)
@@ -131,13 +134,6 @@ def _draw_bins(
         axes.vlines(x, low, high, color=colour, linewidth=1.2)
 
 
-def _lowest(evaluation: ClassificationScores) -> float:
-    """Return the least confidence that a label can be given with, to the border of a bin below it."""
-    n_bins = len(evaluation.reliability())
-    n_classes = evaluation.labelling.decisions(evaluation.logits).shape[-1]
-    return int(n_bins / n_classes) / n_bins
-
-
 def _chosen_classes(evaluation: ClassificationScores) -> list[int]:
     """Return the numbers of the classes to draw, in their order."""
     counts = evaluation.counts
@@ -148,7 +144,6 @@ def _chosen_classes(evaluation: ClassificationScores) -> list[int]:
 
 
 def _title(what: str, evaluation: ClassificationScores, n_classes: int | None) -> str:
-    """Write the title: what is drawn, and of which texts."""
     title = f"{what} · {evaluation.name}, {len(evaluation.expected):,} texts"
     if n_classes is not None and n_classes < len(evaluation.labels):
         title += f"\nthe {n_classes} of {len(evaluation.labels)} labels with most mistakes"

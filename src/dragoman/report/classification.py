@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dragoman.evaluation.baseline import NAME
 from dragoman.evaluation.classification import NONE, ClassificationScores
 from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, word_importance
-from dragoman.report.classes import (
-    class_rows,
-    plot_classes,
-    plot_confusion,
-    plot_reliability,
-)
+from dragoman.report.classes import class_rows, plot_classes, plot_confusion, plot_reliability
 from dragoman.report.curves import Curves
 from dragoman.report.page import (
     Example,
@@ -28,6 +23,7 @@ from dragoman.report.page import (
     Part,
     Section,
     Span,
+    SpanKind,
     Table,
     Text,
 )
@@ -41,8 +37,7 @@ LONGEST = 1200
 """Characters of a mistake that are shown, at most: of longer ones, those round the word that counts most."""
 
 
-@dataclass(frozen=True)
-class ClassifiedSet:
+class ClassifiedSet(NamedTuple):
     """A test set with the labels that were given, and where it comes from."""
 
     evaluation: ClassificationScores
@@ -75,7 +70,15 @@ def classification_page(
     or something cannot be written.
     """
     config, main = run.config, sets[0] if sets else None
-    sections = [Section("Summary", [_summary(run, main), *map(Notice, problems)])]
+    facts = list(summary_facts(run))
+    if main is not None:
+        evaluation = main.evaluation
+        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
+        if evaluation.baseline is not None:
+            scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
+        facts.insert(1, (evaluation.name, f"{scores} ({len(evaluation.texts):,} texts)"))
+        facts.insert(2, ("labels", f"{len(evaluation.labels)}: {', '.join(evaluation.labels[:20])}"))
+    sections = [Section("Summary", [Facts(facts), *map(Notice, problems)])]
     if sets:
         sections.append(_scores(sets))
     sections.append(curves_section(run, figures, reference))
@@ -100,7 +103,10 @@ def marked(explanation: Explanation) -> list[Span]:
         if start > position:
             pieces.append(Span("same", explanation.text[position:start]))
         share = effect / greatest if greatest else 0.0
-        pieces.append(_piece(share, explanation.text[start:end]))
+        kind: SpanKind = "for" if share > 0 else "against"
+        if abs(share) >= STRONG:
+            kind = "for-strong" if share > 0 else "against-strong"
+        pieces.append(Span("same" if abs(share) < FAINT else kind, explanation.text[start:end]))
         position = end
     if position < len(explanation.text):
         pieces.append(Span("same", explanation.text[position:]))
@@ -124,27 +130,6 @@ def shortened(pieces: Sequence[Span], n_characters: int = LONGEST) -> list[Span]
     before = [Span("same", "… ")] if first else []
     after = [Span("same", " …")] if last < len(pieces) - 1 else []
     return [*before, *pieces[first : last + 1], *after]
-
-
-def _piece(share: float, text: str) -> Span:
-    """Return a word with a share from -1 to 1 of the greatest effect."""
-    if abs(share) < FAINT:
-        return Span("same", text)
-    if share > 0:
-        return Span("for-strong" if share >= STRONG else "for", text)
-    return Span("against-strong" if share <= -STRONG else "against", text)
-
-
-def _summary(run: Run, main: ClassifiedSet | None) -> Facts:
-    rows = list(summary_facts(run))
-    if main is not None:
-        evaluation = main.evaluation
-        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
-        if evaluation.baseline is not None:
-            scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
-        rows.insert(1, (evaluation.name, f"{scores} ({len(evaluation.texts):,} texts)"))
-        rows.insert(2, ("labels", f"{len(evaluation.labels)}: {', '.join(evaluation.labels[:20])}"))
-    return Facts(rows)
 
 
 def _scores(sets: Sequence[ClassifiedSet]) -> Section:
@@ -308,7 +293,6 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
 
 
 def _strongest(explanation: Explanation) -> str:
-    """Return the words with the greatest effects, and these."""
     ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:5]
     words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
     several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""

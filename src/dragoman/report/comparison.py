@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from pathlib import Path
+from typing import NamedTuple
 
 from dragoman.evaluation.analysis import word_diff
 from dragoman.evaluation.classification import NONE
@@ -49,48 +51,46 @@ P_VALUES = {
 """Headings of the p-values in the records of a comparison."""
 
 
-def translator_comparison_page(
-    runs: Mapping[str, Run], comparisons: Sequence[TranslatorComparison], *, figures: Path, n_sentences: int
+class TaskParts(NamedTuple):
+    """The parts of a page that depend on what the runs have learnt."""
+
+    subtitle: str
+    about_tests: str
+    curve: str
+    """The score of a validation, as history.jsonl has it ..."""
+    curve_title: str
+    """... and what it is called."""
+    changed: Section
+    """The examples that changed most."""
+
+
+@singledispatch
+def task_parts(comparison: Comparison, runs: Mapping[str, Run], n_examples: int) -> TaskParts:
+    """Return the parts for a kind of comparison; each kind registers its own."""
+    raise NotImplementedError(type(comparison))
+
+
+def comparison_page(
+    runs: Mapping[str, Run], comparisons: Sequence[Comparison], *, figures: Path, n_examples: int
 ) -> Page:
-    """Return the page of translators side by side; its figures are written into the folder `figures`.
+    """Return the page of runs side by side; its figures are written into the folder `figures`.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
         RunError: a file cannot be written.
     """
-    changed = Section("Sentences that changed most", _changed_sentences(runs, comparisons[0], n_sentences))
-    curves = curves_of_runs(runs, figures, key="bleu", title="BLEU on validation pairs")
-    return _page("Translators side by side", runs, comparisons, Paragraph(ABOUT_TESTS), curves, changed)
-
-
-def classifier_comparison_page(
-    runs: Mapping[str, Run], comparisons: Sequence[ClassifierComparison], *, figures: Path, n_texts: int
-) -> Page:
-    """Return the page of classifiers side by side; errors as for `translator_comparison_page`."""
-    changed = Section("Texts that changed", _changed_texts(runs, comparisons[0], n_texts))
-    names = next(iter(runs.values())).config.names
-    title = f"{names.score_title[0].upper()}{names.score_title[1:]} on validation texts, %"
-    curves = curves_of_runs(runs, figures, key=names.score, title=title)
-    return _page("Classifiers side by side", runs, comparisons, Paragraph(ABOUT_LABEL_TEST), curves, changed)
-
-
-def _page(
-    subtitle: str,
-    runs: Mapping[str, Run],
-    comparisons: Sequence[Comparison],
-    about: Paragraph,
-    curves: Section,
-    changed: Section,
-) -> Page:
     first, *other_runs = runs
+    parts = task_parts(comparisons[0], runs, n_examples)
+    # Means over the seeds of runs that differ in nothing else, and tests between groups.
+    seeds = [seeds_table(c.name, c.spreads) for c in comparisons if c.spreads]
     sections = [
-        Section("Scores", [*map(scores_table, comparisons), about]),
-        *seeds_section(comparisons),
+        Section("Scores", [*map(scores_table, comparisons), Paragraph(parts.about_tests)]),
+        *([Section("Over seeds", [*seeds, Paragraph(ABOUT_SEEDS)])] if seeds else []),
         settings_section(runs),
-        curves,
-        changed,
+        curves_of_runs(runs, figures, key=parts.curve, title=parts.curve_title),
+        parts.changed,
     ]
-    return Page(f"{first} and {', '.join(other_runs)}", subtitle, sections, footer(runs[first]))
+    return Page(f"{first} and {', '.join(other_runs)}", parts.subtitle, sections, footer(runs[first]))
 
 
 def scores_table(comparison: Comparison) -> Table:
@@ -110,12 +110,6 @@ def scores_table(comparison: Comparison) -> Table:
     ]
     heading = ("run", "score", "value", "95 % interval", "difference", *(P_VALUES[test] for test in tests))
     return Table(comparison.caption, heading, rows, n_words=2)
-
-
-def seeds_section(comparisons: Sequence[Comparison]) -> list[Section]:
-    """Means over the seeds of runs that differ in nothing else, and tests between groups; or nothing."""
-    tables = [seeds_table(c.name, c.spreads) for c in comparisons if c.spreads]
-    return [Section("Over seeds", [*tables, Paragraph(ABOUT_SEEDS)])] if tables else []
 
 
 def seeds_table(test_set: str, spreads: Sequence[Spread]) -> Table:
@@ -165,8 +159,9 @@ def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, key: str, title: s
     return Section("Learning curves", [Figure(path, alt, "From the history.jsonl of each run.")])
 
 
-def _changed_sentences(runs: Mapping[str, Run], comparison: TranslatorComparison, n: int) -> list[Part]:
-    """Return the largest gains and losses of each system against the first."""
+@task_parts.register
+def _of_translators(comparison: TranslatorComparison, runs: Mapping[str, Run], n_examples: int) -> TaskParts:
+    """Show the largest gains and losses of each system against the first."""
     first = next(iter(runs))
     provenance = comparison.sets[first].provenance
     about = f"By chrF2 of the sentence, of {provenance}. Marked in a translation: "
@@ -174,17 +169,17 @@ def _changed_sentences(runs: Mapping[str, Run], comparison: TranslatorComparison
         Paragraph((Span("same", about), Span("extra", "what the reference does not have"), Span("same", ".")))
     ]
     for system in list(runs)[1:]:
-        for title, changes in zip(("better", "worse"), comparison.changed(system, n), strict=True):
+        for title, changes in zip(("better", "worse"), comparison.changed(system, n_examples), strict=True):
             examples = [_change(runs, comparison, first, system, change) for change in changes]
             none = Paragraph("No sentence.")
             parts.append(Group(f"{system}: {title} than {first}", examples or [none]))
-    return parts
+    changed = Section("Sentences that changed most", parts)
+    return TaskParts("Translators side by side", ABOUT_TESTS, "bleu", "BLEU on validation pairs", changed)
 
 
 def _change(
     runs: Mapping[str, Run], comparison: TranslatorComparison, first: str, system: str, change: Changed
 ) -> Example:
-    """Return a sentence with its reference and both translations."""
     data = runs[first].config.data
     src_lang, tgt_lang = getattr(data, "src_lang", ""), getattr(data, "tgt_lang", "")
     source, evaluation = comparison.sets[first].sources[change.sentence], comparison.sets[first].evaluation
@@ -205,23 +200,25 @@ def _change(
     )
 
 
-def _changed_texts(runs: Mapping[str, Run], comparison: ClassifierComparison, n: int) -> list[Part]:
-    """Return the texts of which only one of two runs finds the label."""
+@task_parts.register
+def _of_classifiers(comparison: ClassifierComparison, runs: Mapping[str, Run], n_examples: int) -> TaskParts:
+    """Show the texts of which only one of two runs finds the label."""
     first, *other_runs = runs
     parts: list[Part] = [Paragraph(f"Texts that only one of two labels rightly, of {comparison.provenance}.")]
     for system in other_runs:
-        for title, indices in zip(("only", "not"), comparison.changed(system, n), strict=True):
-            examples = [_changed_text(comparison, first, system, i) for i in indices]
+        for title, indices in zip(("only", "not"), comparison.changed(system, n_examples), strict=True):
+            examples = []
+            for i in indices:
+                rows = [("text", comparison.texts[i], ""), ("label", comparison.expected[i] or NONE, "")]
+                for name in (first, system):
+                    evaluation = comparison.evaluations[name]
+                    label = f"{evaluation.found_names[i] or NONE} ({evaluation.confidence[i]:.0%})"
+                    rows.append((name, label, ""))
+                examples.append(Example(f"Text {i + 1}", rows))
             parts.append(Group(f"{title} {system} is right", examples or [Paragraph("No text.")]))
-    return parts
-
-
-def _changed_text(comparison: ClassifierComparison, first: str, system: str, i: int) -> Example:
-    rows = [("text", comparison.texts[i], ""), ("label", comparison.expected[i] or NONE, "")]
-    for name in (first, system):
-        evaluation = comparison.evaluations[name]
-        rows.append((name, f"{evaluation.found_names[i] or NONE} ({evaluation.confidence[i]:.0%})", ""))
-    return Example(f"Text {i + 1}", rows)
+    changed, names = Section("Texts that changed", parts), runs[first].config.names
+    title = f"{names.score_title[0].upper()}{names.score_title[1:]} on validation texts, %"
+    return TaskParts("Classifiers side by side", ABOUT_LABEL_TEST, names.score, title, changed)
 
 
 def signed(points: float) -> str:

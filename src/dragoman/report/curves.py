@@ -14,7 +14,6 @@ from dragoman.runs import Run
 CURVES = "curves.svg"
 """Where a run keeps its learning curves."""
 
-
 OKABE_ITO = (BLUE, ORANGE, GREEN, "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = "os^Dvx*"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -46,10 +45,18 @@ def plot_learning_curves(run: Run, path: Path, *, reference: Curves | None = Non
         if not any(record["kind"] == "train" for record in history):
             raise RunError(f"{run.history_path}: holds no log line yet; train until training.log_every steps")
         loss, score, rate = figure.subplots(1, 3, sharex=True)
-        _draw_loss(loss, history, item=names.unit)
+        # What is minimised is smoothed, and so does not fall as low as what is validated.
+        train, valid = (_series(history, kind, f"{kind}_loss") for kind in ("train", "valid"))
+        loss.plot(*train, color=BLUE, linewidth=1.4, label="train (smoothed)")
+        loss.plot(*valid, **POINTS, color=ORANGE, label="valid", gid="valid_loss")
+        _draw_each_text(loss, history, key="valid_loss")
+        loss.set_title(f"Loss, nats/{names.unit}")
+        loss.legend()
         title = f"{names.score_title} on validation {names.sample[0]}s{names.score_unit and ', %'}"
         _draw_score(score, history, key=names.score, title=title[0].upper() + title[1:])
-        _draw_rate(rate, history)
+        rate.plot(*_series(history, "train", "lr", factor=1000), color=GREY, linewidth=1.4)
+        rate.set_title("Learning rate, 10⁻³")  # in thousandths, so that no exponent floats above the axis
+        rate.set_ylim(bottom=0)
         if reference is not None:
             _draw_reference(loss, run, reference, key="valid_loss")
             _draw_reference(score, run, reference, key=names.score)
@@ -99,19 +106,7 @@ def _draw_reference(axes: Any, run: Run, reference: Curves, *, key: str) -> None
     axes.legend()
 
 
-def _draw_loss(axes: Any, history: Sequence[dict[str, Any]], *, item: str) -> None:
-    """Both losses. What is minimised is smoothed, and so does not fall as low as what is validated."""
-    smoothing = "train (smoothed)"
-    axes.plot(*_series(history, "train", "train_loss"), color=BLUE, linewidth=1.4, label=smoothing)
-    valid = _series(history, "valid", "valid_loss")
-    axes.plot(*valid, **POINTS, color=ORANGE, label="valid", gid="valid_loss")
-    _draw_each_text(axes, history, key="valid_loss")
-    axes.set_title(f"Loss, nats/{item}")
-    axes.legend()
-
-
 def _draw_score(axes: Any, history: Sequence[dict[str, Any]], *, key: str, title: str) -> None:
-    """Draw the score of the validations, and mark the best."""
     steps, scores = _series(history, "valid", key)
     axes.set_title(title)
     axes.set_ylim(0, 100)
@@ -155,16 +150,10 @@ def _draw_each_text(axes: Any, history: Sequence[dict[str, Any]], *, key: str) -
     return drawn
 
 
-def _draw_rate(axes: Any, history: Sequence[dict[str, Any]]) -> None:
-    """Draw the learning rate in thousandths, so that no exponent floats above the axis."""
-    steps, rates = _series(history, "train", "lr")
-    axes.plot(steps, [1000 * rate for rate in rates], color=GREY, linewidth=1.4)
-    axes.set_title("Learning rate, 10⁻³")
-    axes.set_ylim(bottom=0)
-
-
-def _series(history: Sequence[dict[str, Any]], kind: str, key: str) -> tuple[list[int], list[float]]:
+def _series(
+    history: Sequence[dict[str, Any]], kind: str, key: str, *, factor: int = 1
+) -> tuple[list[int], list[float]]:
     """Return the steps and values of `key` in the records of a kind; a gap where it was not a number."""
     records = [record for record in history if record["kind"] == kind and key in record]
-    values = [math.nan if record[key] is None else record[key] for record in records]
+    values = [math.nan if record[key] is None else factor * record[key] for record in records]
     return [record["step"] for record in records], values

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,17 @@ def plot_schedules(trainings: Sequence[TrainingConfig], path: Path, *, title: st
     with picture(path, size=size, purpose="drawing learning rates") as figure:
         grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
         for axes, training, rates in zip(grid.flat, trainings, curves, strict=False):
-            _draw_schedule(axes, training, rates)
+            n_steps, warmup = len(rates), min(training.warmup_steps, len(rates))
+            steps = sorted({*range(1, n_steps + 1, max(1, n_steps // N_POINTS)), warmup, n_steps})
+            axes.axvspan(0, warmup, color="#eeeeee", linewidth=0)
+            axes.plot(steps, [1000 * rates[step - 1] for step in steps], color=BLUE, linewidth=1.8)
+            axes.set_title(training.schedule)
+            last = 1000 * rates[-1]
+            beside = {"xytext": (4, 1), "textcoords": "offset points", "va": "bottom"}
+            axes.annotate(f"{last:.2g}", (n_steps, last), color=BLUE, annotation_clip=False, **beside)
+            if training.schedule == "plateau":
+                note = f"if validation stalls\nfrom step {training.max_steps // 2:,} on"
+                axes.text(0.13, 0.08, note, transform=axes.transAxes, ha="left", color=GREY, size=8)
         for axes in grid.flat[len(curves) :]:
             axes.set_visible(False)
         for i, axes in enumerate(grid.flat[: len(curves)]):
@@ -59,21 +69,6 @@ def plot_schedules(trainings: Sequence[TrainingConfig], path: Path, *, title: st
         for row in grid:
             row[0].set_ylabel("learning rate, 10⁻³", color=GREY)
         figure.suptitle(f"{title} · grey: warm-up", x=0.01, ha="left", size=11)
-
-
-def _draw_schedule(axes: Any, training: TrainingConfig, rates: Sequence[float]) -> None:
-    """Draw one line: its warm-up shaded, its last value named."""
-    n_steps, warmup = len(rates), min(training.warmup_steps, len(rates))
-    steps = sorted({*range(1, n_steps + 1, max(1, n_steps // N_POINTS)), warmup, n_steps})
-    axes.axvspan(0, warmup, color="#eeeeee", linewidth=0)
-    axes.plot(steps, [1000 * rates[step - 1] for step in steps], color=BLUE, linewidth=1.8)
-    axes.set_title(training.schedule)
-    last = 1000 * rates[-1]
-    beside = {"xytext": (4, 1), "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(f"{last:.2g}", (n_steps, last), color=BLUE, annotation_clip=False, **beside)
-    if training.schedule == "plateau":
-        note = f"if validation stalls\nfrom step {training.max_steps // 2:,} on"
-        axes.text(0.13, 0.08, note, transform=axes.transAxes, ha="left", color=GREY, size=8)
 
 
 def encodings(n_positions: int, d_model: int) -> Floats:
@@ -168,20 +163,16 @@ def plot_masks(path: Path) -> None:
         widths = [len(mask.columns) for mask in masks]
         grid = figure.subplots(1, len(masks), squeeze=False, width_ratios=widths)[0]
         for axes, mask in zip(grid, masks, strict=True):
-            _draw_mask(axes, mask)
+            axes.imshow(mask.allowed, cmap="Blues", vmin=0.0, vmax=2.2, interpolation="nearest")
+            rows, columns = np.nonzero(mask.allowed)
+            axes.plot(columns, rows, "o", color=BLUE, markersize=4, gid=mask.name)
+            axes.set(title=mask.name, anchor="NW")
+            axes.set_xticks(range(len(mask.columns)), mask.columns, rotation=90)
+            axes.set_yticks(range(len(mask.rows)), mask.rows)
+            axes.set_xticks(np.arange(0.5, len(mask.columns) - 1), minor=True)
+            axes.set_yticks(np.arange(0.5, len(mask.rows) - 1), minor=True)
+            axes.grid(which="minor", color="white", linewidth=1.5)
+            axes.tick_params(which="both", length=0)
+            for side in axes.spines.values():
+                side.set_visible(False)
         figure.suptitle("Dots: a row's token may look at a column's", x=0.01, ha="left", size=11)
-
-
-def _draw_mask(axes: Any, mask: Mask) -> None:
-    axes.imshow(mask.allowed, cmap="Blues", vmin=0.0, vmax=2.2, interpolation="nearest")
-    rows, columns = np.nonzero(mask.allowed)
-    axes.plot(columns, rows, "o", color=BLUE, markersize=4, gid=mask.name)
-    axes.set(title=mask.name, anchor="NW")
-    axes.set_xticks(range(len(mask.columns)), mask.columns, rotation=90)
-    axes.set_yticks(range(len(mask.rows)), mask.rows)
-    axes.set_xticks(np.arange(0.5, len(mask.columns) - 1), minor=True)
-    axes.set_yticks(np.arange(0.5, len(mask.rows) - 1), minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="both", length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)

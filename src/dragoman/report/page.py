@@ -10,15 +10,16 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dragoman.errors import RunError, require
 
 MAX_BYTES = 3_000_000
 """A page is smaller than this: of figures that have no room, only the names of their files are told."""
+
+
+SpanKind = Literal["same", "missing", "extra", "strong", "for", "for-strong", "against", "against-strong"]
 
 
 class Span(NamedTuple):
@@ -27,7 +28,7 @@ class Span(NamedTuple):
     Or what speaks for a decision or against it, strongly or not.
     """
 
-    kind: Literal["same", "missing", "extra", "strong", "for", "for-strong", "against", "against-strong"]
+    kind: SpanKind
     text: str
 
 
@@ -35,32 +36,25 @@ Text: TypeAlias = str | Sequence[Span]
 """Plain text, or text with marks."""
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """Some sentences of our own."""
 
     text: Text
-    kind: ClassVar = "paragraph"
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """A paragraph that nobody should miss."""
 
     text: Text
-    kind: ClassVar = "notice"
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """Names and what they stand for."""
 
     rows: Sequence[tuple[str, Text]]
-    kind: ClassVar = "facts"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Rows under a heading; the caption says what the figures were computed on."""
 
     caption: str
@@ -70,52 +64,42 @@ class Table:
     """Columns from the left that hold words; those after them hold figures, set to the right."""
     n_figures: int = 100
     """Columns that hold figures; those after them hold words again."""
-    kind: ClassVar = "table"
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A picture (.svg) and what it shows, in words for those who cannot see it."""
 
     path: Path
     alt: str
     caption: str
-    kind: ClassVar = "figure"
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A text in several versions: (name, text, language code or "") each."""
 
     title: str
     rows: Sequence[tuple[str, Text, str]]
-    kind: ClassVar = "example"
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """Text that keeps its lines, such as a file."""
 
     text: str
-    kind: ClassVar = "listing"
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Parts under a heading of their own."""
 
     title: str
     parts: Sequence[Part]
     folded: bool = False
     """Whether the reader has to open it."""
-    kind: ClassVar = "group"
 
 
 Part: TypeAlias = "Paragraph | Notice | Facts | Table | Figure | Example | Listing | Group"
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """Parts under a heading that the table of contents names."""
 
     title: str
@@ -126,8 +110,7 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """All that becomes one HTML file."""
 
     title: str
@@ -143,13 +126,29 @@ def page_html(page: Page) -> bytes:
     MissingExtraError: jinja2 is not installed. RunError: a figure is missing, or the page is too large even
     without figures.
     """
-    template = _template()
+    require("jinja2", extra="report", purpose="a report")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("dragoman.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["kind"] = lambda part: type(part).__name__
+    template = environment.get_template("page.html")
     budget = MAX_BYTES - 2000 - len(_rendered(template, page, {}))
     if budget < 0:
         raise RunError(f"{page.title}: a page of more than {MAX_BYTES:,} bytes; ask for fewer sentences")
     images: dict[Path, str] = {}
     for figure in figures_of(page.sections):
-        address = _data_address(figure.path)
+        try:
+            content = figure.path.read_bytes()
+        except OSError as error:
+            reason = f"cannot be read ({error.strerror}); write the report again"
+            raise RunError(f"{figure.path}: {reason}") from error
+        address = "data:image/svg+xml;base64," + base64.b64encode(content).decode()
         if len(address) <= budget and figure.path not in images:
             images[figure.path] = address
             budget -= len(address)
@@ -170,27 +169,3 @@ def _rendered(template: Any, page: Page, images: dict[Path, str]) -> bytes:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     html: str = template.render(page=page, images=images, style=style, style_hash=f"sha256-{digest}")
     return html.encode(errors="replace")  # JSON may hold half a surrogate pair
-
-
-def _data_address(path: Path) -> str:
-    """Return the file as an address that holds it whole."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror}); write the report again") from error
-    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
-
-
-@cache
-def _template() -> Any:
-    require("jinja2", extra="report", purpose="a report")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("dragoman.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html")

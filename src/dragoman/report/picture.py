@@ -62,7 +62,6 @@ def picture(path: Path, *, size: tuple[float, float], purpose: str) -> Iterator[
 
 
 def _saved(figure: Any, kind: str) -> bytes:
-    """Return the figure as a file's content."""
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     return content.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from dragoman.data.doctor.findings import KINDS, FaultyLine, Kind, Report, Step
+from dragoman.data.doctor.findings import KINDS, FaultyLine, Kind, Report
 from dragoman.errors import printable
 from dragoman.report.page import Notice, Page, Paragraph, Part, Section, Span, Table, Text
 
@@ -22,15 +22,6 @@ def survey_page(report: Report, *, dropped: Collection[str], thresholds: Mapping
     """
     names = {one.kind.name for one in report.findings}
     kinds = [kind for name, kind in KINDS.items() if name in names or report.survey.get(name)]
-    return Page(
-        "What each filter would drop",
-        f"{printable(report.name)} · {report.n_lines:,} {report.unit}s",
-        [_summary(report, kinds, dropped), *(_section(report, kind, thresholds) for kind in kinds)],
-        footer="Nothing has been dropped. --write-clean DIR writes a clean copy.",
-    )
-
-
-def _summary(report: Report, kinds: Sequence[Kind], dropped: Collection[str]) -> Section:
     n_dropped = len(report.lines(dropped))
     parts: list[Part] = [Notice(printable(note)) for note in report.notes]
     parts += [
@@ -55,7 +46,12 @@ def _summary(report: Report, kinds: Sequence[Kind], dropped: Collection[str]) ->
             n_words=4,
         ),
     ]
-    return Section("Filters", parts)
+    return Page(
+        "What each filter would drop",
+        f"{printable(report.name)} · {report.n_lines:,} {report.unit}s",
+        [Section("Filters", parts), *(_section(report, kind, thresholds) for kind in kinds)],
+        footer="Nothing has been dropped. --write-clean DIR writes a clean copy.",
+    )
 
 
 def _section(report: Report, kind: Kind, thresholds: Mapping[str, float]) -> Section:
@@ -67,31 +63,24 @@ def _section(report: Report, kind: Kind, thresholds: Mapping[str, float]) -> Sec
     ]
     if finding is not None:
         parts += [Paragraph(printable(fact)) for fact in finding.summary]
-    if steps:
-        parts.append(_table_of_steps(kind, steps, report.unit, thresholds[kind.name]))
+    if steps and kind.threshold is not None:
+        rows: list[Sequence[Text]] = []
+        for step in steps:
+            name = f"{'below' if kind.threshold.is_upper else 'from'} {step.threshold:g}"
+            is_set = step.threshold == thresholds[kind.name]
+            first: Text = [Span("strong", f"{name} (set)")] if is_set else name
+            sample = step.example
+            counts = f"{step.n_found:,}", f"{sample.line:,}", f"{step.value:.3g}"
+            rows.append((first, *counts, *_texts(sample)))
+        about = f"{kind.threshold.what}; each row has a pair that the next stricter threshold does not find"
+        heading = ("threshold", f"{report.unit}s found", report.unit, "value", "source", "target")
+        parts.append(Table(about, heading, rows, n_figures=3))
     elif finding is not None and finding.examples:
         rows = [
             (f"{one.line:,}", printable(one.detail), *_texts(one)) for one in finding.examples[:MAX_EXAMPLES]
         ]
         parts.append(Table("Examples", (report.unit, "fault", "source", "target"), rows, n_words=4))
     return Section(kind.name, parts)
-
-
-def _table_of_steps(kind: Kind, steps: Sequence[Step], unit: str, chosen: float) -> Table:
-    """Return how many pairs each threshold finds, with one that the next stricter threshold does not find."""
-    assert kind.threshold is not None
-    rows: list[Sequence[Text]] = []
-    for step in steps:
-        name = f"{'below' if kind.threshold.is_upper else 'from'} {step.threshold:g}"
-        first: Text = [Span("strong", f"{name} (set)")] if step.threshold == chosen else name
-        sample = step.example
-        rows.append((first, f"{step.n_found:,}", f"{sample.line:,}", f"{step.value:.3g}", *_texts(sample)))
-    return Table(
-        f"{kind.threshold.what}; each row has a pair that the next stricter threshold does not find",
-        ("threshold", f"{unit}s found", unit, "value", "source", "target"),
-        rows,
-        n_figures=3,
-    )
 
 
 def _count(report: Report, kind: Kind) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Sequence
+from itertools import count, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dragoman.config import TranslationConfig, file_names
 from dragoman.data.named import open_text
@@ -16,22 +16,18 @@ from dragoman.evaluation import analysis
 from dragoman.evaluation.analysis import (
     MAX_LENGTH_EXTRA,
     MAX_LENGTH_RATIO,
+    Correlation,
+    FrequencyBucket,
+    LengthBucket,
     extremes,
     faults,
     word_diff,
 )
 from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
-from dragoman.metrics.score import interval_text, value_text
+from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
-from dragoman.report.analysis import (
-    FEW,
-    interval_name,
-    plot_confidence,
-    plot_f1_by_frequency,
-    plot_scores_by_length,
-)
 from dragoman.report.attention import plot_alignment, plot_layers
 from dragoman.report.comparison import p_text
 from dragoman.report.curves import Curves
@@ -48,8 +44,8 @@ from dragoman.report.page import (
     Span,
     Table,
 )
+from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 from dragoman.report.run import card_section, curves_section, footer, summary_facts
-from dragoman.runs import Run
 
 MAX_VALID = 2000
 """Validation sentences that confidence is checked on, at most: the first ones."""
@@ -61,10 +57,11 @@ N_FAULTY = 3
 """Sentences of each kind of fault that are shown."""
 N_NUMBERS = 3
 """Sentences with lost or invented numbers that are shown."""
+FEW = 20
+"""Sentences below which a bucket's score says little; its bar is hatched."""
 
 
-@dataclass(frozen=True)
-class ReportData:
+class ReportData(NamedTuple):
     """What a report is made of: the sets, what could not be had, and the check of the confidence."""
 
     tests: Sequence[TranslatedSet]
@@ -128,8 +125,12 @@ def translation_page(
     RunError: a file of the run is damaged, or something cannot be written.
     """
     run, config, main = translations.run, translations.config, data.main
+    facts = list(summary_facts(run))
+    if main is not None:
+        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
+        facts.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
     sections = [
-        Section("Summary", [_summary(run, data), *map(Notice, data.problems)]),
+        Section("Summary", [Facts(facts), *map(Notice, data.problems)]),
         *_scores(data),
         curves_section(run, figures, reference),
     ]
@@ -138,7 +139,15 @@ def translation_page(
         valid = data.valid
         check = None if valid is None else analysis.correlation(valid.confidences, valid.qualities)
         sections += [
-            _analysis(config, main, figures),
+            Section(
+                "Where it is good",
+                [
+                    Paragraph(f"Computed on {main.provenance}."),
+                    _by_length(config, main, figures),
+                    _by_frequency(config, main, figures),
+                    _numbers(config, main),
+                ],
+            ),
             _confidence(valid, check, figures),
             _sentences(config, main, n_sentences, with_confidence=check is not None and check.helps),
             _degenerate(config, main),
@@ -149,15 +158,6 @@ def translation_page(
     sections.append(card_section(run))
     title = f"{config.name} · {config.subject}"
     return Page(title, f"A report on the translator in {run.path.name}", sections, footer(run))
-
-
-def _summary(run: Run, data: ReportData) -> Facts:
-    rows = list(summary_facts(run))
-    if data.main is not None:
-        main = data.main
-        scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
-        rows.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
-    return Facts(rows)
 
 
 def _scores(data: ReportData) -> list[Section]:
@@ -193,16 +193,7 @@ def _scores(data: ReportData) -> list[Section]:
     return [Section("Scores", parts)]
 
 
-def _analysis(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Section:
-    """By length, by frequency, rare words and numbers."""
-    parts: list[Part] = [Paragraph(f"Computed on {main.provenance}.")]
-    parts += _by_length(config, main, figures)
-    parts += _by_frequency(config, main, figures)
-    parts.append(_numbers(config, main))
-    return Section("Where it is good", parts)
-
-
-def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Iterator[Part]:
+def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Group:
     data, evaluation = config.data, main.evaluation
     buckets = analysis.by_length(
         main.sources,
@@ -222,7 +213,7 @@ def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) ->
         for bucket in buckets
     ]
     signature = buckets[0].bleu.signature
-    yield Group(
+    return Group(
         "By length of the source",
         [
             Figure(
@@ -240,13 +231,12 @@ def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) ->
     )
 
 
-def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Iterator[Part]:
+def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Group:
     title, tgt_lang, evaluation = "By frequency of the word", config.data.tgt_lang, main.evaluation
     try:
         counts, n_pairs = _training_counts(config, main)
     except DataError as error:
-        yield Group(title, [Notice(f"The training text could not be read: {error}.")])
-        return
+        return Group(title, [Notice(f"The training text could not be read: {error}.")])
     buckets = analysis.by_frequency(evaluation.hypotheses, evaluation.references, counts, tgt_lang=tgt_lang)
     path = figures / "frequency.svg"
     plot_f1_by_frequency(buckets, path)
@@ -258,7 +248,7 @@ def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path)
         if w.n_reference or w.n_hypothesis
     ]
     read = " + ".join(file_names(config.data.train))
-    yield Group(
+    return Group(
         title,
         [
             Paragraph(
@@ -282,19 +272,12 @@ def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path)
 
 def _training_counts(config: TranslationConfig, main: TranslatedSet) -> tuple[Counter[str], int]:
     """How often the test's words stand in the training text, and how many of its pairs were read."""
-    data = config.data
-    corpus = open_text(data, data.train)
-    n_pairs = 0
-
-    def targets() -> Iterator[str]:
-        nonlocal n_pairs
-        for pair in islice(corpus.pairs(), MAX_TRAIN_PAIRS):
-            n_pairs += 1
-            yield pair.tgt
-
+    data, numbers = config.data, count()
+    pairs = islice(open_text(data, data.train).pairs(), MAX_TRAIN_PAIRS)
+    targets = (pair.tgt for pair, _ in zip(pairs, numbers, strict=False))
     hypotheses, references = main.evaluation.hypotheses, main.evaluation.references
-    counts = analysis.training_counts(targets(), hypotheses, references, tgt_lang=data.tgt_lang)
-    return counts, n_pairs
+    counts = analysis.training_counts(targets, hypotheses, references, tgt_lang=data.tgt_lang)
+    return counts, next(numbers)
 
 
 def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
@@ -319,7 +302,7 @@ def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
     return Group("Numbers", parts)
 
 
-def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None, figures: Path) -> Section:
+def _confidence(valid: TranslatedSet | None, check: Correlation | None, figures: Path) -> Section:
     title = "Can its confidence be believed?"
     about = Paragraph(
         "Confidence is the mean log-probability that the model gives a token of its own translation, without "
@@ -360,7 +343,6 @@ def _confidence(valid: TranslatedSet | None, check: analysis.Correlation | None,
 
 
 def _robustness(translations: Translations, main: TranslatedSet) -> Section:
-    """Return what capitals, mistakes and numbers do to the translations of a part of the set."""
     altered = translations.altered(main)
     heading, cells = list(altered[0].notebook_row()), [row.cells(nothing="–") for row in altered]
     return Section(
@@ -493,3 +475,91 @@ def _readable(translations: Translations, main: TranslatedSet) -> dict[str, int]
 
 def _percent(*values: float) -> tuple[str, ...]:
     return tuple(f"{value:.1f}" for value in values)
+
+
+def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
+    """Draw BLEU and chrF2 of each bucket with their intervals, and how many sentences are in it.
+
+    `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
+    another ending or cannot be written.
+    """
+    names = [interval_name(bucket.shortest, bucket.longest) for bucket in buckets]
+    few = [len(bucket.indices) < FEW for bucket in buckets]
+    with picture(path, size=(9.0, 3.2), purpose="drawing scores") as figure:
+        bleu_axes, chrf_axes = figure.subplots(1, 2, sharex=True)
+        _score_bars(bleu_axes, [b.bleu for b in buckets], few, color=BLUE, title="BLEU")
+        _score_bars(chrf_axes, [b.chrf for b in buckets], few, color=GREEN, title="chrF2")
+        for axes in (bleu_axes, chrf_axes):
+            labels = [f"{name}\nn = {len(b.indices)}" for name, b in zip(names, buckets, strict=True)]
+            axes.set_xticks(range(len(buckets)), labels)
+            axes.set_xlabel("words in the source, and sentences")
+
+
+def _score_bars(axes: Any, scores: Sequence[Score], few: Sequence[bool], *, color: str, title: str) -> None:
+    values = [score.value for score in scores]
+    lows, highs = zip(*(score.interval or (score.value, score.value) for score in scores), strict=True)
+    errors = [
+        [max(0.0, value - low) for value, low in zip(values, lows, strict=True)],
+        [max(0.0, high - value) for value, high in zip(values, highs, strict=True)],
+    ]
+    bars = axes.bar(range(len(values)), values, color=color, width=0.66, edgecolor="white")
+    for bar, hatched in zip(bars, few, strict=True):
+        if hatched:
+            bar.set(hatch="///", facecolor="white", edgecolor=color)
+    axes.errorbar(
+        range(len(values)), values, yerr=errors, fmt="none", ecolor="black", elinewidth=1.1, capsize=3
+    )
+    for i, (value, high) in enumerate(zip(values, highs, strict=True)):
+        axes.annotate(
+            f"{value:.1f}", (i, max(value, high)), xytext=(0, 3), textcoords="offset points", ha="center"
+        )
+    axes.set_title(title)
+    axes.set_ylim(0, 1.15 * max(*highs, *values, 5.0))
+    _finish(axes)
+
+
+def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None:
+    """Draw precision, recall and F1 of the words in each bucket. `path` and errors as above."""
+    shown = [bucket for bucket in buckets if bucket.words.n_reference or bucket.words.n_hypothesis]
+    lines = (
+        ("recall", [b.words.recall for b in shown], ORANGE, "s", "--"),
+        ("precision", [b.words.precision for b in shown], BLUE, "^", ":"),
+        ("F1", [b.words.f1 for b in shown], "black", "o", "-"),
+    )
+    with picture(path, size=(7.0, 3.4), purpose="drawing scores") as figure:
+        axes = figure.subplots()
+        for name, values, color, marker, dash in lines:
+            axes.plot(range(len(shown)), values, color=color, marker=marker, linestyle=dash, label=name)
+        labels = [f"{interval_name(b.least, b.most)}\nn = {b.words.n_reference:,}" for b in shown]
+        axes.set_xticks(range(len(shown)), labels)
+        axes.set_xlabel("times in the training text, and words in the references")
+        axes.set_title("Words found, %")
+        axes.set_ylim(0, 100)
+        figure.legend(loc="outside lower left", ncols=3)
+        _finish(axes)
+
+
+def plot_confidence(kept: TranslatedSet, check: Correlation, path: Path) -> None:
+    """Draw a point for each sentence: its confidence, and its chrF2. `path` and errors as above."""
+    pairs = [(c, q) for c, q in zip(kept.confidences, kept.qualities, strict=True) if c is not None]
+    with picture(path, size=(5.2, 3.6), purpose="drawing confidence") as figure:
+        axes = figure.subplots()
+        axes.scatter(*zip(*pairs, strict=True), s=9, color=BLUE, alpha=0.45, linewidths=0)
+        axes.set_xlabel("mean log-probability of a token, nats")
+        axes.set_title("chrF2 of the sentence")
+        axes.set_ylim(0, 107)
+        text = f"Spearman {check.spearman:.2f}, Pearson {check.pearson:.2f}"
+        axes.text(0.02, 0.97, text, transform=axes.transAxes, va="top")
+        _finish(axes)
+
+
+def interval_name(least: int, most: int | None) -> str:
+    """Return a bucket in words: 0, 1–4, or 1000+."""
+    if most is None:
+        return f"{least}+"
+    return str(least) if least == most else f"{least}–{most}"
+
+
+def _finish(axes: Any) -> None:
+    pale_grid(axes)
+    axes.tick_params(colors=GREY, length=3)

@@ -244,11 +244,13 @@ class Task(ABC):
         ConfigError: they have none in common. DataError: two sets of one name differ.
         """
 
-    @abstractmethod
     def comparison_page(
         self, runs: Mapping[str, Run], comparisons: Sequence[Any], *, figures: Path, n_examples: int
     ) -> Page:
         """Return the page of a comparison; errors as for `report`."""
+        from dragoman.report.comparison import comparison_page
+
+        return comparison_page(runs, comparisons, figures=figures, n_examples=n_examples)
 
     @abstractmethod
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:

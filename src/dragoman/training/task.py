@@ -30,8 +30,7 @@ N_SAMPLES = 3
 """Validation examples that are shown at each validation."""
 
 
-@dataclass(frozen=True)
-class BatchResult:
+class BatchResult(NamedTuple):
     """A batch's loss, and how much was read for it."""
 
     loss: Tensor

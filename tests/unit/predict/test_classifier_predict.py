@@ -13,7 +13,6 @@ from dragoman.data.named import open_labelled_split
 from dragoman.errors import DataError, MissingExtraError, RunError
 from dragoman.evaluation.baseline import NAME, Baseline
 from dragoman.evaluation.classification import BaselineScorer, ClassificationScores, evaluate, split_of
-from dragoman.evaluation.scores import read_score
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config
 from dragoman.predict.translator import Translator
@@ -152,7 +151,7 @@ def test_a_part_has_the_scores_of_its_texts_alone(classifier: Classifier, evalua
 def test_a_record_holds_every_score(evaluation: ClassificationScores) -> None:
     record = evaluation.record()
     assert [score["name"] for score in record["scores"]] == ["accuracy", "macro-F1"]
-    assert tuple(map(read_score, record["scores"])) == evaluation.scores
+    assert record["scores"] == [vars(score) for score in evaluation.scores]
     assert record["n_texts"] == sum(map(sum, record["confusion"])) == 40
     assert set(record["per_class"]) == {"blame", "praise"}
     assert record["per_class"]["praise"]["support"] == 20

@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.evaluation.analysis import FrequencyBucket
 from dragoman.report import picture
-from dragoman.report.analysis import plot_f1_by_frequency
 from dragoman.report.curves import Curves, plot_runs
+from dragoman.report.translation import plot_f1_by_frequency
 
 
 @pytest.fixture

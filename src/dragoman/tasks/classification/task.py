@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
 
-
 DEMO: dict[str, Any] = {
     "task": "classification",
     "name": "demo-reviews",
@@ -231,18 +230,6 @@ class ClassificationTask(Task):
         return compare_classifiers(
             runs, split=request.split, device=request.device, precision=request.precision, listen=say
         )
-
-    def comparison_page(
-        self,
-        runs: Mapping[str, Run],
-        comparisons: Sequence[ClassifierComparison],
-        *,
-        figures: Path,
-        n_examples: int,
-    ) -> Page:
-        from dragoman.report.comparison import classifier_comparison_page
-
-        return classifier_comparison_page(runs, comparisons, figures=figures, n_texts=n_examples)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
         if src or tgt:

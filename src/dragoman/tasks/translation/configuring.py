@@ -161,7 +161,17 @@ def with_replay(start: Run, files: ParallelFiles, share: float) -> dict[str, Any
             f"--replay: is for one direction and a run of one corpus, unlike {start.path}; list its corpora "
             "and the new one in a recipe with data.choose_by, and give it with --from"
         )
-    _check_text(start)
+    if not old.train:
+        raise ConfigError(f"--replay: {start.path} names no training text, as imported runs; leave it away")
+    try:
+        changed = changed_files(start.text_hashes(), hashes_of(config))
+    except DataError as error:
+        raise ConfigError(f"--replay: the text of {start.path} is not here: {error}") from error
+    if changed:
+        raise ConfigError(
+            f"--replay: {', '.join(changed[:3])} changed since {start.path} was trained; put the old text "
+            "back, or leave --replay away"
+        )
     both: dict[str, Any] = {"langs": config.languages}
     replay = {"name": REPLAY, "files": old.train, "columns": old.columns, "valid": old.valid, **both}
     if not old.valid:
@@ -171,21 +181,6 @@ def with_replay(start: Run, files: ParallelFiles, share: float) -> dict[str, Any
     new |= {} if files.columns is None else {"columns": files.columns}
     mix = {REPLAY: share, NEW: round(1 - share, 9)}
     return {"corpora": [replay, new], "stages": [{"mix": mix}], "choose_by": NEW, "split_seed": SPLIT_SEED}
-
-
-def _check_text(run: Run) -> None:
-    """ConfigError: the text that `run` was trained on is not here, or is not the same."""
-    if not run.config.data.train:
-        raise ConfigError(f"--replay: {run.path} names no training text, as imported runs; leave it away")
-    try:
-        changed = changed_files(run.text_hashes(), hashes_of(run.config))
-    except DataError as error:
-        raise ConfigError(f"--replay: the text of {run.path} is not here: {error}") from error
-    if changed:
-        raise ConfigError(
-            f"--replay: {', '.join(changed[:3])} changed since {run.path} was trained; put the old text "
-            "back, or leave --replay away"
-        )
 
 
 def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = "") -> int:
@@ -226,7 +221,10 @@ def listed(files: ParallelFiles) -> dict[str, Any]:
     corpora: list[dict[str, Any]] = []
     for part in ("train", "valid", "test"):
         for one in getattr(files, part):
-            name = _name_of(one, taken=[corpus["name"] for corpus in corpora])
+            plain = name_of(one[0]) or "corpus"
+            numbered = itertools.chain([plain], (f"{plain}-{n}" for n in itertools.count(2)))
+            taken = {corpus["name"] for corpus in corpora}
+            name = next(name for name in numbered if name not in taken)
             entry: dict[str, Any] = {part: one} if part == "valid" else {"test": {name: one}}
             if part == "train":
                 entry = {"files": one, "both_ways": files.both_ways}
@@ -237,13 +235,6 @@ def listed(files: ParallelFiles) -> dict[str, Any]:
         raise ConfigError(f"--mix {unknown[0]}: is no corpus; there are {', '.join(names)}")
     stages = [{"mix": {name: float(share) for name, share in files.mix.items()}}] if files.mix else []
     return {"corpora": corpora, "stages": stages, "split_seed": SPLIT_SEED}
-
-
-def _name_of(files: tuple[str, ...], *, taken: list[str]) -> str:
-    """Return a name for a corpus, from that of its first file; another one if it is taken."""
-    plain = name_of(files[0]) or "corpus"
-    numbered = (f"{plain}-{n}" for n in itertools.count(2))
-    return next(name for name in itertools.chain([plain], numbered) if name not in taken)
 
 
 def languages_of(corpus: tuple[str, ...], languages: tuple[str | None, str | None]) -> tuple[str, str]:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
 
-
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
 
@@ -202,18 +201,6 @@ class TranslationTask(Task):
         if other_text:
             return compare_on(systems, str(request.src), str(request.ref))
         return compare(systems, split=request.split)
-
-    def comparison_page(
-        self,
-        runs: Mapping[str, Run],
-        comparisons: Sequence[TranslatorComparison],
-        *,
-        figures: Path,
-        n_examples: int,
-    ) -> Page:
-        from dragoman.report.comparison import translator_comparison_page
-
-        return translator_comparison_page(runs, comparisons, figures=figures, n_sentences=n_examples)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
         from dragoman.data.phrasebook import LANGUAGES

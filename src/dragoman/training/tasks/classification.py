@@ -182,7 +182,12 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         metric = self.config.training.metric
         score = -record["valid_loss"] if metric == "loss" else record[metric]
         names = [self.labelling.names(each, self.labels) for each in (labels, predicted)]
-        return Validation(record, score, suspicions(*names), self._samples(*names))
+        expected, chosen = names
+        samples = tuple(
+            Sample(self.tokenizer.decode(self.valid_store.text[i].tolist()), expected[i], chosen[i])
+            for i in sampled(len(chosen))
+        )
+        return Validation(record, score, suspicions(*names), samples)
 
     def _score(self, logits: Floats) -> tuple[Labels, dict[str, Score]]:
         """Return the labels given to the validation texts at the best threshold, and their scores."""
@@ -191,14 +196,6 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         threshold = self.labelling.fit_threshold(probabilities, labels)
         predicted = self.labelling.give(probabilities, threshold)
         return predicted, self.labelling.scores(labels, predicted, n_classes, n_bootstrap=0)
-
-    def _samples(self, expected: list[str], predicted: list[str]) -> tuple[Sample, ...]:
-        """Return some validation texts as the model reads them, with their labels and those `predicted`."""
-        store = self.valid_store
-        return tuple(
-            Sample(self.tokenizer.decode(store.text[i].tolist()), expected[i], predicted[i])
-            for i in sampled(len(predicted))
-        )
 
     def finish(self, weights: Weights) -> dict[str, float]:
         """Weigh n-grams and encoder, and fit the temperature (Guo et al. 2017), both on validation texts.

@@ -89,7 +89,18 @@ def diagnose(
     for name, (finds, limit, message) in _FAULTS.items():
         if share := _excess(finds, sources, hypotheses, references, limit=limit):
             warnings[name] = message.format(share)
-    return {**warnings, **_wrong_length(hypotheses, references)}
+    written = [len(h) for h in hypotheses if h.strip()]
+    expected = sum(len(r) for h, r in zip(hypotheses, references, strict=True) if h.strip())
+    ratio = sum(written) / expected if written and expected else 1.0
+    low, high = LENGTH_RATIOS
+    if not low <= ratio <= high:
+        name, advice = ("short", "larger") if ratio < low else ("long", "smaller")
+        warnings[f"writes too {name}"] = (
+            f"the model's translations are too {name}: {ratio:.1f} times the references' "
+            f"characters; look for pairs that do not match with: dragoman data check, and try a {advice} "
+            "search.length_penalty"
+        )
+    return warnings
 
 
 def copies(sources: Sequence[str], texts: Sequence[str]) -> float:
@@ -133,21 +144,6 @@ def _most_frequent(sources: Sequence[str], texts: Sequence[str]) -> float:
     """Return the share of distinct sources that have the most frequent non-empty text."""
     counts = Counter(dict(zip(sources, texts, strict=True)).values())
     return max((n for text, n in counts.items() if text.strip()), default=0) / counts.total()
-
-
-def _wrong_length(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, str]:
-    written = [len(h) for h in hypotheses if h.strip()]
-    expected = sum(len(r) for h, r in zip(hypotheses, references, strict=True) if h.strip())
-    ratio = sum(written) / expected if written and expected else 1.0
-    low, high = LENGTH_RATIOS
-    if low <= ratio <= high:
-        return {}
-    name, advice = ("short", "larger") if ratio < low else ("long", "smaller")
-    return {
-        f"writes too {name}": f"the model's translations are too {name}: {ratio:.1f} times the references' "
-        f"characters; look for pairs that do not match with: dragoman data check, and try a {advice} "
-        "search.length_penalty"
-    }
 
 
 def _share(faults: Iterable[bool]) -> float:

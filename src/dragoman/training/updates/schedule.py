@@ -39,11 +39,6 @@ def inverse_sqrt(step: int, *, warmup_steps: int) -> float:
     return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
 
 
-def paper_learning_rate(step: int, *, d_model: int, warmup_steps: int) -> float:
-    """Return equation 3: d_model^-0.5 min(step^-0.5, step warmup_steps^-1.5)."""
-    return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
-
-
 def learning_rates(config: TrainingConfig) -> list[float]:
     """Return the learning rate of every update of a training, in order.
 
