@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from dragoman.config import Config, Corpora, CorpusFiles, each_corpus, file_names, is_own_search, to_toml
+from dragoman.config import Config, CorpusFiles, file_names, is_own_search, to_toml
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
+from dragoman.data.named import with_files
 from dragoman.data.readers.arrow import HUB
 from dragoman.metrics.score import interval_text
 from dragoman.runs import Run, is_private, saved_scores
@@ -42,6 +43,9 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
     scores = [record for record in records if ALTERATIONS not in record]
     altered = [record for record in records if ALTERATIONS in record]
     head = "\n".join(_yaml(_head(run, scores, name=name, licence=licence)))
+    texts = [
+        (part, ", ".join(files), *licence_of(files)) for part, files in published(run.config).data.files()
+    ]
     body = "\n\n".join(
         [
             f"# {name or run.config.name}",
@@ -49,7 +53,7 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
             "## How to use it\n\n" + _usage(run, name),
             "## Scores\n\n" + _scores(scores),
             *(["## Text unlike the corpus\n\n" + _robustness(altered)] if altered else []),
-            "## Text it learnt from\n\n" + _data(run.config),
+            "## Text it learnt from\n\n" + _table(("part", "files", "licence", "from"), texts),
             "## Training\n\n" + _facts(run, "report.json"),
             "## Environment\n\n" + _facts(run, "environment.json"),
             f"## Settings\n\n```toml\n{to_toml(published(run.config)).strip()}\n```",
@@ -64,26 +68,7 @@ def published(config: Config) -> Config:
     def cut(file: str) -> str:
         return PureWindowsPath(file).name if is_private(file) or "\\" in file else file
 
-    def cut_all(files: Corpora) -> Corpora:
-        corpora = tuple(tuple(map(cut, corpus)) for corpus in each_corpus(files))
-        return corpora[0] if len(corpora) == 1 else corpora
-
-    data = config.data
-    changed: dict[str, Any] = {
-        "train": cut_all(data.train),
-        "valid": cut_all(data.valid),
-        "test": {name: cut_all(files) for name, files in data.test.items()},
-    }
-    if corpora := getattr(data, "corpora", ()):
-        changed["corpora"] = tuple(
-            corpus.model_copy(update={
-                "files": cut_all(corpus.files),
-                "valid": cut_all(corpus.valid),
-                "test": {name: cut_all(files) for name, files in corpus.test.items()},
-            })
-            for corpus in corpora
-        )  # fmt: skip
-    cut_config = config.model_copy(update={"data": data.model_copy(update=changed)})
+    cut_config = with_files(config, cut)
     if origin := getattr(cut_config.training, "start_from", ""):
         training = cut_config.training.model_copy(update={"start_from": cut(origin)})
         cut_config = cut_config.model_copy(update={"training": training})
@@ -235,14 +220,6 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(v, (int, float)) for v in value)
 
 
-def _data(config: Config) -> str:
-    rows = []
-    for name, files in published(config).data.files():
-        licence, home = licence_of(files)
-        rows.append((name, ", ".join(files), licence, home))
-    return _table(("part", "files", "licence", "from"), rows)
-
-
 def licence_of(files: CorpusFiles) -> tuple[str, str]:
     """Return the licence of a corpus, and where it is from, as the catalogue knows them."""
     if files[0].startswith(PHRASEBOOK):
@@ -265,7 +242,6 @@ def _type_of_test(config: Config, name: str) -> str:
 
 
 def _facts(run: Run, file: str) -> str:
-    """Return the content of a run's JSON file as a table."""
     if not (run.path / file).exists():
         return f"{UNKNOWN.capitalize()}: the run has no {file}."
     facts = without_folders(run.read_json(file))
@@ -312,8 +288,6 @@ def _yaml(value: Any, indent: str = "") -> Iterator[str]:
 
 
 def _scalar(value: str | float) -> str:
-    return json.dumps(_plain(value) if isinstance(value, str) else value, ensure_ascii=False)
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text[:500])
+    if isinstance(value, str):
+        value = "".join(c if c.isprintable() else " " for c in value[:500])
+    return json.dumps(value, ensure_ascii=False)

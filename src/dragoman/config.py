@@ -13,7 +13,7 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
@@ -115,11 +115,12 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _check_test_names(names: Iterable[str]) -> None:
+def _check_test_names(tests: dict[str, Corpora]) -> dict[str, Corpora]:
     """ValueError: a test set has a name that cannot be a file's, for its translations are written to one."""
-    for name in names:
+    for name in tests:
         if not 1 <= len(name) <= 100 or not name.isprintable() or name[0] == "." or set(name) & set("/\\:"):
             raise ValueError(f"{name[:100]!r} is no name for a test set, for it cannot be that of a file")
+    return tests
 
 
 def _check_each_once(what: str, names: Sequence[str]) -> None:
@@ -165,12 +166,7 @@ class DataConfig(Settings):
 
     _corpora = field_validator("train", "valid", mode="before")(_as_corpora)
     _tests = field_validator("test", mode="before")(_as_tests)
-
-    @field_validator("test")
-    @classmethod
-    def _names_are_file_names(cls, value: dict[str, Corpora]) -> dict[str, Corpora]:
-        _check_test_names(value)
-        return value
+    _test_names = field_validator("test")(_check_test_names)
 
     def seed_of_split(self, seed: int) -> int:
         """Return the seed of the held-out examples in a run of this `seed`."""

@@ -17,7 +17,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -299,21 +299,14 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
             twice = (output and output.absolute()) == (other and other.absolute())
             if twice if status is None or same is None else os.path.samestat(status, same):
                 raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
-    _refuse_overwriting_objects([url for path in outputs if path and (url := remote_url(path))], inputs)
-
-
-def _refuse_overwriting_objects(urls: Sequence[str], inputs: Iterable[str | Path]) -> None:
-    """Check the outputs that are addresses, as `refuse_overwriting`."""
-    if not urls:
-        return
-    written = [RemoteObject(url) for url in urls]
-    read = [RemoteObject(url).place for name in inputs if (url := remote_url(name))]
-    for i, output in enumerate(written):
-        if output.place in read:
-            raise ConfigError(f"{output.url}: is an input, which would be lost; name another output")
-        if output.place in [other.place for other in written[:i]]:
-            raise ConfigError(f"{output.url}: is named for two outputs; give each its own")
-        output.check_writable()
+    objects = [RemoteObject(url) for path in outputs if path and (url := remote_url(path))]
+    sources = [RemoteObject(url).place for name in inputs if objects and (url := remote_url(name))]
+    for i, remote in enumerate(objects):
+        if remote.place in sources:
+            raise ConfigError(f"{remote.url}: is an input, which would be lost; name another output")
+        if remote.place in [other.place for other in objects[:i]]:
+            raise ConfigError(f"{remote.url}: is named for two outputs; give each its own")
+        remote.check_writable()
 
 
 def _regular(file: str | Path | int) -> os.stat_result | None:

@@ -221,10 +221,8 @@ def advice(machine: Machine) -> list[str]:
     return sentences
 
 
-def matrix_ceiling(
-    dtype: torch.dtype, *, n: int = 2048, device: torch.device | None = None, enough: float = 2.0
-) -> float:
-    """Operations per second of an n × n × n product, or of a smaller one if nine take over `enough` seconds.
+def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048, device: torch.device | None = None) -> float:
+    """Operations per second of an n × n × n product, or of a smaller one if nine take over two seconds.
 
     Each is the best of nine.
     """
@@ -238,7 +236,7 @@ def matrix_ceiling(
                 torch.cuda.synchronize(a.device)
             seconds.append(time.perf_counter() - start)
         best = min(seconds[1:])
-        if 9 * 8 * best > enough:
+        if 9 * 8 * best > 2.0:
             break
     return 2.0 * size**3 / best
 
@@ -295,10 +293,15 @@ def environment() -> dict[str, Any]:
 
     None where something is not known.
     """
-    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
+    versions: dict[str, str | None] = {}
+    for package in ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
     name, flags = processor()
     return {
-        **{package: _version(package) for package in packages},
+        **versions,
         "commit": _commit(),
         "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
         "python": platform.python_version(),
@@ -312,13 +315,6 @@ def environment() -> dict[str, Any]:
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "cuda": torch.version.cuda,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 @cache

@@ -103,7 +103,6 @@ def build(folder: Path = BUILT) -> list[Path]:
 
 
 def _built() -> Path:
-    """Return the library for this processor."""
     if os.environ.get(SWITCH) == "0":
         raise _UnavailableError(f"{SWITCH}=0")
     flags = _flags(_features())
@@ -112,7 +111,10 @@ def _built() -> Path:
         library = cache_folder() / "native" / _name(flags)
     if not _is_whole(library):
         _compile(_compiler(), flags, library)
-    _check_owner(library)
+    for path in (library, library.parent):  # that somebody else than this user, or root, can have written
+        status = path.stat()
+        if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise _UnavailableError(f"{path}: others can write it; delete it")
     if not _is_whole(library):  # to load it would end the process
         raise _UnavailableError(f"{library}: is damaged; delete it")
     return library
@@ -174,11 +176,3 @@ def _compile(compiler: list[str], flags: list[str], library: Path) -> None:
         with made.open("ab") as file:
             file.write(digest)  # a loader reads nothing behind the library
         made.replace(library)
-
-
-def _check_owner(file: Path) -> None:
-    """Refuse a library that somebody else than this user, or root, can have written."""
-    for path in (file, file.parent):
-        status = path.stat()
-        if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise _UnavailableError(f"{path}: others can write it; delete it")

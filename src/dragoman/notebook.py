@@ -60,10 +60,13 @@ def heat_map(
     `marked` (row, column) have a frame.
     """
     framed = set(marked)
-    cells = (
-        [_cell(name), *(_shade(weight, (r, c) in framed) for c, weight in enumerate(row))]
-        for r, (name, row) in enumerate(zip(rows, weights, strict=True))
-    )
+    cells = [[_cell(name)] for name in rows]
+    for r, row in enumerate(weights):
+        for c, weight in enumerate(row):  # a blue that grows with the weight: black ink has a contrast of 4.5
+            red, green, blue = (round(255 + 0.9 * weight * (full - 255)) for full in (0, 114, 178))
+            frame = ";outline:2px solid #D55E00" if (r, c) in framed else ""
+            style = f"background:rgb({red},{green},{blue});color:#000000{frame}"
+            cells[r].append(f'<td style="{style}">{100 * weight:.0f}</td>')
     return _markup(("", *columns), cells, caption)
 
 
@@ -80,11 +83,3 @@ def _cell(value: Cell) -> str:
     if isinstance(value, int):
         return f'<td style="text-align:right">{value:,}</td>'
     return f'<td dir="auto" style="text-align:start">{escape(value or "")}</td>'
-
-
-def _shade(weight: float, framed: bool) -> str:
-    """Return a cell of two digits on a blue that grows with the weight; black ink has a contrast of 4.5."""
-    red, green, blue = (round(255 + 0.9 * weight * (full - 255)) for full in (0, 114, 178))
-    frame = ";outline:2px solid #D55E00" if framed else ""
-    style = f"background:rgb({red},{green},{blue});color:#000000{frame}"
-    return f'<td style="{style}">{100 * weight:.0f}</td>'

@@ -88,7 +88,6 @@ ROBUST = {
 N_VALIDATIONS = 20
 """Validations in a training, spread evenly."""
 
-
 N_STUDENT_VALIDATIONS = 6
 
 

@@ -70,11 +70,16 @@ class RemoteObject:
             DragomanError: the package for this kind of store is not installed.
         """
         fsspec = optional("fsspec", extra="remote", purpose=url)
+        options: dict[str, Any] = {}
+        if url.startswith("http"):  # through proxies, and for as long as bytes arrive
+            aiohttp = optional("aiohttp", extra="remote", purpose=url)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
+            options["client_kwargs"] = {"timeout": timeout, "trust_env": True}
         self.url = url
         self.name = Path(url.partition("?")[0]).name
         """The last part of its key, which says by its suffix how to read it."""
         try:
-            self.fs, self.path = fsspec.core.url_to_fs(url, **_web_options(url))
+            self.fs, self.path = fsspec.core.url_to_fs(url, **options)
         except ImportError as error:
             name = getattr(error.__cause__, "name", None) or str(error)
             raise DragomanError(f"{url} needs the package {name}: pip install {name}") from error
@@ -195,15 +200,6 @@ class RemoteObject:
         return DataError(f"{self.url}: cannot be read ({reason}); check the address and the access")
 
 
-def _web_options(url: str) -> dict[str, Any]:
-    """Return how fsspec is to read the web: through proxies, and for as long as bytes arrive."""
-    if not url.startswith("http"):
-        return {}
-    aiohttp = optional("aiohttp", extra="remote", purpose=url)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
-    return {"client_kwargs": {"timeout": timeout, "trust_env": True}}
-
-
 def _retrying(work: Callable[[], T], complaint: Callable[[str], DragomanError]) -> T:
     """Return the result of `work`, which is tried again after errors that may pass."""
     pause = 1.0
@@ -213,32 +209,24 @@ def _retrying(work: Callable[[], T], complaint: Callable[[str], DragomanError]) 
         except DragomanError:
             raise
         except Exception as error:  # each store has errors of its own
+            # fsspec calls whatever the web does "not found".
             cause = error.__cause__ if type(error.__cause__).__module__.startswith("aiohttp") else None
-            if not n_left or _is_final(cause or error):  # fsspec calls whatever the web does "not found"
-                raise complaint(_reason(cause or error)) from error
+            cause = cause or error
+            status = getattr(cause, "status", None) or 0
+            is_final = 400 <= status < 500 and status not in (408, 425, 429)
+            is_final |= (
+                getattr(cause, "errno", None) == errno.EINVAL
+            )  # what s3fs makes of a malformed request
+            is_final |= isinstance(cause, FileNotFoundError | PermissionError | IsADirectoryError)
+            is_final |= isinstance(cause, NotImplementedError | ValueError | TypeError)
+            if not n_left or is_final or "Credentials" in type(cause).__name__:
+                raise complaint(_reason(cause)) from error
         time.sleep(pause)
         pause *= 2
     raise AssertionError("the last attempt returns or raises")
 
 
-def _is_final(error: BaseException) -> bool:
-    """Whether another attempt would fail, too."""
-    refusals = (
-        FileNotFoundError,
-        PermissionError,
-        IsADirectoryError,
-        NotImplementedError,
-        ValueError,
-        TypeError,
-    )
-    status = getattr(error, "status", None) or 0
-    is_refused = 400 <= status < 500 and status not in (408, 425, 429)
-    is_refused |= getattr(error, "errno", None) == errno.EINVAL  # what s3fs makes of a malformed request
-    return isinstance(error, refusals) or is_refused or "Credentials" in type(error).__name__
-
-
 def _reason(error: BaseException) -> str:
-    """Return what an error says, in one line."""
     message = str(error).strip().partition("\n")[0]
     if isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (404, 410):
         return "there is no such object"

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
@@ -39,7 +39,6 @@ from dragoman.remote import refuse_remote, remote_url
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-
 
 SCORES = "scores.json"
 """Where a run keeps the scores of its test sets."""
@@ -80,8 +79,12 @@ class History(list[dict[str, Any]]):
         names = ("step", "epoch", "valid_loss", "bleu", "chrf", "micro_f1", "accuracy", "macro_f1", "best")
         rows = [r for r in self if r.get("kind") in ("valid", "average")]
         headings = [name for name in names if any(name in row for row in rows)]
-        cells = [[_cell(row.get(name)) for name in headings] for row in rows]
-        return table(headings, cells[-MAX_ROWS:], caption=f"{len(rows)} validations, the last ones")
+        cells: list[list[Cell]] = []
+        for row in rows[-MAX_ROWS:]:
+            values = [row.get(name) for name in headings]
+            values = [("yes" if value else "") if isinstance(value, bool) else value for value in values]
+            cells.append([f"{value:.2f}" if isinstance(value, float) else value for value in values])
+        return table(headings, cells, caption=f"{len(rows)} validations, the last ones")
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,11 @@ class Run:
         line = json.dumps(_jsonable(record), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         try:
             with self.history_path.open("ab+") as file:
-                _drop_half_written_line(file)
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - 1))
+                if size and file.read(1) != b"\n":  # what a kill left half-written
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
                 file.write(line)
         except OSError as error:
             raise cannot_write(self.history_path, error) from error
@@ -427,21 +434,16 @@ def _check_files(folder: Path) -> None:
     root = folder.resolve()
     homes = [root, *([root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [])]
     for path in _entries(folder):
-        target = _target(path)
+        try:
+            target = path.resolve() if path.is_symlink() else path
+        except (OSError, RuntimeError) as error:  # which of the two it is depends on Python's version
+            raise RunError(f"{path}: is a link that leads nowhere; remove it") from error
         if target is not path and not any(target.is_relative_to(home) for home in homes):
             raise RunError(
                 f"{path}: is a link out of the run's folder, to {target}; a run holds its own files: copy it"
             )
         if target.exists() and not (target.is_file() or target.is_dir()):
             raise RunError(f"{path}: is neither a file nor a folder; remove it")
-
-
-def _target(path: Path) -> Path:
-    """Where a link leads in the end; what is no link, where it is. RunError: it leads in a circle."""
-    try:
-        return path.resolve() if path.is_symlink() else path
-    except (OSError, RuntimeError) as error:  # which of the two it is depends on Python's version
-        raise RunError(f"{path}: is a link that leads nowhere; remove it") from error
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -453,24 +455,6 @@ def _entries(folder: Path) -> Iterator[Path]:
     for name in OURS:
         for inner, folders, files in os.walk(folder / name):  # follows no link
             yield from (Path(inner, entry) for entry in (*folders, *files))
-
-
-def _drop_half_written_line(file: BinaryIO) -> None:
-    """Cut off what follows the last line end of a file opened with "ab+"."""
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return
-    file.seek(size - 1)
-    if file.read(1) != b"\n":
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def _cell(value: Any) -> Cell:
-    """Return a value of a record as a table shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    return f"{value:.2f}" if isinstance(value, float) else value
 
 
 def _jsonable(value: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,9 +139,32 @@ def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str,
 @contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
     """Open a safetensors file, as its own `safe_open`, to read parts of it. RunError: as `load_tensors`."""
-    _check_size(path)
-    with _errors_in_words(path), safe_open(path, framework="pt") as file:
-        yield file
+    with suppress(OSError):  # the code below that reads the file reports it
+        with path.open("rb") as numbers:
+            n_header = int.from_bytes(numbers.read(8), "little")
+            n_bytes = numbers.seek(0, os.SEEK_END)
+        if MAX_HEADER < n_header <= n_bytes:
+            raise RunError(
+                f"{path}: has a header of {n_header:,} bytes, larger than the limit of {MAX_HEADER:,}; "
+                "not a Dragoman file"
+            )
+        of_machine, _ = memory()
+        if 0 < of_machine < n_bytes:
+            raise RunError(
+                f"{path}: has {n_bytes:,} bytes, and this machine {of_machine:,} of memory; take another"
+            )
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except OSError as error:
+        raise RunError(
+            f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?"
+        ) from error
+    except SafetensorError as error:
+        why = str(error)[:300]  # it quotes the file
+        raise RunError(
+            f"{path}: is damaged or cut short ({why}); copy it again, or train the run again"
+        ) from error
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -158,39 +181,3 @@ def load_probe(path: Path) -> str:
     """Return the probe in the header of a safetensors file; "": it has none. RunError: as `load_tensors`."""
     with open_tensors(path) as file:
         return (file.metadata() or {}).get(PROBE, "")
-
-
-@contextmanager
-def _errors_in_words(path: Path) -> Iterator[None]:
-    """Convert the errors of safetensors to RunError."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"{path}: cannot be read ({error.strerror or 'no such file'}); is it there?"
-        ) from error
-    except SafetensorError as error:
-        why = str(error)[:300]  # it quotes the file
-        raise RunError(
-            f"{path}: is damaged or cut short ({why}); copy it again, or train the run again"
-        ) from error
-
-
-def _check_size(path: Path) -> None:
-    """Check the sizes of header and file. RunError: larger than any of ours, or than the memory."""
-    try:
-        with path.open("rb") as file:
-            n_header = int.from_bytes(file.read(8), "little")
-            n_bytes = file.seek(0, os.SEEK_END)
-    except OSError:
-        return  # the code that reads the file reports it
-    if MAX_HEADER < n_header <= n_bytes:
-        raise RunError(
-            f"{path}: has a header of {n_header:,} bytes, larger than the limit of {MAX_HEADER:,}; "
-            "not a Dragoman file"
-        )
-    of_machine, _ = memory()
-    if 0 < of_machine < n_bytes:
-        raise RunError(
-            f"{path}: has {n_bytes:,} bytes, and this machine {of_machine:,} of memory; take another"
-        )

@@ -175,8 +175,9 @@ def test_figures_can_be_read_on_every_shade() -> None:
         parts = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
         return float(np.dot([0.2126, 0.7152, 0.0722], parts))
 
-    for weight in np.linspace(0, 1, 1001).tolist():
-        shade = notebook._shade(weight, framed=False)
+    weights = np.linspace(0, 1, 1001).tolist()
+    shades = notebook.heat_map([weights], [""], [""] * 1001, caption="").split("background:")[1:]
+    for weight, shade in zip(weights, shades, strict=True):
         ink = [int(shade.split("color:#")[1][i : i + 2], 16) for i in (0, 2, 4)]
         ground = [int(c) for c in shade.split("rgb(")[1].split(")")[0].split(",")]
         dark, light = sorted([luminance(ink), luminance(ground)])

@@ -66,7 +66,10 @@ def reviews(split: str) -> list[tuple[str, str]]:
         DataError: there is no such split.
     """
     _check_split(split)
-    return list(_reviews()[split])
+    rows = [(label, text) for label, text in (line.split("\t") for line in _lines("reviews.xz"))]
+    valid_end = N_TEST_REVIEWS + N_VALID_REVIEWS
+    places = {"test": (0, N_TEST_REVIEWS), "valid": (N_TEST_REVIEWS, valid_end), "train": (valid_end, None)}
+    return rows[slice(*places[split])]
 
 
 def unseen_reviews() -> list[tuple[str, str]]:
@@ -86,12 +89,6 @@ def _sentences() -> dict[str, tuple[PhrasebookEntry, ...]]:
 
 
 @cache
-def _reviews() -> dict[str, list[tuple[str, str]]]:
-    rows = [(label, text) for label, text in (line.split("\t") for line in _lines("reviews.xz"))]
-    valid_end = N_TEST_REVIEWS + N_VALID_REVIEWS
-    return {"test": rows[:N_TEST_REVIEWS], "valid": rows[N_TEST_REVIEWS:valid_end], "train": rows[valid_end:]}
-
-
 def _lines(name: str) -> list[str]:
     content = resources.files(__package__).joinpath(name).read_bytes()
     return lzma.decompress(content).decode().splitlines()
