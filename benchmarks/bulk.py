@@ -49,11 +49,11 @@ def make_run(folder: Path) -> None:
 
 def measure_memory(run: Path, n_lines: int, n_workers: int) -> None:
     """Translate N lines in this process or its workers; print what that took as JSON."""
-    from dragoman.bulk.job import Job
-    from dragoman.bulk.output import Lines, as_line
+    from dragoman.bulk.input import Input
+    from dragoman.bulk.job import Job, ModelSpec
 
-    source = run.with_name("in.txt.gz")
-    measure(Job(run, source, run.with_name(f"{n_lines}.gz"), Lines(as_line)), n_workers=n_workers)
+    source = Input.of(str(run.with_name("in.txt.gz")))
+    measure(Job(ModelSpec(run), source, run.with_name(f"{n_lines}.gz")), n_workers=n_workers)
 
 
 def measure(job: Job, *, n_workers: int, chunk_lines: int = 4096) -> None:
@@ -103,10 +103,11 @@ def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[in
     """Print the sentences a second for each number of workers and each beam, loading left out."""
     from itertools import islice
 
-    from dragoman.bulk.job import Job
-    from dragoman.bulk.output import Lines, as_line
+    from dragoman.bulk.input import Input
+    from dragoman.bulk.job import Job, ModelSpec
     from dragoman.bulk.running import Status, translate_file
     from dragoman.data.readers.files import find_file, open_lines
+    from dragoman.predict.request import TranslationRequest
 
     lines = [line for line in islice(open_lines(find_file(file)), n_lines) if line.strip()]
     with tempfile.TemporaryDirectory() as name:
@@ -121,7 +122,8 @@ def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[in
                     first[:] = first or [(time.perf_counter(), status.n_new)]
 
                 out = Path(name) / f"{beam_size}-{n_workers}.txt"
-                job = Job(run, source, out, Lines(as_line), {"beam_size": beam_size})
+                request = TranslationRequest(settings={"beam_size": beam_size})
+                job = Job(ModelSpec(run), Input.of(str(source)), out, request=request)
                 chunk_lines = max(100, len(lines) // (4 * n_workers))
                 translate_file(job, n_workers=n_workers, chunk_lines=chunk_lines, watch=watch)
                 (begin, n_before), (end, n_after) = first[0], first[-1]

@@ -423,15 +423,16 @@ def killed_and_continued(folder: Path, work: str, n_lines: int, n_workers: int) 
 
 def run_bulk_step(work: str, folder: Path, out: str, n_workers: int, chunk_lines: int) -> None:
     """Translate or score in this process; print what that took as JSON."""
-    from dragoman.bulk.job import Job
-    from dragoman.bulk.output import Lines, as_line
-    from dragoman.bulk.scoring import ScoringJob
+    from dragoman.bulk.input import Input
+    from dragoman.bulk.job import Job, ModelSpec
+    from dragoman.bulk.scoring import PairsInput, ScoringJob
 
     source, target = (folder / f"in.{side}.gz" for side in LANGS)
+    model = ModelSpec(folder / "run")
     if work == "translating":
-        job = Job(folder / "run", source, folder / out, Lines(as_line))
+        job = Job(model, Input.of(str(source)), folder / out)
     else:
-        job = ScoringJob(folder / "run", source, folder / out, target=target)
+        job = ScoringJob(model, PairsInput.of_files(source, target, languages=LANGS), folder / out)
     bulk.measure(job, n_workers=n_workers, chunk_lines=chunk_lines)
 
 

@@ -655,14 +655,15 @@ def bulk_program(place: Place, texts: list[str], *more: str) -> tuple[list[str],
     """Return a program that translates a file with two workers, its output, and the expected lines."""
     source, out = place.work / "in.txt", place.work / "out.txt"
     source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    files = ", ".join(f"Path({str(path)!r})" for path in (place.reference / "translator", source, out))
+    model = (
+        f"ModelSpec(Path({str(place.reference / 'translator')!r}), device={place.device!r}, precision='fp32')"
+    )
     program = [
         "from pathlib import Path",
-        "from dragoman.bulk.job import Job",
-        "from dragoman.bulk.output import Lines",
+        "from dragoman.bulk.input import Input",
+        "from dragoman.bulk.job import Job, ModelSpec",
         "from dragoman.bulk.running import translate_file",
-        "from dragoman.bulk.output import as_line",
-        f"job = Job({files}, Lines(as_line), device={place.device!r}, precision='fp32')",
+        f"job = Job({model}, Input.of({str(source)!r}), Path({str(out)!r}))",
         f"translate_file({', '.join(['job', 'n_workers=2', 'chunk_lines=16', *more])})",
     ]
     return [sys.executable, "-c", "\n".join(program)], out, on_processor(place, texts)

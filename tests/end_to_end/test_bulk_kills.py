@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines, as_line
+from dragoman.bulk.input import Input
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import translate_file
-from dragoman.bulk.scoring import ScoringJob
+from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.data.readers.files import open_lines
+from dragoman.predict.request import TranslationRequest
 from tiny import WORDS
 
 CHUNK_LINES = 10
@@ -21,18 +22,21 @@ PROGRAM = """
 import os, signal, sys, threading
 from multiprocessing import active_children
 from pathlib import Path
-from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines
+from dragoman.bulk.input import Input
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import translate_file
-from dragoman.bulk.output import as_line
-from dragoman.bulk.scoring import ScoringJob
+from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.errors import DragomanError
+from dragoman.predict.request import TranslationRequest
 
 run, source, out, work, victim, delay, chunk_lines = sys.argv[1:]
 if work == "translating":
-    job = Job(Path(run), Path(source), Path(out), Lines(as_line), {"beam_size": 1})
+    request = TranslationRequest(settings={"beam_size": 1})
+    job = Job(ModelSpec(Path(run)), Input.of(source), Path(out), request=request)
 else:
-    job = ScoringJob(Path(run), Path(source), Path(out), target=Path(source).with_name("in.de"))
+    files = Path(source), Path(source).with_name("in.de")
+    pairs = PairsInput.of_files(*files, languages=("en", "de"))
+    job = ScoringJob(ModelSpec(Path(run)), pairs, Path(out))
 
 def kill():
     pid = os.getpid() if victim == "parent" else active_children()[0].pid
@@ -65,9 +69,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
     outs = {work: corpus.with_name(work) for work in ("translating", "scoring")}
+    model = ModelSpec(tiny_run)
+    pairs = PairsInput.of_files(corpus, corpus.with_name("in.de"), languages=("en", "de"))
     jobs = (
-        Job(tiny_run, corpus, outs["translating"], Lines(as_line), GREEDY),
-        ScoringJob(tiny_run, corpus, outs["scoring"], target=corpus.with_name("in.de")),
+        Job(model, Input.of(str(corpus)), outs["translating"], request=TranslationRequest(settings=GREEDY)),
+        ScoringJob(model, pairs, outs["scoring"]),
     )
     for job in jobs:
         translate_file(job, chunk_lines=CHUNK_LINES)

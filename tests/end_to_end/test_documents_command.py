@@ -12,8 +12,7 @@ import pytest
 
 from commands import error_of, succeed
 from commands import folder as folder
-from dragoman.cli.file_translation import document_ending
-from dragoman.cli.reading import stream_chunks
+from dragoman.bulk.input import AS_THEY_COME, Input, document_ending
 from dragoman.data.readers.files import guess_encoding
 from dragoman.documents import translate_document, translate_file
 from dragoman.errors import ConfigError
@@ -339,7 +338,8 @@ def test_on_a_terminal_it_says_what_to_type(
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    assert list(stream_chunks("-")) == [["red cat"]]
+    chunks = Input.of("-").chunks(chunk_lines=AS_THEY_COME)
+    assert [chunk.lines for chunk in chunks] == [["red cat"]]
     assert capsys.readouterr().err == "type a sentence; Ctrl-D ends\n"
 
 

@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from commands import dragoman, error_of, succeed
-from dragoman.cli.reading import write_output
+from dragoman.bulk.output import write_output
 
 SECONDS = 60
 """Of this process's own time, what the slowest may take."""

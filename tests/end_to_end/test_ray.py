@@ -14,11 +14,12 @@ import pytest
 
 from commands import dragoman, error_of, succeed
 from dragoman.bulk import cluster
-from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines, as_line
+from dragoman.bulk.input import Input
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Status, translate_file
-from dragoman.bulk.scoring import ScoringJob
+from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.errors import RunError
+from dragoman.predict.request import TranslationRequest
 from tiny import WORDS, damaged_run
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")
@@ -29,6 +30,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what Ray says about itself 
 def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers have their part of the processor: Ray's own 15 would wait for all other tests to end."""
     monkeypatch.setenv("RAY_worker_niceness", "0")
+
+
+GREEDY = TranslationRequest(settings={"beam_size": 1})
 
 
 class StoppedError(Exception):
@@ -55,7 +59,7 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def job(name: str) -> Job:
-        return Job(tiny_run, source, tmp_path / name, Lines(as_line), {"beam_size": 1})
+        return Job(ModelSpec(tiny_run), Input.of(str(source)), tmp_path / name, request=GREEDY)
 
     translate_file(job("alone.zst"), chunk_lines=8)
 
@@ -69,8 +73,8 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     summary = translate_file(job("together.zst"), chunk_lines=8, ray="local", n_workers=2)
     assert 40 - summary.n_new in (0, 8)
     assert (tmp_path / "together.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
-    score = ("score-model", tiny_run, source, source, "--ray", "local")
-    assert error_of(*score) == "error: --ray local: writes to a file; give --out FILE"
+    error = error_of("translate", tiny_run, "--ray", "local", stdin="red cat\n")
+    assert error == "error: --ray local: stdin cannot be read on a cluster; name a file"
 
 
 @pytest.mark.nightly
@@ -78,7 +82,8 @@ def test_ray_scores_what_one_process_scores(tmp_path: Path, tiny_run: Path) -> N
     source, scores = tmp_path / "in.txt", tmp_path / "scores.gz"
     source.write_text("red cat\n\nbig old house\n" * 10, encoding="utf-8")
     succeed("score-model", tiny_run, source, source, "--mean", "--ray", "local", "--out", scores)
-    translate_file(ScoringJob(tiny_run, source, tmp_path / "alone.gz", target=source))
+    pairs = PairsInput.of_files(source, source, languages=("en", "de"))
+    translate_file(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "alone.gz"))
     assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
 
 
@@ -137,7 +142,7 @@ class Text:
         translate_file(self.job("alone.zst"), chunk_lines=8)
 
     def job(self, name: str) -> Job:
-        return Job(self.run, self.source, self.folder / name, Lines(as_line), {"beam_size": 1})
+        return Job(ModelSpec(self.run), Input.of(str(self.source)), self.folder / name, request=GREEDY)
 
     def is_the_same(self, name: str) -> bool:
         return (self.folder / name).read_bytes() == (self.folder / "alone.zst").read_bytes()

@@ -19,6 +19,7 @@ import dragoman.cli
 from commands import dragoman as command
 from commands import error_of, succeed
 from dragoman.__main__ import main
+from dragoman.bulk.input import Input
 from dragoman.cli import open_closed_streams
 from dragoman.cli.app import errors_as_exit_codes, give_back_ctrl_c
 from dragoman.data.readers.files import find_file, open_lines
@@ -224,7 +225,7 @@ def test_closed_streams_fail_when_they_are_used(monkeypatch: pytest.MonkeyPatch,
         print("x", flush=True)
     print("x", flush=True, file=streams[2])  # messages are nothing to fail for
     with pytest.raises(DataError, match=r"stdin: cannot be read \(Bad file descriptor\); name a file"):
-        list(dragoman.cli.reading.stream_chunks("-"))
+        list(Input.of("-").chunks())
     for stream in streams:
         os.close(stream.fileno())
 

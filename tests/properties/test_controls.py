@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from dragoman.bulk.job import Chunk, ChunkTranslator, Job
+from dragoman.bulk.input import Chunk, Input
+from dragoman.bulk.job import ChunkTranslator, Job, ModelSpec
 from dragoman.bulk.output import Lines, SyntheticPairs, as_line, json_line
 from dragoman.config import TokenizerConfig
 from dragoman.distillation.teaching import as_candidates
@@ -25,6 +26,7 @@ from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.engine import NativeEngine, Started
 from dragoman.predict.flow import aligned
 from dragoman.predict.protection import Protection
+from dragoman.predict.request import TranslationRequest
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
@@ -175,7 +177,8 @@ OUTPUTS = {
 @pytest.mark.parametrize("kind", OUTPUTS)
 @some(6)
 def test_files_of_translations_have_a_line_for_each(kind: str, tiny_run: Path, evil: str) -> None:
-    job = Job(tiny_run, Path("in"), Path("out"), OUTPUTS[kind], {"n_best": 3, "method": "sampling"})
+    request = TranslationRequest(settings={"method": "sampling"}, n_best=3)
+    job = Job(ModelSpec(tiny_run), Input("in", Path("in")), Path("out"), OUTPUTS[kind], request)
     translate = ChunkTranslator(job)
     write(evil, translate.translator.tokenizers.tgt)
     done = translate(Chunk(1, SOURCES, 1, ""), lambda n: None)

@@ -19,8 +19,7 @@ from huggingface_hub import constants
 
 from commands import dragoman, error_of, succeed
 from dragoman import Classifier, Translator, push_to_hub
-from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines, as_line
+from dragoman.bulk.job import ModelSpec
 from dragoman.config import load_recipe
 from dragoman.errors import RunError
 from dragoman.hub import FILES, HubName, is_on_hub
@@ -280,6 +279,5 @@ def test_the_recipe_that_is_fetched_is_the_one_that_was_pushed(pushed: Hub, tiny
 
 def test_a_run_of_the_hub_has_a_place_that_other_machines_can_open(pushed: Hub, tmp_path: Path) -> None:
     name = Path(f"hf:{NAME}")
-    job = Job(name, tmp_path / "in.txt", tmp_path / "out.txt", Lines(as_line), {}, ensemble=(name,))
-    there = job.resolved()
+    there = ModelSpec(name, (name,)).resolved()
     assert [Run.open(path).weights_path.exists() for path in there.runs] == [True, True]

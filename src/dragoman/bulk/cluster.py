@@ -22,7 +22,8 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
-from dragoman.bulk.job import Chunk, Done, Job
+from dragoman.bulk.input import Chunk, Input
+from dragoman.bulk.job import Done, Job
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.processes import Tick
 
@@ -31,12 +32,14 @@ LOCAL = "local"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 STORE_BYTES = 256 << 20
 """Object-store bytes of a temporary cluster: some hundreds of chunks."""
+AS_JSON = ("counts", "remarks")
+"""Fields of `Done` that are no single values."""
 PATIENCE = 300.0
 """Seconds without a machine for workers before giving up: a cluster that grows by itself needs minutes."""
 
 
 def on_cluster(
-    job: Job, read: Callable[[Job], Iterator[Chunk]], *, address: str, n_workers: int
+    job: Job, read: Callable[[Input], Iterator[Chunk]], *, address: str, n_workers: int
 ) -> Generator[Done, None, None]:
     """Yield the result of each chunk of `read`, in order.
 
@@ -55,7 +58,7 @@ def on_cluster(
 
     job = job.resolved()
     with _connected(ray, address, n_workers=n_workers):
-        dataset = _dataset(ray, job, partial(read, job), n_workers=n_workers)
+        dataset = _dataset(ray, job, partial(read, job.input), n_workers=n_workers)
         try:
             with closing(iter(dataset.iter_rows())) as rows:
                 problem = yield from _results(rows)
@@ -70,7 +73,7 @@ def _results(rows: Iterator[dict[str, Any]]) -> Generator[Done, None, DragomanEr
     """Yield the results in `rows`; return the error that ended them, if any."""
     try:
         for row in rows:
-            done = Done(**{**row, "counts": json.loads(row["counts"])})
+            done = Done(**{**row, **{name: json.loads(row[name]) for name in AS_JSON}})
             if done.problem:
                 return DragomanError(done.problem)
             yield done
@@ -138,7 +141,7 @@ def _dataset(ray: Any, job: Job, chunks: Callable[[], Iterator[Chunk]], *, n_wor
     context.enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     n_gpus = int(ray.cluster_resources().get("GPU", 0))
-    share = gpu_of_worker(job.device, n_workers=n_workers, n_gpus=n_gpus)
+    share = gpu_of_worker(job.model.device, n_workers=n_workers, n_gpus=n_gpus)
     context.custom_execution_callback_classes = [_watch(ray, needed={"GPU": share} if share else {"CPU": 1})]
     return ray.data.read_datasource(Chunks(), override_num_blocks=1, num_cpus=0).map_batches(
         ClusterWorker,
@@ -200,8 +203,8 @@ class ClusterWorker:
         import pyarrow as pa
 
         (row,) = rows.to_pylist()
-        done = self._done(row)
-        return pa.table({**{k: [v] for k, v in done._asdict().items()}, "counts": [json.dumps(done.counts)]})
+        done = self._done(row)._asdict()
+        return pa.table({k: [json.dumps(v) if k in AS_JSON else v] for k, v in done.items()})
 
     def _done(self, row: dict[str, Any]) -> Done:
         if row["problem"]:

@@ -1,40 +1,40 @@
-"""A file translation: how its lines are read in chunks, and its model, settings and output format."""
+"""What is to be done with an input, as data that travels to workers: a model, a request, and an output."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from dragoman.bulk.output import Dropped, Output
+from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input, Sent
+from dragoman.bulk.output import LINES, Dropped, Output
 from dragoman.config import TranslationConfig
-from dragoman.data.readers.files import ReadOffset, compressed, open_lines
+from dragoman.data.readers.files import compressed
+from dragoman.documents.files import Marks
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
+from dragoman.predict.alignment import pharaoh
+from dragoman.predict.flow import Flow, aligned, translated
+from dragoman.predict.inflection import Inflectable
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
+from dragoman.predict.request import TranslationRequest
+from dragoman.predict.results import Link, Translation
+from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.processes import Tick
 from dragoman.runs import Run
 
-CHUNK_LINES = 4096
-"""Lines per chunk: enough to batch sentences of similar length, few enough to redo after a crash."""
-
-
-class Chunk(NamedTuple):
-    """Consecutive lines of a file."""
-
-    first_number: int
-    """Number of the first line, counted from 1."""
-    lines: list[str]
-    n_bytes: int
-    """Bytes of the stored file that have been read up to the end of the chunk."""
-    digest: str
-    """Hash of all lines from the first of the file to the last of the chunk."""
+IN_PARTS, UNTRANSLATED, UNALIGNED, TERMS = "in parts", "untranslated", "unaligned", "terms"
+"""Keys in the counts of a translation: of lines, and of terms of the glossary that occurred."""
+COUNTED = {
+    IN_PARTS: "longer than the model accepts, and translated in parts",
+    UNTRANSLATED: "left untranslated, for no candidate keeps their protected text",
+    UNALIGNED: "too long for the model to align their words",
+}
 
 
 class Done(NamedTuple):
@@ -45,157 +45,124 @@ class Done(NamedTuple):
     """Lines of the chunk; the output may have fewer."""
     n_bytes: int
     data: bytes
-    """The output as one compressed frame; b"" if all lines were skipped."""
+    """The output; with a journal, one compressed frame, or b"" if all lines were skipped."""
     counts: Mapping[str, int]
-    """Number of skipped lines, by reason."""
+    """Number of skipped and exceptional lines, by reason."""
     digest: str = ""
     """The digest of the chunk."""
+    remarks: Sequence[str] = ()
+    """What is to be said of single lines; with a journal they are counted."""
+    links: str = ""
+    """The lines of --pharaoh."""
     problem: str = ""
     """Error message for the user; "" = no error."""
 
 
-def read_chunks(
-    path: Path,
-    *,
-    encoding: str = "utf-8",
-    n_done: int = 0,
-    digest: str = "",
-    chunk_lines: int = CHUNK_LINES,
-) -> Iterator[Chunk]:
-    """Cut a text file into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
-
-    Raises:
-        DataError: the file cannot be read, is damaged or is not in its `encoding`, or other lines are done
-            than those.
-    """
-    position = ReadOffset()
-    lines = open_lines(path, encoding=encoding, position=position)
-    yield from cut(
-        lines, name=str(path), position=position, n_done=n_done, digest=digest, chunk_lines=chunk_lines
-    )
-
-
-def cut(
-    lines: Iterator[str],
-    *,
-    name: str,
-    position: ReadOffset,
-    n_done: int = 0,
-    digest: str = "",
-    chunk_lines: int = CHUNK_LINES,
-) -> Iterator[Chunk]:
-    """Cut `lines` into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
-
-    `name` is that of the input in messages, `position` how far it has been read.
-
-    Raises:
-        DataError: other lines are done than those; and whatever reading a line raises.
-    """
-    read = hashlib.blake2b(digest_size=16)
-
-    def chunk_of(n: int) -> list[str]:
-        chunk = list(islice(lines, n))
-        read.update("".join(f"{line}\n" for line in chunk).encode())
-        return chunk
-
-    n_lines = 0
-    while n_lines < n_done and (chunk := chunk_of(min(chunk_lines, n_done - n_lines))):
-        n_lines += len(chunk)
-    if n_lines < n_done or (n_done and read.hexdigest() != digest):
-        raise DataError(
-            f"{name}: its first {n_done:,} lines have changed since they were translated; restore them, or "
-            "delete the .journal and .partial of the output to start over"
-        )
-    while chunk := chunk_of(chunk_lines):
-        yield Chunk(n_lines + 1, chunk, position.n_bytes, read.hexdigest())
-        n_lines += len(chunk)
-
-
-IN_PARTS = "in parts"
-"""Key of the number of lines that were split, in the counts of a translation."""
-
-
 @dataclass(frozen=True)
-class Job:
-    """A file to translate into another one. It is sent to worker processes, which load the weights."""
+class ModelSpec(Sent):
+    """Which model to load, in whatever process. An ensemble has the settings of `run`."""
 
     run: Path
-    source: Path
-    out: Path
-    """Source and output are compressed according to their suffixes."""
-    output: Output
-    search: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of [search] that differ from the run's own, such as {"beam_size": 1}; None = the run's own."""
-    device: str = "auto"
-    precision: str = "auto"
-    skip_long: bool = False
-    """Whether lines longer than the model accepts are skipped and counted; otherwise they are split."""
-    encoding: str = "utf-8"
-    """Encoding of the input; the output is in UTF-8."""
-    to: str | None = None
-    """Target language, or direction, of a run with several: see `Translator.towards`."""
     ensemble: tuple[Path, ...] = ()
     """Runs with the same vocabulary that translate together with `run`."""
-    noun: ClassVar[str] = "sentences"
-    """The unit of progress messages."""
+    to: str | None = None
+    """Target language, or direction, of a run with several: see `TranslationModel.towards`."""
+    device: str = "auto"
+    precision: str = "auto"
+    engine: str = "native"
 
     @property
     def runs(self) -> tuple[Path, ...]:
         """All runs of the ensemble, or the one."""
         return (self.run, *self.ensemble)
 
+    def config(self) -> TranslationConfig:
+        """Return the configuration of the run, for its direction.
+
+        Raises:
+            ConfigError: the run does not translate into this language.
+            RunError: the run is missing, or a classifier.
+        """
+        config = translation_config(Run.open(self.run))
+        return config.towards(config.direction(self.to))
+
+    @cached_property
+    def translator(self) -> Translator:
+        """The model, loaded when it is first needed."""
+        prepare_for_translating()
+        return Translator.load(
+            self.runs, device=self.device, precision=self.precision, engine=self.engine
+        ).towards(self.to)
+
+    def resolved(self) -> ModelSpec:
+        """Return the same with absolute paths."""
+        run, *ensemble = (Run.open(path).path.resolve() for path in self.runs)
+        return replace(self, run=run, ensemble=tuple(ensemble))
+
+    def described(self) -> dict[str, Any]:
+        """Return all that its output depends on. RunError: a run is missing, or has no weights yet."""
+        return {
+            "model": model_hash(*map(Run.open, self.runs)),
+            "device": self.device,
+            "precision": self.precision,
+            **({} if self.to is None else {"to": self.to}),
+            **({} if self.engine == "native" else {"engine": self.engine}),
+        }
+
+
+@dataclass(frozen=True)
+class Job:
+    """A translation of an input into an output. It is sent to worker processes, which load the weights."""
+
+    model: ModelSpec
+    input: Input
+    out: Path | None = None
+    """Compressed according to its suffix; None = stdout."""
+    output: Output = LINES
+    request: TranslationRequest = field(default_factory=TranslationRequest)
+    skip_long: bool = False
+    """Whether lines longer than the model accepts are skipped and counted; otherwise they are split."""
+    inflect: bool = False
+    """Whether the phrases of `Input.required` may have any form."""
+    align: bool = False
+    """Whether `output` is given the links of words."""
+    pharaoh: Path | None = None
+    """A second output: the links of words of each line."""
+    noun: ClassVar[str] = "sentences"
+    """The unit of progress messages."""
+
     @property
-    def inputs(self) -> tuple[Path, ...]:
-        """The files that are read, apart from the runs."""
-        return (self.source,)
+    def has_journal(self) -> bool:
+        """Whether the output survives a kill: that of a file of lines into one other file."""
+        is_alone = self.input.ending is None and self.pharaoh is None
+        return self.out is not None and is_alone and not self.input.is_stream
 
-    def size(self) -> int:
-        """Return the stored bytes of the file that progress is measured by; 0 = unknown."""
-        return self.source.stat().st_size
+    @property
+    def chunk_lines(self) -> int:
+        """Lines per chunk in one process."""
+        if self.has_journal:
+            return CHUNK_LINES
+        return AS_THEY_COME if self.input.is_stream and self.input.ending is None else SOON
 
-    def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
-        """Cut the input into chunks; parameters and errors are those of `stream.cut`."""
-        return read_chunks(
-            self.source, encoding=self.encoding, n_done=n_done, digest=digest, chunk_lines=chunk_lines
-        )
+    def framed(self, text: str) -> bytes:
+        """Return a part of the output as it is stored."""
+        return compressed(text.encode(), self.out.name if self.out and self.has_journal else "")
 
     def resolved(self) -> Job:
         """Return the same job with absolute paths of what is read."""
-        run, *ensemble = (Run.open(path).path.resolve() for path in self.runs)
-        return replace(self, run=run, ensemble=tuple(ensemble), source=self.source.resolve())
+        return replace(self, model=self.model.resolved(), input=self.input.resolved())
 
     def remarks(self, counts: Mapping[str, int], *, n_lines: int) -> list[str]:
         """Describe skipped and exceptional lines, by the `counts` of all chunks."""
-        rest = dict(counts)
-        remarks = []
-        if n_split := rest.pop(IN_PARTS, 0):
-            remarks.append(f"longer than the model accepts, and translated in parts: {n_split:,} lines")
+        rest = {reason: n for reason, n in counts.items() if reason != TERMS}
+        remarks = [f"{words}: {n:,} lines" for reason, words in COUNTED.items() if (n := rest.pop(reason, 0))]
         if rest:
             remarks.append(f"without translation, or skipped: {by_reason(rest, n_lines=n_lines)}")
         return remarks
 
-    def open(self, *, device: str | None = None) -> Callable[[Chunk, Tick], Done]:
-        """Load the weights; return what makes the output of a chunk. `device`: instead of the job's own."""
-        return ChunkTranslator(self, device=device)
-
-    def translator(self, *, device: str | None = None) -> Translator:
-        """Load the weights, for the job's direction. `device`: instead of the job's own."""
-        prepare_for_translating()
-        whole = Translator.load(self.runs, device=device or self.device, precision=self.precision)
-        return whole.towards(self.to)
-
-    def config(self) -> TranslationConfig:
-        """Return the run's configuration with the job's search settings.
-
-        Raises:
-            ConfigError: a search setting is unknown or wrong, or the run does not translate into the
-                language of the job.
-            RunError: the run is missing, or a classifier.
-        """
-        config = translation_config(Run.open(self.run))
-        config = config.towards(config.direction(self.to))
-        search = config.search.changed(self.search, where=f"translating with {self.run}")
-        return config.model_copy(update={"search": search})
+    def open(self) -> Callable[[Chunk, Tick], Done]:
+        """Load the weights; return what makes the output of a chunk."""
+        return ChunkTranslator(self)
 
     def described(self) -> dict[str, Any]:
         """Return all that the output depends on, except the input, as a JSON value.
@@ -204,15 +171,25 @@ class Job:
             ConfigError: a search setting is unknown or wrong.
             RunError: a run is missing, a classifier, or has no weights yet.
         """
+        search, request = self.model.config().search, self.request
+        changed = search.changed(request.search(search), where=f"translating with {self.model.run}")
+        rarer = {
+            "encoding": "" if self.input.encoding == "utf-8" else self.input.encoding,
+            "glossary": request.glossary and request.glossary.fingerprint,
+            "protected": request.protection and list(request.protection.patterns),
+            "mbr": request.consensus,
+            "n_best": request.n_best if request.consensus or request.protection else 0,
+            "inflect": self.inflect,
+            "align": self.align,
+            "prefixes": self.input.prefixes is not None,
+            "required": self.input.required is not None,
+        }
         return {
-            "model": model_hash(*map(Run.open, self.runs)),
-            "search": self.config().search.model_dump(),
-            "device": self.device,
-            "precision": self.precision,
+            **self.model.described(),
+            "search": changed.model_dump(),
             "skip_long": self.skip_long,
             "output": dict(self.output.described()),
-            **({} if self.encoding == "utf-8" else {"encoding": self.encoding}),
-            **({} if self.to is None else {"to": self.to}),
+            **{name: value for name, value in rarer.items() if value},
         }
 
 
@@ -225,43 +202,82 @@ def by_reason(counts: Mapping[str, int], *, n_lines: int) -> str:
 class ChunkTranslator:
     """A job with its weights in memory: takes chunks of lines, returns their output."""
 
-    def __init__(self, job: Job, *, device: str | None = None) -> None:
-        """Load the run. `device`: instead of the job's own."""
-        self.job = job
-        self.translator = job.translator(device=device)
-        self.translator.config = job.config()
+    def __init__(self, job: Job) -> None:
+        """Load the model, unless it is."""
+        self.job, self.translator = job, job.model.translator
 
     def __call__(self, chunk: Chunk, tick: Tick) -> Done:
         """Translate a chunk; `tick` receives the number of lines translated since its last call.
 
         Raises:
-            DataError: a single character has more tokens than the model accepts.
+            DataError: a single character has more tokens than the model accepts, or a constraint cannot be
+                met.
         """
-        too_long = self._too_long(chunk.lines) if self.job.skip_long else frozenset()
+        job, request = self.job, self.job.request
+        too_long = self._too_long(chunk.lines) if job.skip_long else frozenset[int]()
         texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
         try:
-            translations = self.translator.translate(
-                texts, first_number=chunk.first_number, progress=as_steps(tick)
-            )
+            translations = finish(self._flow(chunk, texts, too_long), as_steps(tick))
         except DataError as error:
-            raise DataError(f"{self.job.source}: {error}") from error
+            raise DataError(f"{job.input.name}: {error}") from error
+        links: list[list[Link]] | None = None
+        if job.align or job.pharaoh:
+            links = finish(aligned(self.translator, translations))
         counts: Counter[str] = Counter()
-        written = []
+        written, remarks = [], []
         for i, translation in enumerate(translations):
-            line: str | Dropped
+            for reason, remark in self._exceptions(translation, links and links[i]):
+                if job.has_journal:
+                    counts[reason] += 1
+                else:
+                    remarks.append(f"{chunk.place(i)}{remark}")
             if i in too_long:
                 counts["sentences too long for the model"] += 1
-                if not self.job.output.line_for_line:
+                if not job.output.line_for_line:
                     continue
-            restored = translation._replace(source=chunk.lines[i])
-            counts.update([IN_PARTS] if restored.parts else [])
-            line = self.job.output(restored, self.translator.tokenizers)
+            shown = translation._replace(
+                source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
+            )
+            line = job.output(shown, self.translator.tokenizers, links[i] if links and job.align else None)
             if isinstance(line, Dropped):
                 counts[line.reason] += 1
             else:
                 written.append(f"{line}\n")
-        data = compressed("".join(written).encode(), self.job.out.name) if written else b""
-        return Done(chunk.first_number, len(chunk.lines), chunk.n_bytes, data, dict(counts), chunk.digest)
+        if request.glossary is not None:
+            counts[TERMS] = sum(len(request.glossary.required(text)) for text in texts)
+        return Done(
+            chunk.first_number, len(chunk.lines), chunk.n_bytes,
+            data=job.framed("".join(written)) if written else b"",
+            counts=dict(counts), digest=chunk.digest, remarks=remarks,
+            links="".join(
+                f"{pharaoh(links[i], t.source, t.text)}\n" for i, t in enumerate(translations) if links and job.pharaoh
+            ),
+        )  # fmt: skip
+
+    def _flow(self, chunk: Chunk, texts: Sequence[str], skipped: frozenset[int]) -> Flow[list[Translation]]:
+        request, number = self.job.request, chunk.first_number
+        if chunk.marks is not None:
+            marks = Marks(*chunk.marks)  # a list, if it comes from Ray
+            return marks.translations(self.translator, texts, request, first_number=number)
+        prefixes, required = (
+            lines and ["" if i in skipped else line for i, line in enumerate(lines)]
+            for lines in (chunk.prefixes, chunk.required)
+        )
+        phrase = Inflectable if self.job.inflect else str
+        phrases = required and [[phrase(p) for p in line.split("\t") if p.strip()] for line in required]
+        return translated(
+            self.translator, texts, request, prefixes=prefixes, required=phrases, first_number=number
+        )
+
+    def _exceptions(self, translation: Translation, links: list[Link] | None) -> Iterator[tuple[str, str]]:
+        """Yield why a line is an exception: its key in the counts, and what is said of it alone."""
+        if translation.outcome == "untranslated":
+            yield UNTRANSLATED, ": left untranslated; no candidate keeps its protected text"
+        if n_parts := len(translation.parts):
+            limit = self.translator.max_positions
+            yield IN_PARTS, f" is longer than the model's {limit} tokens: translated in {n_parts} parts"
+        if links is not None and translation.text.strip() and not links:
+            yield UNALIGNED, ": is too long for the model to align its words"
 
     def _too_long(self, lines: list[str]) -> frozenset[int]:
         limit = self.translator.config.model.max_positions

@@ -38,6 +38,9 @@ from dragoman.files import (
 )
 from dragoman.runs import differences
 
+HASHES = {"model": "the run has other weights or tokens", "glossary": "the glossary has other terms"}
+"""What it means if a setting that is a hash differs."""
+
 
 class Journal:
     """The journal of an output file, which resumes an unfinished output. A context manager."""
@@ -191,9 +194,8 @@ class Journal:
             raise RunError(
                 f"{self.path}: is damaged; delete it and {self.partial.name} to start over"
             ) from error
-        other_model = settings.pop("model", None) != self.settings.get("model")
-        current = {name: value for name, value in self.settings.items() if name != "model"}
-        changes = ["the run has other weights or tokens"] * other_model  # no hashes
+        current = dict(self.settings)
+        changes = [what for name, what in HASHES.items() if settings.pop(name, "") != current.pop(name, "")]
         if changed := "; ".join([*changes, *differences(settings, current)]):
             raise RunError(
                 f"{self.path}: {self.out.name} is unfinished, and was begun with other settings ({changed}); "

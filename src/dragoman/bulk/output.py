@@ -1,13 +1,18 @@
-"""Format translations as lines of an output file."""
+"""Format translations as lines, and write text and documents that are whole."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from dragoman.errors import ConfigError
+from dragoman.data.readers.files import compressed
+from dragoman.documents.plain import decoded
+from dragoman.errors import ConfigError, escape_control_characters
+from dragoman.files import write_atomically
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.predict.results import Link, Translation
 from dragoman.text.tokenizer import TokenizerPair
@@ -25,8 +30,10 @@ class Output(Protocol):
     line_for_line: bool
     """Whether each input line has an output line: failed translations become empty."""
 
-    def __call__(self, translation: Translation, tokenizers: TokenizerPair) -> str | Dropped:
-        """Return the line for a translation, without line end."""
+    def __call__(
+        self, translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None = None
+    ) -> str | Dropped:
+        """Return the line for a translation, without line end; with its `links`, if they are wanted."""
 
     def described(self) -> Mapping[str, Any]:
         """Return its settings as a JSON value; results of equal settings may share a file."""
@@ -60,18 +67,28 @@ def json_line(translation: Translation, links: Sequence[Link] | None = None) -> 
     return json.dumps(record, ensure_ascii=False)
 
 
+def as_sentence(translation: Translation) -> str:
+    """Return the text of a translation as a JSON string, which is one line whatever it holds."""
+    return json.dumps(translation.text)
+
+
 @dataclass(frozen=True)
 class Lines:
     """One output line per input line, formatted by `write`, a module-level function."""
 
-    write: Callable[[Translation], str]
+    write: Callable[..., str] = as_line
     line_for_line = True
 
-    def __call__(self, translation: Translation, tokenizers: TokenizerPair) -> str:
-        return self.write(translation)
+    def __call__(
+        self, translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None = None
+    ) -> str:
+        return self.write(translation) if links is None else self.write(translation, links)
 
     def described(self) -> Mapping[str, Any]:
         return {"lines": self.write.__name__}
+
+
+LINES = Lines()
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,9 @@ class SyntheticPairs:
     def __post_init__(self) -> None:
         check_max_ratio(self.max_ratio)
 
-    def __call__(self, translation: Translation, tokenizers: TokenizerPair) -> str | Dropped:
+    def __call__(
+        self, translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None = None
+    ) -> str | Dropped:
         source, made = (" ".join(text.split()) for text in (translation.source, translation.text))
         if not source:
             return Dropped("empty lines")
@@ -130,3 +149,23 @@ def fault_of(source: str, translation: str, tokenizers: TokenizerPair, *, max_ra
     if max_ratio and max(n_src, n_tgt) > max_ratio * min(n_src, n_tgt):
         return "unequal lengths"
     return ""
+
+
+def write_output(path: Path | None, content: str | bytes) -> None:
+    """Write text, or a document, to stdout, or atomically to a file.
+
+    A file is written in UTF-8 and compressed according to its suffix. On a terminal, control characters are
+    escaped.
+    """
+    if path is not None:
+        encoded = content.encode() if isinstance(content, str) else content
+        write_atomically(path, compressed(encoded, path.name))
+    elif sys.stdout.isatty():
+        text = content if isinstance(content, str) else decoded("output", content)[0]
+        sys.stdout.write(escape_control_characters(text))
+    elif isinstance(content, str):
+        sys.stdout.write(content)
+        sys.stdout.flush()
+    else:
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()

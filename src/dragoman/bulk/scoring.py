@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from dragoman.bulk.job import CHUNK_LINES, Chunk, Done, Job, as_steps, by_reason, cut
-from dragoman.bulk.output import Lines, Output, as_line
+from dragoman.bulk.input import Chunk, Input
+from dragoman.bulk.job import Done, Job, as_steps, by_reason
 from dragoman.data.corpora import DEFAULT_COLUMNS, Corpus, open_corpus
-from dragoman.data.readers.files import compressed
+from dragoman.data.readers.files import ReadOffset
 from dragoman.data.readers.tables import Column
 from dragoman.predict.scoring import BATCH_TOKENS, EMPTY, TokenScores, perplexity, score_pairs
+from dragoman.predict.translator import Translator
 from dragoman.processes import Tick
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -84,48 +85,54 @@ def _record(pair: ScoredPair) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ScoringJob(Job):
-    """A parallel corpus to be scored by a run.
+class PairsInput(Input):
+    """A parallel corpus: a file of pairs, or two aligned files, as `open_corpus` takes them."""
 
-    `source` is a file of pairs, or with `target` one of two aligned files; both as `open_corpus` takes them.
-    A pair that cannot be scored keeps its line, and is counted.
-    """
-
-    output: Output = field(default_factory=partial(Lines, as_line))
     target: Path | None = None
     columns: tuple[Column, Column] = DEFAULT_COLUMNS
+
+    @classmethod
+    def of_files(
+        cls, *files: Path, languages: tuple[str, str], columns: tuple[Column, Column] = DEFAULT_COLUMNS
+    ) -> PairsInput:
+        """Return the corpus in one or two files, in these languages."""
+        target = files[1] if len(files) > 1 else None
+        name = " + ".join(map(str, files))
+        return cls(name, files[0], languages=languages, target=target, columns=columns)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        return [self.path] if self.target is None else [self.path, self.target]
+
+    def corpus(self) -> Corpus:
+        """Open the corpus. Errors: those of `open_corpus`."""
+        src_lang, tgt_lang = self.languages
+        return open_corpus(
+            list(map(str, self.files)), src_lang=src_lang, tgt_lang=tgt_lang, columns=self.columns
+        )
+
+    def size(self) -> int:
+        """Return the stored bytes of the first file; 0 = it is not a file."""
+        return self.path.stat().st_size if self.path.is_file() else 0
+
+    def resolved(self) -> PairsInput:
+        """Return the same with absolute paths."""
+        target = None if self.target is None else self.target.resolve()
+        return replace(self, path=self.path.resolve(), target=target)
+
+    def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
+        corpus = self.corpus()
+        return [(f"{src}{BETWEEN}{tgt}" for src, tgt in corpus.pairs())], corpus.position
+
+
+@dataclass(frozen=True)
+class ScoringJob(Job):
+    """A corpus to be scored by a run. A pair that cannot be scored keeps its line, and is counted."""
+
     write: WritePair = as_mean
     batch_tokens: int = BATCH_TOKENS
     noun: ClassVar[str] = "pairs"
-
-    @property
-    def inputs(self) -> tuple[Path, ...]:
-        """The files that are read, apart from the runs."""
-        return (self.source,) if self.target is None else (self.source, self.target)
-
-    def corpus(self) -> Corpus:
-        """Open the corpus, in the languages of the run. Errors: those of `open_corpus` and `Job.config`."""
-        src_lang, tgt_lang = self.config().languages
-        files = list(map(str, self.inputs))
-        return open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang, columns=self.columns)
-
-    def size(self) -> int:
-        """Return the stored bytes of `source`; 0 = it is not a file."""
-        return self.source.stat().st_size if self.source.is_file() else 0
-
-    def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
-        """Cut the corpus into chunks; parameters and errors are those of `stream.cut`."""
-        corpus = self.corpus()
-        lines = (f"{src}{BETWEEN}{tgt}" for src, tgt in corpus.pairs())
-        return cut(
-            lines, name=corpus.name, position=corpus.position, n_done=n_done, digest=digest,
-            chunk_lines=chunk_lines,
-        )  # fmt: skip
-
-    def resolved(self) -> Job:
-        """Return the same job with absolute paths of what is read."""
-        target = None if self.target is None else self.target.resolve()
-        return replace(super().resolved(), target=target)  # type: ignore[call-arg]
 
     def remarks(self, counts: Mapping[str, int], *, n_lines: int) -> list[str]:
         """Describe the pairs without a score, and the totals, by the `counts` of all chunks."""
@@ -137,40 +144,25 @@ class ScoringJob(Job):
         )
         return [*([f"without a score: {by_reason(faults, n_lines=n_lines)}"] if faults else []), totals]
 
-    def open(self, *, device: str | None = None) -> Callable[[Chunk, Tick], Done]:
-        """Load the weights; return what makes the output of a chunk. `device`: instead of the job's own."""
-        return ChunkScorer(self, device=device)
+    def open(self) -> Callable[[Chunk, Tick], Done]:
+        """Load the weights; return what makes the output of a chunk."""
+        return partial(score_chunk, self, self.model.translator)
 
     def described(self) -> dict[str, Any]:
         """Return all that the scores depend on, except the input; errors as for a translation."""
-        kept = ("model", "device", "precision", "to")
-        described: Mapping[str, Any] = super().described()
+        self.model.config()  # complains
         return {
-            "scored": self.write.__name__,
-            "batch_tokens": self.batch_tokens,
-            **{name: described[name] for name in kept if name in described},
-        }
+            "scored": self.write.__name__, "batch_tokens": self.batch_tokens, **self.model.described()
+        }  # fmt: skip
 
 
-class ChunkScorer:
-    """A scoring job with its weights in memory: takes chunks of lines, returns their scores."""
-
-    def __init__(self, job: ScoringJob, *, device: str | None = None) -> None:
-        """Load the run. `device`: instead of the job's own."""
-        self.job = job
-        self.translator = job.translator(device=device)
-
-    def __call__(self, chunk: Chunk, tick: Tick) -> Done:
-        """Score a chunk; `tick` receives the number of lines scored since its last call."""
-        sources, _, targets = zip(*(line.partition(BETWEEN) for line in chunk.lines), strict=True)
-        job = self.job
-        scores = score_pairs(
-            self.translator, sources, targets, batch_tokens=job.batch_tokens, progress=as_steps(tick)
-        )
-        counts = Counter(f"with {score.fault or EMPTY}" for score in scores if not score.log_probs)
-        counts[TOKENS] = sum(len(score.log_probs) for score in scores)
-        counts[MICRONATS] = round(1e6 * sum(score.log_prob for score in scores))
-        pairs = map(ScoredPair, range(chunk.first_number, 2**63), sources, targets, scores)
-        text = "".join(job.write(pair, self.translator.tokenizers) for pair in pairs)
-        data = compressed(text.encode(), job.out.name)
-        return Done(chunk.first_number, len(chunk.lines), chunk.n_bytes, data, counts, chunk.digest)
+def score_chunk(job: ScoringJob, translator: Translator, chunk: Chunk, tick: Tick) -> Done:
+    """Score a chunk; `tick` receives the number of lines scored since its last call."""
+    sources, _, targets = zip(*(line.partition(BETWEEN) for line in chunk.lines), strict=True)
+    scores = score_pairs(translator, sources, targets, batch_tokens=job.batch_tokens, progress=as_steps(tick))
+    counts = Counter(f"with {score.fault or EMPTY}" for score in scores if not score.log_probs)
+    counts[TOKENS] = sum(len(score.log_probs) for score in scores)
+    counts[MICRONATS] = round(1e6 * sum(score.log_prob for score in scores))
+    pairs = map(ScoredPair, range(chunk.first_number, 2**63), sources, targets, scores)
+    data = job.framed("".join(job.write(pair, translator.tokenizers) for pair in pairs))
+    return Done(chunk.first_number, len(chunk.lines), chunk.n_bytes, data, counts, chunk.digest)

@@ -223,11 +223,12 @@ def _check_value(parameter: Any, written: Any, value: Any) -> None:
         raise ConfigError(f"{name} {written}: is not a finite number; give a finite one")
 
 
-def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iterable[Path]) -> None:
+def check_outputs(*outputs: Path | None, files: Iterable[str | Path | None], runs: Iterable[Path]) -> None:
     """Check that no output is an input or a file of one of the `runs`; see `refuse_overwriting`.
 
-    Missing inputs are ignored here; the code that reads an input reports them. RunError: an output is a
-    folder. MissingExtraError: a package that compresses one is not installed.
+    `files` are names, or paths at which files were found. Missing inputs are ignored here; the code that
+    reads an input reports them. RunError: an output is a folder. MissingExtraError: a package that
+    compresses one is not installed.
     """
     from dragoman.data.readers.files import find_file
     from dragoman.runs import Run
@@ -235,7 +236,8 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | None], runs: Iter
     inputs: list[str | Path] = [path for run in runs for path in Run.open(run).files()]
     for name in filter(None, files):
         with suppress(DataError):
-            inputs.append(name if name == "-" else find_file(name, copied=False))
+            found = isinstance(name, Path) or name == "-"
+            inputs.append(name if found else find_file(name, copied=False))
     refuse_overwriting(*outputs, inputs=inputs)
     for path in filter(None, outputs):
         try:
@@ -282,12 +284,6 @@ def show_warning(message: Warning | str, category: type[Warning], *place: Any, *
 
 
 print_warning = warnings.showwarning
-
-
-def invite(what: str) -> None:
-    """Print on a terminal how to end the input; otherwise a command that waits for it seems to hang."""
-    if sys.stdin is not None and sys.stdin.isatty():
-        say(f"{what}; {'Ctrl-Z and Enter' if os.name == 'nt' else 'Ctrl-D'} ends")
 
 
 def as_called(text: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +34,6 @@ from dragoman.errors import ConfigError, counted
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
     from dragoman.bulk.running import Status, Summary
-    from dragoman.bulk.scoring import ScoringJob
 
 
 def backtranslate(
@@ -70,16 +69,15 @@ def backtranslate(
     sentence. Empty and degenerate translations are skipped and counted. The same command continues an
     interrupted run.
     """
-    from dragoman.bulk.job import Job
+    from dragoman.bulk.input import Input
+    from dragoman.bulk.job import Job, ModelSpec
     from dragoman.bulk.output import SyntheticPairs
     from dragoman.config import TranslationConfig, parse_section
-    from dragoman.data.readers.files import find_file
-    from dragoman.predict.model import translation_config
-    from dragoman.runs import Run
+    from dragoman.predict.request import TranslationRequest
     from dragoman.tasks.translation.task import check_precision
 
     check_precision(precision)
-    if ".tsv" not in out.suffixes and out != Path("-"):
+    if ".tsv" not in out.suffixes and out != STDOUT:
         raise ConfigError(f"--out {out}: pairs are read by their name; end it in .tsv, .tsv.gz or .tsv.zst")
     if tag != " ".join(tag.split()):
         raise ConfigError(f"--tag {tag!r}: white space would be lost; give one or several words")
@@ -88,8 +86,8 @@ def backtranslate(
         raise ConfigError(
             f"--set {refused[0]}: a trained run has settings of [search] only, as search.beam_size"
         )
-    config = translation_config(Run.open(run))
-    config.direction(to)  # complains
+    model = ModelSpec(run, to=to, device=device, precision=precision)
+    config = model.config()
     settings = {"method": method, "beam_size": beam_size, "length_penalty": length_penalty,
                 "batch_sentences": batch_sentences, "n_best": 1}  # fmt: skip
     configured = config.model_copy(update={"search": config.search.changed(settings, where="backtranslate")})
@@ -97,12 +95,11 @@ def backtranslate(
     changed = parse_section(
         TranslationConfig, configured.model_dump(), overrides=overrides or (), where=where
     )
-    search = changed.search.model_dump()
-    job = Job(
-        run, find_file(mono), out, SyntheticPairs(tag, max_ratio), search, device, precision, skip_long=True,
-        to=to,
-    )  # fmt: skip
-    run_job(job, n_workers=workers, ray=ray)
+    request = TranslationRequest(settings=changed.search.model_dump(), n_best=changed.search.n_best)
+    pairs = SyntheticPairs(tag, max_ratio)
+    run_job(
+        Job(model, Input.of(mono, out=out), out, pairs, request, skip_long=True), n_workers=workers, ray=ray
+    )
 
 
 STDOUT = Path("-")
@@ -151,6 +148,7 @@ def score_model(
     is read as a stream, of any size.
     """
     from dragoman.bulk import scoring
+    from dragoman.bulk.job import ModelSpec
     from dragoman.data.corpora import DEFAULT_COLUMNS
     from dragoman.data.readers.columns import by_name
     from dragoman.tasks.translation.task import check_precision
@@ -160,28 +158,22 @@ def score_model(
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
     if mean and (per_token or json_):
         raise ConfigError("--mean writes a number per pair; omit --per-token and --json")
-    if ray is not None and out == STDOUT:
-        raise ConfigError(f"--ray {ray}: writes to a file; give --out FILE")
     if json_:
         write = scoring.as_json_tokens if per_token else scoring.as_json
     else:
         write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
-    check_outputs(out, files=files, runs=[run, *(ensemble or ())])
-    source, *targets = paths_of(files)
+    model = ModelSpec(run, tuple(ensemble or ()), to, device, precision)
+    check_outputs(out, files=files, runs=model.runs)
     pair_columns = two_columns(columns)
-    job = scoring.ScoringJob(
-        run, source, out,
-        target=targets[0] if targets else None,
+    pairs = scoring.PairsInput.of_files(
+        *paths_of(files), languages=model.config().languages,
         columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,
-        write=write, batch_tokens=batch_tokens, to=to, ensemble=tuple(ensemble or ()),
-        device=device, precision=precision,
     )  # fmt: skip
-    corpus = job.corpus()
-    if out == STDOUT:
-        score_to_stdout(job, n_workers=workers)
-    else:
-        deque(corpus.pairs(), maxlen=0)  # complains now rather than after hours
-        run_job(job, n_workers=workers, ray=ray)
+    place = None if out == STDOUT else out
+    if place is not None:
+        deque(pairs.corpus().pairs(), maxlen=0)  # complains now rather than after hours
+    job = scoring.ScoringJob(model, pairs, place, write=write, batch_tokens=batch_tokens)
+    run_job(job, n_workers=workers, ray=ray)
 
 
 def paths_of(files: list[str]) -> list[Path]:
@@ -199,36 +191,21 @@ def paths_of(files: list[str]) -> list[Path]:
     return [Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in files]
 
 
-def score_to_stdout(job: ScoringJob, *, n_workers: int) -> None:
-    """Write scores as they come; the summary goes to stderr."""
-    from dragoman.bulk.running import run_chunks
-
-    counts: Counter[str] = Counter()
-    n_lines = 0
-    with (
-        file_progress(job.noun) as show,
-        closing(run_chunks(job, n_workers=n_workers, watch=show)) as results,
-    ):
-        for done in results:
-            typer.echo(done.data.decode(), nl=False)
-            counts.update(done.counts)
-            n_lines += done.n_lines
-    for remark in job.remarks(counts, n_lines=n_lines):
-        say(remark)
-
-
 LINE_EVERY = 30.0
 """Seconds between progress lines if stderr is not a terminal."""
 
 
 def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
-    """Run a job with a progress bar; if interrupted, print the command that continues."""
+    """Do a job with a progress bar; if interrupted, print the command that continues."""
     from dragoman.bulk.running import translate_file
 
+    is_watched = job.noun == "pairs" or job.out is not None or job.input.ending is not None
     try:
-        with file_progress(job.noun) as show:
-            summary = translate_file(job, n_workers=n_workers, ray=ray, watch=show)
+        with file_progress(job.noun) if is_watched else nullcontext(lambda status: None) as show:
+            summary = translate_file(job, n_workers=n_workers, ray=ray, watch=show, say=say)
     except KeyboardInterrupt as error:
+        if not job.has_journal:
+            raise
         say(f"to continue: {command_line()}")
         raise typer.Exit(INTERRUPTED) from error
     for line in describe_summary(summary, job):
@@ -238,13 +215,19 @@ def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
 
 def describe_summary(summary: Summary, job: Job) -> list[str]:
     """Describe a finished job: lines, speed, and skipped lines by reason."""
+    remarks = job.remarks(summary.counts, n_lines=summary.n_lines)
+    if job.out is None:
+        return remarks
+    if not job.has_journal:
+        unit = "lines" if job.input.ending is None else "sentences"
+        return [f"{job.out}: {summary.n_lines:,} {unit} in {summary.seconds:.1f} s", *remarks]
     speed = summary.n_new / max(summary.seconds, 1e-9)
     earlier = summary.n_lines - summary.n_new
     return [
         f"{job.out}: {counted(summary.n_lines, 'line')}"
         + (f", {earlier:,} of them earlier" if earlier else "")
         + f"; {summary.n_new:,} in {summary.seconds:.1f} s, {speed:.1f} {job.noun}/s with loading",
-        *job.remarks(summary.counts, n_lines=summary.n_lines),
+        *remarks,
     ]
 
 
@@ -260,7 +243,9 @@ def file_progress(noun: str) -> Iterator[Callable[[Status], None]]:
 
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal, redirect_stdout=False
+    ) as bar:
         task, told = bar.add_task("loading", total=1.0), time.monotonic()
 
         def show(status: Status) -> None:

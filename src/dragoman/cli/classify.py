@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.app import FILE_OR_STDOUT, check_folders, check_outputs, say
-from dragoman.cli.file_translation import Work
 from dragoman.cli.options import Device, Precision, RunPath
-from dragoman.cli.reading import file_chunks, stream_chunks, write_output
 
 if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification
@@ -51,19 +49,20 @@ def classify(
     the separator of the training file between them. Texts may have any length. Empty lines stay empty.
     Lines from a pipe are classified as they arrive.
     """
-    out = None if out == Path("-") else out
-    work = Work(file, out, None)
-    chunks = stream_chunks(file) if work.comes_once else file_chunks(file)
-    check_outputs(out, files=[file], runs=[run])
-    check_folders(out)
+    from dragoman.bulk.input import AS_THEY_COME, SOON, Input
+    from dragoman.bulk.output import write_output
     from dragoman.tasks.classification.task import load_classifier
 
+    out = None if out == Path("-") else out
+    texts = Input.of(file, out=out)
+    check_outputs(out, files=texts.files, runs=[run])
+    check_folders(out)
     classifier = load_classifier(run, device=device, precision=precision)
     separator = classifier.labelling.separator
     lines: list[str] = []
     n_texts = n_cut_texts = n_cut_tokens = 0
-    for chunk in chunks:
-        results = classifier.classify(chunk)
+    for chunk in texts.chunks(chunk_lines=AS_THEY_COME if texts.is_stream else SOON):
+        results = classifier.classify(chunk.lines)
         n_texts += len(results)
         n_cut_texts += sum(c.n_cut > 0 for c in results)
         n_cut_tokens += sum(c.n_cut for c in results)

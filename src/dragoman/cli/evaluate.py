@@ -82,7 +82,7 @@ def evaluate(
     --scores adds numbers of another tool, such as COMET, for the lines that --out writes. They are kept in
     the run, for compare and report.
     """
-    from dragoman.cli.reading import write_output
+    from dragoman.bulk.output import write_output
     from dragoman.evaluation.scores import keep_scores
     from dragoman.runs import Run
     from dragoman.tasks import task_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.app import FILE_OR_STDOUT, say
+from dragoman.cli.app import FILE_OR_STDOUT, check_folders, check_outputs, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.file_translation import (
-    Content,
-    FileOptions,
-    FileTranslation,
-    encoding_of,
-    plan,
-    translate_document_file,
-    translate_lines,
-)
 from dragoman.cli.options import (
     BEAM,
     BatchSentences,
@@ -42,6 +33,7 @@ from dragoman.errors import ConfigError
 from dragoman.files import room_for
 
 if TYPE_CHECKING:
+    from dragoman.bulk.job import Job
     from dragoman.predict.protection import Protection
 
 SAMPLING, CONTENT, DOCUMENTS, BULK = "Sampling", "Constraints", "Documents", "Large files"
@@ -209,18 +201,21 @@ def translate(
     format. With --document, a line of plain text may hold several sentences. Search options default to the
     run's [search] settings.
     """
-    from dragoman.bulk.job import Job
-    from dragoman.bulk.output import Lines, as_line, json_line
-    from dragoman.data.readers.files import find_file
-    from dragoman.predict.model import translation_config
+    from dragoman.bulk.input import Input
+    from dragoman.bulk.job import TERMS, Job, ModelSpec
+    from dragoman.bulk.output import Lines, as_line, as_sentence, json_line
+    from dragoman.predict.glossary import Glossary
     from dragoman.predict.request import TranslationRequest
-    from dragoman.runs import Run
-    from dragoman.tasks.translation.task import check_precision, load_translator
+    from dragoman.tasks.translation.task import check_precision
 
-    if inflect and not (glossary or required):
-        raise ConfigError("--inflect is for the phrases of --glossary and --required; give one of them")
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
+    if align and not json_:
+        raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
+    if inflect and not (glossary or required):
+        raise ConfigError("--inflect is for the phrases of --glossary and --required; give one of them")
+    model = ModelSpec(run, tuple(ensemble or ()), to, device, precision, engine)
+    config, out = model.config(), None if out == Path("-") else out
     request = TranslationRequest(
         settings={
             "method": method, "beam_size": beam_size, "length_penalty": length_penalty,
@@ -233,68 +228,71 @@ def translate(
         protection=protection_of(protect, protect_pattern or ()),
         consensus=mbr,
     )  # fmt: skip
-    works = plan(
-        files or ["-"], out=out, out_dir=out_dir, links=pharaoh, as_document=document,
-        more_inputs=(prefixes, required, glossary), runs=(run, *(ensemble or ())),
+    jobs = []
+    for name, place in outputs_of(files or ["-"], out, out_dir):
+        source = Input.of(
+            name, out=place, as_document=document, languages=config.languages, prefixes=prefixes,
+            required=required,
+        )  # fmt: skip
+        write = as_sentence if source.ending else json_line if json_ else as_line
+        jobs.append(Job(model, source, place, Lines(write), request, skip_long, inflect, align, pharaoh))
+        check_document(jobs[-1], as_json=json_)
+    if len(jobs) > 1 and (prefixes or required or pharaoh):
+        raise ConfigError("--prefixes, --required and --pharaoh have a line for each of one FILE")
+    check_outputs(
+        *(job.out for job in jobs), *filter(None, [pharaoh]),
+        files=[glossary, *(path for job in jobs for path in job.input.files)], runs=model.runs,
     )  # fmt: skip
-    extras = FileOptions.parse(
-        request, document=any(work.ending for work in works), align=align, pharaoh=pharaoh, as_json=json_
-    )
-    if (prefixes or required) and (extras.document or request.protection):
+    check_folders(out, pharaoh)
+    config.search.changed(
+        request.search(config.search), where="translate"
+    )  # complains before a model is loaded
+    if engine == "native":
+        check_precision(precision)
+    inputs = [job.input.encoded(encoding, config.languages[0]) for job in jobs]
+    for source in inputs:
+        if encoding is None and source.encoding != "utf-8":
+            read_as = f"read as {source.encoding} and written as UTF-8 (--encoding says otherwise)"
+            say(f"{source.name}: is not UTF-8; {read_as}")
+    if glossary is not None:
+        request = replace(request, glossary=Glossary.load(glossary, config.languages, inflect=inflect))
+        for remark in request.glossary.remarks:
+            say(remark)
+    n_terms = 0
+    for job, source in zip(jobs, inputs, strict=True):
+        with room_for(job.out):
+            summary = run_job(replace(job, input=source, request=request), n_workers=workers, ray=ray)
+            n_terms += summary.counts.get(TERMS, 0)
+    if glossary and not n_terms:
+        say(f"{glossary}: none of its terms occurs in the text; they are looked for as whole words")
+
+
+def outputs_of(files: list[str], out: Path | None, out_dir: Path | None) -> list[tuple[str, Path | None]]:
+    """Pair each input file with its output. ConfigError: options conflict."""
+    if out is not None and out_dir is not None:
+        raise ConfigError("--out is one file, --out-dir the folder of several; give one of them")
+    if out_dir is None:
+        if len(files) > 1:
+            raise ConfigError("several files need --out-dir DIR; each translation has its file's name there")
+        return [(files[0], out)]
+    if "-" in files:
+        raise ConfigError("--out-dir is for files, whose names the translations have; stdin has none")
+    if os.path.lexists(out_dir) and not out_dir.is_dir():
+        raise ConfigError(f"--out-dir {out_dir}: is not a folder; name another place")
+    return [(file, out_dir / Path(file).name) for file in files]
+
+
+def check_document(job: Job, *, as_json: bool) -> None:
+    """ConfigError: the job is not possible for a document, or for protected text."""
+    is_document = job.input.ending is not None
+    if is_document and (as_json or job.pharaoh is not None):
+        raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
+    if is_document and job.skip_long:
+        raise ConfigError("--skip-long is for lines; a document needs all of its sentences; omit it")
+    if (job.input.prefixes or job.input.required) and (is_document or job.request.protection):
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with documents or --protect"
         )
-    if (prefixes or required or pharaoh) and len(works) > 1:
-        raise ConfigError("--prefixes, --required and --pharaoh have a line for each of one FILE")
-    special = prefixes or required or glossary or ensemble or engine != "native" or extras.changes_lines
-    in_bulk = [w for w in works if w.out and w.file != "-" and not w.ending and not special]
-    if len(in_bulk) < len(works) and (workers > 1 or ray is not None or skip_long):
-        raise ConfigError(
-            "--workers, --ray and --skip-long are for a file and --out FILE, without --engine, --ensemble, "
-            "and options for documents or constraints"
-        )
-    config = translation_config(Run.open(run))
-    config = config.towards(config.direction(to))
-    settings = request.search(config.search)
-    config.search.changed(settings, where="translate")  # complains before a model is loaded, or converted
-    encodings = {work.file: encoding_of(work, encoding, config.data.src_lang) for work in works}
-    for work in in_bulk:
-        check_precision(precision)
-        assert work.out is not None
-        lines = Lines(json_line if json_ else as_line)
-        job = Job(
-            run, find_file(work.file), work.out, lines, settings, device, precision, skip_long,
-            encodings[work.file], to=to,
-        )  # fmt: skip
-        with room_for(job.out):
-            run_job(job, n_workers=workers, ray=ray)
-    if len(in_bulk) == len(works):
-        return
-    content = Content(
-        prefixes=prefixes, required=required, glossary=glossary, languages=config.languages, inflect=inflect
-    )
-    request = replace(request, glossary=content.glossary)
-    extras = replace(extras, request=request)
-    for remark in content.remarks:
-        say(remark)
-    translator = load_translator(
-        run, device=device, precision=precision, ensemble=ensemble or (), engine=engine
-    ).towards(to)
-    for work in works:
-        if work in in_bulk:
-            continue
-        start = time.monotonic()
-        translation = FileTranslation(translator, work, encodings[work.file], content, extras)
-        with room_for(work.out):
-            if work.ending:
-                n = translate_document_file(translation)
-            else:
-                n = translate_lines(translation, pharaoh=pharaoh, as_json=json_)
-        if work.out is not None:
-            unit = "sentences" if work.ending else "lines"
-            say(f"{work.out}: {n:,} {unit} in {time.monotonic() - start:.1f} s")
-    if glossary and not content.n_terms:
-        say(f"{glossary}: none of its terms occurs in the text; they are looked for as whole words")
 
 
 def protection_of(kinds: str | None, patterns: Sequence[str]) -> Protection | None:

@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.bulk.job import Job
+from dragoman.bulk.input import Input
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.output import Lines, fault_of
 from dragoman.bulk.running import Summary
-from dragoman.bulk.scoring import ScoringJob
+from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.readers.files import open_lines
@@ -49,6 +50,7 @@ from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
+from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Translation
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
@@ -153,17 +155,10 @@ def _translate(
     if not translations.exists():
         direction = config.languages[::-1] if writer.turned else config.languages
         writer_config = translation_config(Run.open(writer.run)).towards(direction)
-        job = Job(
-            writer.run,
-            texts,
-            translations,
-            Lines(as_candidates),
-            search={"n_best": n_offered(writer_config, material.lessons)},
-            skip_long=True,
-            to=_direction(writer_config),
-            ensemble=writer.ensemble,
-        )
-        translate(job)
+        model = ModelSpec(writer.run, writer.ensemble, _direction(writer_config))
+        request = TranslationRequest(n_best=n_offered(writer_config, material.lessons))
+        source = Input.of(str(texts), out=translations)
+        translate(Job(model, source, translations, Lines(as_candidates), request, skip_long=True))
 
 
 def _direction(config: TranslationConfig) -> str | None:
@@ -222,12 +217,11 @@ def _scores(
     if next(open_lines(pairs), None) is None:
         return np.zeros(0)
     if not scores.exists():
-        ensemble = writers(teacher, lessons)[0].ensemble
-        job = ScoringJob(teacher, pairs, scores, to=_direction(config), ensemble=ensemble)
+        model = ModelSpec(teacher, writers(teacher, lessons)[0].ensemble, _direction(config))
         if lessons.reverse:
-            back = "-".join(config.languages[::-1])
-            job = ScoringJob(Path(lessons.reverse), pairs, scores, to=back)
-        translate(job)
+            model = ModelSpec(Path(lessons.reverse), to="-".join(config.languages[::-1]))
+        languages = model.config().languages
+        translate(ScoringJob(model, PairsInput.of_files(pairs, languages=languages), scores))
     return np.fromiter((float(line or "nan") for line in open_lines(scores)), dtype=np.float64)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import PurePath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dragoman.data.readers.files import longest_line, too_long
 from dragoman.documents.budget import Budget, Check
@@ -58,6 +58,53 @@ STRUCTURED = frozenset((
 """Endings of files whose lines hold keys, codes or columns beside text."""
 
 
+class Marks(NamedTuple):
+    """The tags of a document, as all need to know them who translate some of its sentences."""
+
+    pattern: str
+    """A regular expression of all tags."""
+    is_used: bool
+    """Whether a sentence has one."""
+
+    def protection(self, other: Protection | None = None) -> Protection | None:
+        """Return the protection of the tags, and of the spans of `other`. None: there is nothing."""
+        return Protection((), [self.pattern]).then(other) if self.is_used else other
+
+    def lacking(self, sentences: Sequence[str], translations: Sequence[str]) -> Counter[int]:
+        """Return how many numbers of its source each translation lacks, by its index, if it lacks any."""
+        pairs = zip(sentences, translations, strict=True)
+        sides = ([numbers_in(re.sub(self.pattern, " ", text)) for text in pair] for pair in pairs)
+        return +Counter({i: (source - target).total() for i, (source, target) in enumerate(sides)})
+
+    def translations(
+        self,
+        model: Source,
+        sentences: Sequence[str],
+        request: TranslationRequest,
+        *,
+        first_number: int = 1,
+        check: Check = lambda: None,
+    ) -> Flow[list[Translation]]:
+        """Return the translation of each sentence, with its tags and numbers.
+
+        Those that lack a number of their source are made again with these protected; one stays as it was if
+        that does not help. Errors: as `flow.translated`, and those of `check`, which is called in between.
+        """
+        request = replace(request, protection=self.protection(request.protection))
+        translations = yield from translated(model, sentences, request, first_number=first_number)
+        check()
+        if lacking := list(self.lacking(sentences, [translation.text for translation in translations])):
+            kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
+            again = yield from translated(
+                model, [sentences[i] for i in lacking], replace(request, protection=kept),
+                first_number=first_number,
+            )  # fmt: skip
+            for i, translation in zip(lacking, again, strict=True):
+                if translation.outcome != "untranslated":
+                    translations[i] = translation
+        return translations
+
+
 class DocumentFile:
     """A document as the sentences that are to be translated, and all that stands around them.
 
@@ -79,6 +126,8 @@ class DocumentFile:
     """What was left out of the document or differs in its translation, a line for each kind."""
     check: Callable[[], None]
     """What `read` was given to call now and then."""
+    marks: Marks
+    """The tags in `sentences`."""
 
     def __init__(self, file: DocumentFormat, languages: tuple[str, str], budget: Budget) -> None:
         """Cut the passages of `file` into sentences. `languages`: source and target.
@@ -105,7 +154,8 @@ class DocumentFile:
         )
         self.n_characters = sum(len(text_of(sentence.pieces)) for sentence in each)
         self.notes, self.check = budget.notes, budget.check
-        self._has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
+        has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
+        self.marks = Marks(self._tags.pattern, has_tags)
 
     @staticmethod
     def check_ending(name: str, ending: str) -> None:
@@ -152,11 +202,8 @@ class DocumentFile:
         return cls(module.read(name, content, languages, budget), languages, budget)
 
     def protection(self, other: Protection | None = None) -> Protection | None:
-        """Return the protection of the tags in `sentences`, and of the spans of `other`.
-
-        None: there is nothing to protect.
-        """
-        return Protection((), [self._tags.pattern]).then(other) if self._has_tags else other
+        """Return that of the tags in `sentences`, and of the spans of `other`: see `Marks`."""
+        return self.marks.protection(other)
 
     def written(self, translations: Sequence[str]) -> bytes:
         """Return the file with a translation in place of each sentence, even if tags were lost in it.
@@ -164,7 +211,7 @@ class DocumentFile:
         A thing without its tag stands at the end of its sentence, and formatting without its tags is lost.
         Numbers of the source that a translation lacks are counted in `notes`.
         """
-        if lacking := self._lacking(translations):
+        if lacking := self.marks.lacking(self.sentences, translations):
             places = list(dict.fromkeys(str(self.places[i]) for i in lacking))
             where = f"{self.noun} {', '.join(places[:10])}{', …' * (len(places) > 10)}"
             self.notes.append(
@@ -179,30 +226,9 @@ class DocumentFile:
         self._budget.check()
         return self._file.written(passages)
 
-    def _lacking(self, translations: Sequence[str]) -> Counter[int]:
-        """Return how many numbers of its source each translation lacks, by its index, if it lacks any."""
-        pairs = zip(self.sentences, translations, strict=True)
-        sides = ([numbers_in(re.sub(self._tags.pattern, " ", text)) for text in pair] for pair in pairs)
-        return +Counter({i: (source - target).total() for i, (source, target) in enumerate(sides)})
-
     def translations(self, model: Source, request: TranslationRequest) -> Flow[list[Translation]]:
-        """Return the translation of each sentence, with its tags and numbers.
-
-        Those that lack a number of their source are made again with these protected; one stays as it was if
-        that does not help. Errors: as `flow.translated`.
-        """
-        request = replace(request, protection=self.protection(request.protection))
-        translations = yield from translated(model, self.sentences, request)
-        self.check()
-        if lacking := list(self._lacking([translation.text for translation in translations])):
-            kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
-            again = yield from translated(
-                model, [self.sentences[i] for i in lacking], replace(request, protection=kept)
-            )
-            for i, translation in zip(lacking, again, strict=True):
-                if translation.outcome != "untranslated":
-                    translations[i] = translation
-        return translations
+        """Return the translation of each sentence: see `Marks`."""
+        return self.marks.translations(model, self.sentences, request, check=self.check)
 
 
 def translate_file(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dragoman.data.readers.files import format_suffix
+from dragoman.data.readers.files import format_suffix, hash_strings
 from dragoman.data.readers.tables import Notes
 from dragoman.data.readers.terms import TermPair, read_terms
 from dragoman.errors import DataError, check_texts
@@ -75,6 +75,13 @@ class Glossary:
         """Return a glossary of pairs from a request. DataError: one is empty, or a source has two targets."""
         rows = (TermPair(f"entry {i}", src, tgt) for i, (src, tgt) in enumerate(pairs, start=1))
         return cls(_checked("glossary", rows).items(), inflect=inflect)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all entries."""
+        return hash_strings(
+            *(part for source, target in self._exact.items() for part in (*source, "\t", target))
+        )
 
     def required(self, text: str) -> list[str]:
         """Return the target phrases that a translation of `text` must have, each once, in source order."""

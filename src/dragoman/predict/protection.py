@@ -69,6 +69,11 @@ class Protection:
         expressions = [PATTERNS[kind] for kind in PATTERNS if kind in kinds]
         self._finders |= {each: re.compile(each, re.DOTALL).finditer for each in expressions}
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The regular expressions of all that is protected."""
+        return tuple(self._finders)
+
     def then(self, other: Protection | None) -> Protection:
         """One that protects the same and, where nothing of that begins, what `other` protects."""
         both = Protection(())

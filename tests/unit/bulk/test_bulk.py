@@ -15,16 +15,20 @@ import pytest
 import zstandard
 
 from commands import error_of, succeed
+from dragoman.bulk import job as bulk_job
 from dragoman.bulk.cluster import gpu_of_worker
-from dragoman.bulk.job import Done, Job, read_chunks
+from dragoman.bulk.input import Input
+from dragoman.bulk.job import Done, Job, ModelSpec
 from dragoman.bulk.journal import Journal
-from dragoman.bulk.output import Dropped, Lines, SyntheticPairs, as_line, fault_of
+from dragoman.bulk.output import Dropped, SyntheticPairs, fault_of
 from dragoman.bulk.running import Status, device_of_worker, translate_file
 from dragoman.cli.bulk import describe_status, duration
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.predict.flow import ComputeStep, translated
+from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator
@@ -59,7 +63,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def job_of(run: Path, source: Path, out: Path) -> Job:
-    return Job(run, source, out, Lines(as_line), GREEDY)
+    return Job(ModelSpec(run), Input.of(str(source)), out, request=TranslationRequest(settings=GREEDY))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def test_chunks_are_the_lines_behind_those_that_are_done(tmp_path: Path, suffix:
     path = write_lines(tmp_path / f"in.txt{suffix}", lines)
     done = b"".join(f"{line}\n".encode() for line in lines[:n_done])
     digest = hashlib.blake2b(done, digest_size=16).hexdigest()
-    chunks = list(read_chunks(path, n_done=n_done, digest=digest, chunk_lines=4))
+    chunks = list(Input.of(str(path)).chunks(n_done=n_done, digest=digest, chunk_lines=4))
     assert [line for chunk in chunks for line in chunk.lines] == lines[n_done:]
     assert [chunk.lines[0] for chunk in chunks] == [f"line {chunk.first_number}" for chunk in chunks]
     assert all(len(chunk.lines) == 4 for chunk in chunks[:-1])
@@ -86,7 +90,7 @@ def test_chunks_are_the_lines_behind_those_that_are_done(tmp_path: Path, suffix:
 
 def test_the_position_in_a_plain_file_is_that_behind_the_last_line_read(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "in.txt", ["ab", "cde", "f"])
-    assert [chunk.n_bytes for chunk in read_chunks(path, chunk_lines=2)] == [3 + 4, 3 + 4 + 2]
+    assert [chunk.n_bytes for chunk in Input.of(str(path)).chunks(chunk_lines=2)] == [3 + 4, 3 + 4 + 2]
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -209,7 +213,7 @@ def test_other_settings_are_refused_by_name(out: Path) -> None:
 
 def test_another_shortlist_makes_another_output(tmp_path: Path, tiny_run: Path) -> None:
     run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
-    job = job_of(run, tmp_path / "in.txt", tmp_path / "out.txt")
+    job = job_of(run, write_lines(tmp_path / "in.txt", []), tmp_path / "out.txt")
     (run / SHORTLIST).write_bytes(b"one")
     first = job.described()
     assert job.described() == first
@@ -284,13 +288,12 @@ def test_no_line_is_done_twice(tmp_path: Path, tiny_run: Path, monkeypatch: pyte
         translate_file(job_of(tiny_run, source, out), chunk_lines=8, watch=stop)
     assert not out.exists()
     asked: list[str] = []
-    original = Translator.translate
 
-    def translate(self: Translator, texts: list[str], **options: object) -> list[Translation]:
+    def translate(model: Translator, texts: list[str], *arguments: Any, **options: Any) -> Any:
         asked.extend(texts)
-        return original(self, texts, **options)  # type: ignore[arg-type]
+        return translated(model, texts, *arguments, **options)
 
-    monkeypatch.setattr(Translator, "translate", translate)
+    monkeypatch.setattr(bulk_job, "translated", translate)
     summary = translate_file(job_of(tiny_run, source, out), chunk_lines=8)
     assert asked == list(open_lines(source))[40 - summary.n_new :]
     assert summary.n_new in (16, 24)  # the chunk with line 21 is done, or not yet
@@ -340,11 +343,10 @@ def test_long_lines_are_left_empty_where_that_is_asked_for(tmp_path: Path, tiny_
 
 def test_a_run_without_weights_and_a_setting_that_is_none_are_named(tmp_path: Path, tiny_run: Path) -> None:
     source = write_lines(tmp_path / "in.txt", ["red cat"])
-    bad = Job(tiny_run, source, tmp_path / "out", Lines(as_line), {"beam": 1})
+    request = TranslationRequest(settings={"beam": 1})
+    bad = Job(ModelSpec(tiny_run), Input.of(str(source)), tmp_path / "out", request=request)
     with pytest.raises(ConfigError, match=r"beam is not a setting; did you mean beam_size\?"):
         translate_file(bad)
-    line = error_of("translate", tiny_run, "--workers", 2, stdin="red cat\n")
-    assert "--workers, --ray and --skip-long are for a file and --out" in line
 
 
 def test_an_output_over_the_input_or_the_run_is_refused(tmp_path: Path, tiny_run: Path) -> None:
@@ -408,10 +410,11 @@ def test_pairs_are_read_by_the_training_as_they_were_meant(
         "small bird \u2028 river": " klein Vogel",
     }  # fmt: skip
 
-    def translate(self: Translator, texts: list[str], **options: object) -> list[Translation]:
+    def translate(model: Translator, texts: list[str], *_: Any, **options: Any) -> Any:
+        yield ComputeStep(list, [], [])
         return [Translation(text, (Alternative(made[text], 0.0),)) for text in texts]
 
-    monkeypatch.setattr(Translator, "translate", translate)
+    monkeypatch.setattr(bulk_job, "translated", translate)
     mono, out = write_lines(tmp_path / "mono.txt", list(made)), tmp_path / "pairs.tsv.zst"
     result = succeed("backtranslate", tiny_run, mono, "--out", out, "--max-ratio", 0)
     assert "skipped: 2 of 5: 1 empty lines, 1 repetitions" in result.stderr

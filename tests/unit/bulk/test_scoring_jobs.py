@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from commands import succeed
+from dragoman.bulk.job import ModelSpec
 from dragoman.bulk.running import Status, translate_file
-from dragoman.bulk.scoring import ScoringJob, as_row
+from dragoman.bulk.scoring import PairsInput, ScoringJob, as_row
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import DataError, RunError
 from dragoman.predict.scoring import score_pairs
@@ -38,7 +39,8 @@ def write_pairs(folder: Path, pairs: list[tuple[str, str]], suffix: str = "") ->
 
 
 def job_of(run: Path, files: tuple[Path, Path], out: Path) -> ScoringJob:
-    return ScoringJob(run, files[0], out, target=files[1], precision="fp32")
+    model = ModelSpec(run, precision="fp32")
+    return ScoringJob(model, PairsInput.of_files(*files, languages=("en", "de")), out)
 
 
 @pytest.fixture(scope="module")

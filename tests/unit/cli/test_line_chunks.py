@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.reading import line_chunks
+from dragoman.bulk.input import line_chunks
 from dragoman.errors import DataError
 
 

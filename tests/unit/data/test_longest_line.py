@@ -11,7 +11,7 @@ import zstandard
 
 from commands import error_of
 from corpus_files import COMPRESS, write
-from dragoman.cli.reading import line_chunks
+from dragoman.bulk.input import line_chunks
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import LONGEST_LINE, longest_line, open_lines
 from dragoman.documents import DocumentFile

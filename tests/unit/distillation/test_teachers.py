@@ -13,10 +13,9 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.bulk import running
-from dragoman.bulk.job import Job
-from dragoman.bulk.output import Lines
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Summary, translate_file
-from dragoman.bulk.scoring import ScoringJob
+from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Pair
 from dragoman.data.named import open_direction
@@ -24,7 +23,7 @@ from dragoman.data.readers.files import open_lines
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import student_config
 from dragoman.distillation.material import Lessons, check_lessons, one_line
-from dragoman.distillation.teaching import DROPPED, Judged, as_candidates, teach, without_worst
+from dragoman.distillation.teaching import DROPPED, Judged, teach, without_worst
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
 from dragoman.predict.scoring import score_translations
@@ -117,8 +116,7 @@ def test_an_ensemble_teaches_what_its_models_write_together(
     assert lines(tmp_path / "both" / "teacher.gz") == made
     alone = Translator.load(tiny_run).translate(lines(tmp_path / "both" / "sources.gz"))
     assert made != [" ".join(one.text.split()) for one in alone], "or the test says nothing"
-    job = partial(Job, tiny_run, Path("a"), Path("b"), Lines(as_candidates))
-    assert job().described()["model"] != job(ensemble=(other,)).described()["model"]
+    assert ModelSpec(tiny_run).described() != ModelSpec(tiny_run, (other,)).described()
 
 
 def test_other_runs_teach_as_well_forwards_and_backwards(
@@ -198,7 +196,8 @@ def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
 def test_a_pair_that_the_model_cannot_read_has_no_score(tiny_run: Path, tmp_path: Path) -> None:
     long = "cat " * 600
     (tmp_path / "pairs").write_text(f"red cat\trot Katze\n{long}\tKatze\nold\t\n", encoding="utf-8")
-    translate(ScoringJob(tiny_run, tmp_path / "pairs", tmp_path / "scores"))
+    pairs = PairsInput.of_files(tmp_path / "pairs", languages=("en", "de"))
+    translate(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "scores"))
     first, *rest = lines(tmp_path / "scores")
     assert float(first) < 0
     assert rest == ["", ""]

@@ -94,14 +94,10 @@ def find_file(name: str, *, copied: bool = True) -> Path:
     """
     if not name:
         raise DataError("the name of a file is empty; give its path")
-    if url := remote_url(name):
-        return _fetch(url) if copied else RemotePath(name)
-    for folder, _ in places():
-        path = folder / name
-        if is_stream(path):
-            return _copy(path) if copied else path
-        if path.is_file():
-            return path
+    paths = [RemotePath(name)] if remote_url(name) else [folder / name for folder, _ in places()]
+    for path in paths:
+        if isinstance(path, RemotePath) or is_stream(path) or path.is_file():
+            return local_copy(path) if copied else path
     if Path(name).is_dir():
         raise DataError(f"{name}: is a folder; name a file in it")
     if Path(name).is_absolute():
@@ -113,6 +109,16 @@ def find_file(name: str, *, copied: bool = True) -> Path:
     raise DataError(
         f"{name}: no such file in {Path.cwd()}, in {elsewhere}, nor in {cache_folder()}; {remedy}"
     )
+
+
+def local_copy(path: Path) -> Path:
+    """Return `path`, or the copy of an object or of what a pipe gives, made now unless it is there.
+
+    DataError: it cannot be copied.
+    """
+    if url := remote_url(path):
+        return _fetch(url)
+    return _copy(path) if is_stream(path) else path
 
 
 def is_stream(path: Path) -> bool:

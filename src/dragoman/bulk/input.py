@@ -1,0 +1,363 @@
+"""What a command reads: a name that is resolved once, and the lines or sentences behind it, in chunks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from io import BufferedReader
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from dragoman.data.readers.files import (
+    ReadOffset,
+    find_file,
+    format_suffix,
+    guess_encoding,
+    is_stream,
+    local_copy,
+    longest_line,
+    open_bytes,
+    open_lines,
+    too_long,
+)
+from dragoman.documents.files import FORMATS, SAVED_AS, STRUCTURED, DocumentFile, Marks
+from dragoman.documents.plain import decoded
+from dragoman.errors import ConfigError, DataError
+
+CHUNK_LINES = 4096
+"""Lines per chunk: enough to batch sentences of similar length, few enough to redo after a crash."""
+SOON = 1000
+"""Lines per chunk of what is not continued after a crash; on stdout they appear after the first chunk."""
+AS_THEY_COME = 0
+"""Lines per chunk of a pipe: those that have arrived."""
+
+MOST_BYTES = 256 << 20
+"""Maximum bytes of a decompressed document."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive lines of a file, or sentences of a document."""
+
+    first_number: int
+    """Number of the first line, counted from 1."""
+    lines: list[str]
+    n_bytes: int
+    """How much of `Input.size` has been read up to the end of the chunk."""
+    digest: str
+    """Hash of all lines from the first of the file to the last of the chunk."""
+    prefixes: list[str] | None = None
+    """The line of --prefixes for each line ..."""
+    required: list[str] | None = None
+    """... and that of --required."""
+    marks: Marks | None = None
+    """The tags of the document."""
+    places: Sequence[str] = ()
+    """Where each sentence of a document is, such as "cue 3"."""
+
+    def place(self, i: int) -> str:
+        """Return where line `i` of the chunk is, in words."""
+        return self.places[i] if self.places else f"line {self.first_number + i}"
+
+
+class Sent:
+    """A dataclass that is sent to other processes without what it has cached."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Input(Sent):
+    """Lines or a document: from a file, a pipe or stdin."""
+
+    name: str
+    """Its name in messages."""
+    path: Path
+    """Where it is; "-" = stdin."""
+    ending: str | None = None
+    """Ending of the document format; None = lines."""
+    encoding: str = "utf-8"
+    is_stream: bool = False
+    """Whether it is read as it arrives, once: from stdin, or from a pipe to stdout."""
+    languages: tuple[str, str] = ("", "")
+    """Source and target of a document."""
+    prefixes: Path | None = None
+    required: Path | None = None
+    """Files with one line, possibly empty, for each line."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        *,
+        out: Path | None = None,
+        as_document: bool | None = False,
+        languages: tuple[str, str] = ("", ""),
+        prefixes: str | None = None,
+        required: str | None = None,
+    ) -> Input:
+        """Find the file `name`, "-" = stdin, whose results go to `out`; None = stdout.
+
+        `as_document` says whether it is a document; None = if its suffix says so. `languages` are source and
+        target of one.
+
+        Raises:
+            ConfigError: the format of `out` differs, or is not for a terminal.
+            DataError: a file is missing; the document format is not supported.
+            MissingExtraError: a package for the format is not installed.
+        """
+        ending = document_ending(name, out, as_document=as_document)
+        path = Path(name) if name == "-" else find_file(name, copied=False)
+        comes_once = name == "-" or (out is None and is_stream(path))
+        beside = (None if file is None else find_file(file) for file in (prefixes, required))
+        shown = "stdin" if name == "-" else name
+        return cls(shown, path, ending, "utf-8", comes_once, languages, *beside)
+
+    def encoded(self, encoding: str | None, language: str) -> Input:
+        """Return the same in `encoding`, or in a guess from the first MiB of a text in `language`.
+
+        ConfigError: the encoding is unknown, or not for this file.
+        """
+        has_own = self.ending not in (None, ".txt", ".srt")
+        if encoding is None and not (has_own or self.is_stream):
+            with open_bytes(self.local) as stream:
+                encoding = guess_encoding(stream.read(1 << 20), language)
+        elif encoding is not None:
+            try:
+                one_byte = "\n".encode(encoding) == b"\n"
+            except (LookupError, ValueError) as error:  # ValueError: a name that is not even text
+                raise ConfigError(
+                    f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030"
+                ) from error
+            if has_own:
+                raise ConfigError(
+                    f"--encoding {encoding}: is not for {self.name}, which says itself how it is encoded"
+                )
+            if not one_byte and self.ending is None:
+                raise ConfigError(
+                    f"--encoding {encoding}: has no line ends of one byte; convert the text to UTF-8"
+                )
+        return replace(self, encoding=encoding or "utf-8")
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read."""
+        return [path for path in (self.path, self.prefixes, self.required) if path is not None]
+
+    @property
+    def local(self) -> Path:
+        """The file on this machine."""
+        return local_copy(self.path)
+
+    def size(self) -> int:
+        """Return what progress is measured by: stored bytes, or sentences; 0 = unknown."""
+        if self.ending is not None:
+            return len(self.document.sentences)
+        return 0 if self.is_stream else self.local.stat().st_size
+
+    def resolved(self) -> Input:
+        """Return the same with absolute paths of files of this machine."""
+        beside = (path and path.resolve() for path in (self.prefixes, self.required))
+        prefixes, required = beside
+        return replace(self, path=self.local.resolve(), prefixes=prefixes, required=required)
+
+    @cached_property
+    def document(self) -> DocumentFile:
+        """The document, read whole. DataError: it is damaged, too large, or not in the format of its name."""
+        if self.path == Path("-"):
+            content = bytearray()
+            for block in stream_blocks(self.path, invitation="type or paste text"):
+                content += block
+                if len(content) > MOST_BYTES:
+                    break
+        else:
+            with open_bytes(self.local) as file:
+                content = bytearray(file.read(MOST_BYTES + 1))
+        if len(content) > MOST_BYTES:
+            raise DataError(
+                f"{self.name}: is larger than {MOST_BYTES >> 20} MiB; cut it into several documents"
+            )
+        whole = bytes(content)
+        if self.encoding != "utf-8":
+            whole = decoded(self.name, whole, self.encoding)[0].encode()
+        return DocumentFile.read(self.name, whole, self.languages, ending=self.ending)
+
+    def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
+        """Cut the input into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
+
+        Raises:
+            DataError: the input cannot be read, is damaged or is not in its encoding; other lines are done
+                than those; a file beside it has more lines, or fewer.
+        """
+        if self.ending is not None:
+            yield from self._sentences(chunk_lines)
+            return
+        lines, position = self._lines()
+        groups = (
+            map(list, lines)
+            if chunk_lines == AS_THEY_COME
+            else in_groups(chain.from_iterable(lines), chunk_lines, n_first=n_done)
+        )
+        prefixes, required = (path and LinesBeside(path) for path in (self.prefixes, self.required))
+        n_lines, read = 0, hashlib.blake2b(digest_size=16)
+        for group in groups:
+            beside = [lines and lines.take(len(group)) for lines in (prefixes, required)]
+            for column in (group, *filter(None, beside)):
+                read.update("".join(f"{line}\n" for line in column).encode())
+            n_lines += len(group)
+            if n_lines == n_done and read.hexdigest() != digest:
+                raise self._changed(n_done)
+            if n_lines > n_done:
+                first_number = n_lines - len(group) + 1
+                yield Chunk(first_number, group, position.n_bytes, read.hexdigest(), *beside)
+        if n_lines < n_done:
+            raise self._changed(n_done)
+        for lines_beside in filter(None, (prefixes, required)):
+            lines_beside.close(n_lines)
+
+    def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
+        """Return the lines, in groups as they come, and how far they have been read."""
+        position = ReadOffset()
+        if not self.is_stream:
+            return [open_lines(self.local, encoding=self.encoding, position=position)], position
+        blocks = stream_blocks(self.path, invitation="type a sentence")
+        return line_chunks(blocks, name=self.name, encoding=self.encoding), position
+
+    def _changed(self, n_done: int) -> DataError:
+        return DataError(
+            f"{self.name}: its first {n_done:,} lines have changed since they were translated; restore them, "
+            "or delete the .journal and .partial of the output to start over"
+        )
+
+    def _sentences(self, chunk_lines: int) -> Iterator[Chunk]:
+        document, n = self.document, 0
+        for group in in_groups(iter(document.sentences), chunk_lines):
+            places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
+            n += len(group)
+            yield Chunk(n - len(group) + 1, group, n, "", None, None, document.marks, places)
+
+
+def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[list[str]]:
+    """Cut `lines` into groups of `size`. One ends after the first `n_first`."""
+    n = 0
+    while group := list(islice(lines, min(size, n_first - n) if n < n_first else size)):
+        yield group
+        n += len(group)
+
+
+class LinesBeside:
+    """A file with one line, possibly empty, for each line of the input."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lines, self._n_read = path, open_lines(path), 0
+
+    def take(self, n: int) -> list[str]:
+        """Return the next `n` lines. DataError: there are fewer."""
+        lines = list(islice(self._lines, n))
+        self._n_read += len(lines)
+        if len(lines) < n:
+            raise DataError(
+                f"{self._path} has {self._n_read} lines and there are more sentences; "
+                "write one line for each sentence, an empty one if there is no constraint"
+            )
+        return lines
+
+    def close(self, n_sentences: int) -> None:
+        """Check that all lines were used. DataError: there are lines left."""
+        if next(self._lines, None) is not None:
+            raise DataError(
+                f"{self._path} has more than {n_sentences} lines for {n_sentences} sentences; "
+                "write one line for each sentence"
+            )
+
+
+def document_ending(file: str, out: Path | None, *, as_document: bool | None) -> str | None:
+    """Return the ending of the document format of `file` and `out`; None = plain lines.
+
+    Parameters and errors are those of `Input.of`.
+    """
+    if as_document is False:
+        return None
+    ending = format_suffix(file)
+    if ending in STRUCTURED:
+        raise DataError(
+            f"{file}: the lines of {ending} files are not plain text, and a translation would damage them; "
+            "extract the text, or translate each line as it is with --lines"
+        )
+    is_named = ending in SAVED_AS or (ending in FORMATS and ending != ".txt")
+    ending = ending if is_named else ".txt"
+    if is_named or as_document:
+        DocumentFile.check_ending(file, ending)
+    target = format_suffix(out.name) if out is not None else ending
+    if target != ending and (ending != ".txt" or target in FORMATS):
+        raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
+    if ending == ".docx" and out is None and sys.stdout.isatty():
+        raise ConfigError(f"{file}: cannot write a Word document to a terminal; give --out FILE.docx")
+    return ending if is_named or as_document else None
+
+
+def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
+    """Split blocks of bytes into lines; yield those that each block completes.
+
+    Only "\\n" ends a line. The lines have no "\\n" or "\\r\\n". DataError: one is too long, or not in this
+    encoding.
+    """
+    n_lines, unfinished, most = 0, b"", longest_line()
+    for block in blocks:
+        *lines, last = block.split(b"\n")
+        unfinished = unfinished + lines[0] if lines else unfinished + last
+        if len(unfinished) > most + 1:  # with "\r"
+            raise too_long(f"{name}, line {n_lines + 1}", most)
+        if lines:
+            yield _decode([unfinished, *lines[1:]], name=name, encoding=encoding, n_before=n_lines)
+            n_lines, unfinished = n_lines + len(lines), last
+    if unfinished:
+        yield _decode([unfinished], name=name, encoding=encoding, n_before=n_lines)
+
+
+def _decode(lines: list[bytes], *, name: str, encoding: str, n_before: int) -> list[str]:
+    """Decode lines, without the byte order mark of the first one."""
+    texts, most = [], longest_line()
+    for number, line in enumerate(lines, start=n_before + 1):
+        content = line.removesuffix(b"\r")
+        if len(content) > most:
+            raise too_long(f"{name}, line {number}", most)
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{name}, line {number}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "
+                "say how it is encoded, as in --encoding cp1252"
+            ) from error
+        texts.append(text.removeprefix("\ufeff") if number == 1 else text)
+    return texts
+
+
+def stream_blocks(path: Path, *, invitation: str) -> Iterator[bytes]:
+    """Yield the bytes of a pipe or of stdin as they arrive. DataError: it cannot be read.
+
+    On a terminal stderr says how to end the input; otherwise a command that waits for it seems to hang.
+    """
+    is_stdin = path == Path("-")
+    try:
+        if not is_stdin:
+            with path.open("rb") as stream:
+                yield from _blocks(stream)
+            return
+        if sys.stdin.isatty():
+            ends = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+            print(f"{invitation}; {ends} ends", file=sys.stderr)
+        yield from _blocks(sys.stdin.buffer)
+    except OSError as error:
+        raise DataError(
+            f"{'stdin' if is_stdin else path}: cannot be read ({error.strerror}); name a file to read"
+        ) from error
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: stream.read1(1 << 16) if isinstance(stream, BufferedReader) else stream.read(), b"")
