@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman.data.readers.files import (
     ReadOffset,
@@ -36,6 +37,7 @@ SOON = 1000
 AS_THEY_COME = 0
 """Lines per chunk of a pipe: those that have arrived."""
 
+STDIN = Path("-")
 MOST_BYTES = 256 << 20
 """Maximum bytes of a decompressed document."""
 
@@ -50,10 +52,8 @@ class Chunk(NamedTuple):
     """How much of `Input.size` has been read up to the end of the chunk."""
     digest: str
     """Hash of all lines from the first of the file to the last of the chunk."""
-    prefixes: list[str] | None = None
-    """The line of --prefixes for each line ..."""
-    required: list[str] | None = None
-    """... and that of --required."""
+    beside: Mapping[str, list[str]] = {}
+    """The line of each file `Input.beside` for each line."""
     marks: Marks | None = None
     """The tags of the document."""
     places: Sequence[str] = ()
@@ -86,9 +86,8 @@ class Input(Sent):
     """Whether it is read as it arrives, once: from stdin, or from a pipe to stdout."""
     languages: tuple[str, str] = ("", "")
     """Source and target of a document."""
-    prefixes: Path | None = None
-    required: Path | None = None
-    """Files with one line, possibly empty, for each line."""
+    beside: Mapping[str, Path] = field(default_factory=dict)
+    """Files with one line, possibly empty, for each line: "prefixes" and "required", if there are."""
 
     @classmethod
     def of(
@@ -98,13 +97,14 @@ class Input(Sent):
         out: Path | None = None,
         as_document: bool | None = False,
         languages: tuple[str, str] = ("", ""),
-        prefixes: str | None = None,
-        required: str | None = None,
+        **beside: str | None,
     ) -> Input:
         """Find the file `name`, "-" = stdin, whose results go to `out`; None = stdout.
 
         `as_document` says whether it is a document; None = if its suffix says so. `languages` are source and
         target of one.
+
+        `beside` are the names of files with a line for each line.
 
         Raises:
             ConfigError: the format of `out` differs, or is not for a terminal.
@@ -112,11 +112,10 @@ class Input(Sent):
             MissingExtraError: a package for the format is not installed.
         """
         ending = document_ending(name, out, as_document=as_document)
-        path = Path(name) if name == "-" else find_file(name, copied=False)
+        path = STDIN if name == "-" else find_file(name, copied=False)
         comes_once = name == "-" or (out is None and is_stream(path))
-        beside = (None if file is None else find_file(file) for file in (prefixes, required))
-        shown = "stdin" if name == "-" else name
-        return cls(shown, path, ending, "utf-8", comes_once, languages, *beside)
+        paths = {key: find_file(file) for key, file in beside.items() if file is not None}
+        return cls("stdin" if name == "-" else name, path, ending, "utf-8", comes_once, languages, paths)
 
     def encoded(self, encoding: str | None, language: str) -> Input:
         """Return the same in `encoding`, or in a guess from the first MiB of a text in `language`.
@@ -147,7 +146,7 @@ class Input(Sent):
     @property
     def files(self) -> list[Path]:
         """The files that are read."""
-        return [path for path in (self.path, self.prefixes, self.required) if path is not None]
+        return [self.path, *self.beside.values()]
 
     @property
     def local(self) -> Path:
@@ -162,30 +161,22 @@ class Input(Sent):
 
     def resolved(self) -> Input:
         """Return the same with absolute paths of files of this machine."""
-        beside = (path and path.resolve() for path in (self.prefixes, self.required))
-        prefixes, required = beside
-        return replace(self, path=self.local.resolve(), prefixes=prefixes, required=required)
+        beside = {name: path.resolve() for name, path in self.beside.items()}
+        return replace(self, path=self.local.resolve(), beside=beside)
 
     @cached_property
     def document(self) -> DocumentFile:
         """The document, read whole. DataError: it is damaged, too large, or not in the format of its name."""
-        if self.path == Path("-"):
-            content = bytearray()
-            for block in stream_blocks(self.path, invitation="type or paste text"):
-                content += block
-                if len(content) > MOST_BYTES:
-                    break
-        else:
-            with open_bytes(self.local) as file:
-                content = bytearray(file.read(MOST_BYTES + 1))
-        if len(content) > MOST_BYTES:
-            raise DataError(
-                f"{self.name}: is larger than {MOST_BYTES >> 20} MiB; cut it into several documents"
-            )
-        whole = bytes(content)
+        content = b""
+        with nullcontext() if self.path == STDIN else open_bytes(self.local) as file:
+            blocks = [file.read(MOST_BYTES + 1)] if file else stream_blocks(STDIN, "type or paste text")
+            for block in blocks:
+                if len(content := content + block) > MOST_BYTES:
+                    size = f"{MOST_BYTES >> 20} MiB"
+                    raise DataError(f"{self.name}: is larger than {size}; cut it into several documents")
         if self.encoding != "utf-8":
-            whole = decoded(self.name, whole, self.encoding)[0].encode()
-        return DocumentFile.read(self.name, whole, self.languages, ending=self.ending)
+            content = decoded(self.name, content, self.encoding)[0].encode()
+        return DocumentFile.read(self.name, content, self.languages, ending=self.ending)
 
     def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
         """Cut the input into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
@@ -197,49 +188,44 @@ class Input(Sent):
         if self.ending is not None:
             yield from self._sentences(chunk_lines)
             return
-        lines, position = self._lines()
-        groups = (
-            map(list, lines)
-            if chunk_lines == AS_THEY_COME
-            else in_groups(chain.from_iterable(lines), chunk_lines, n_first=n_done)
-        )
-        prefixes, required = (path and LinesBeside(path) for path in (self.prefixes, self.required))
+        arriving, position = self._lines()
+        groups: Iterator[list[str]] = map(list, arriving)
+        if chunk_lines != AS_THEY_COME:
+            groups = in_groups(chain.from_iterable(arriving), chunk_lines, n_first=n_done)
+        beside = {name: LinesBeside(path) for name, path in self.beside.items()}
         n_lines, read = 0, hashlib.blake2b(digest_size=16)
         for group in groups:
-            beside = [lines and lines.take(len(group)) for lines in (prefixes, required)]
-            for column in (group, *filter(None, beside)):
+            taken = {name: lines.take(len(group)) for name, lines in beside.items()}
+            for column in (group, *taken.values()):
                 read.update("".join(f"{line}\n" for line in column).encode())
             n_lines += len(group)
             if n_lines == n_done and read.hexdigest() != digest:
-                raise self._changed(n_done)
+                break
             if n_lines > n_done:
-                first_number = n_lines - len(group) + 1
-                yield Chunk(first_number, group, position.n_bytes, read.hexdigest(), *beside)
-        if n_lines < n_done:
-            raise self._changed(n_done)
-        for lines_beside in filter(None, (prefixes, required)):
-            lines_beside.close(n_lines)
+                number = n_lines - len(group) + 1
+                yield Chunk(number, group, position.n_bytes, read.hexdigest(), taken)
+        if n_lines <= n_done and n_done and read.hexdigest() != digest:
+            raise DataError(
+                f"{self.name}: its first {n_done:,} lines have changed since they were translated; restore "
+                "them, or delete the .journal and .partial of the output to start over"
+            )
+        for lines in beside.values():
+            lines.close(n_lines)
 
     def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
         """Return the lines, in groups as they come, and how far they have been read."""
         position = ReadOffset()
         if not self.is_stream:
             return [open_lines(self.local, encoding=self.encoding, position=position)], position
-        blocks = stream_blocks(self.path, invitation="type a sentence")
+        blocks = stream_blocks(self.path, "type a sentence")
         return line_chunks(blocks, name=self.name, encoding=self.encoding), position
-
-    def _changed(self, n_done: int) -> DataError:
-        return DataError(
-            f"{self.name}: its first {n_done:,} lines have changed since they were translated; restore them, "
-            "or delete the .journal and .partial of the output to start over"
-        )
 
     def _sentences(self, chunk_lines: int) -> Iterator[Chunk]:
         document, n = self.document, 0
         for group in in_groups(iter(document.sentences), chunk_lines):
             places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
             n += len(group)
-            yield Chunk(n - len(group) + 1, group, n, "", None, None, document.marks, places)
+            yield Chunk(n - len(group) + 1, group, n, "", {}, document.marks, places)
 
 
 def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[list[str]]:
@@ -304,60 +290,49 @@ def document_ending(file: str, out: Path | None, *, as_document: bool | None) ->
 def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
     """Split blocks of bytes into lines; yield those that each block completes.
 
-    Only "\\n" ends a line. The lines have no "\\n" or "\\r\\n". DataError: one is too long, or not in this
-    encoding.
+    Only "\\n" ends a line. The lines have no line ends and no byte order mark. DataError: one is too long, or
+    not in this encoding.
     """
     n_lines, unfinished, most = 0, b"", longest_line()
-    for block in blocks:
-        *lines, last = block.split(b"\n")
-        unfinished = unfinished + lines[0] if lines else unfinished + last
-        if len(unfinished) > most + 1:  # with "\r"
-            raise too_long(f"{name}, line {n_lines + 1}", most)
-        if lines:
-            yield _decode([unfinished, *lines[1:]], name=name, encoding=encoding, n_before=n_lines)
-            n_lines, unfinished = n_lines + len(lines), last
-    if unfinished:
-        yield _decode([unfinished], name=name, encoding=encoding, n_before=n_lines)
 
-
-def _decode(lines: list[bytes], *, name: str, encoding: str, n_before: int) -> list[str]:
-    """Decode lines, without the byte order mark of the first one."""
-    texts, most = [], longest_line()
-    for number, line in enumerate(lines, start=n_before + 1):
+    def text_of(line: bytes) -> str:
+        nonlocal n_lines
+        n_lines += 1
         content = line.removesuffix(b"\r")
         if len(content) > most:
-            raise too_long(f"{name}, line {number}", most)
+            raise too_long(f"{name}, line {n_lines}", most)
         try:
-            text = content.decode(encoding)
+            return content.decode(encoding).removeprefix("\ufeff" if n_lines == 1 else "")
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{name}, line {number}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "
+                f"{name}, line {n_lines}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "
                 "say how it is encoded, as in --encoding cp1252"
             ) from error
-        texts.append(text.removeprefix("\ufeff") if number == 1 else text)
-    return texts
+
+    for block in blocks:
+        *lines, unfinished = (unfinished + block).split(b"\n")
+        if lines:
+            yield list(map(text_of, lines))
+        if len(unfinished) > most + 1:  # with "\r"
+            raise too_long(f"{name}, line {n_lines + 1}", most)
+    if unfinished:
+        yield [text_of(unfinished)]
 
 
-def stream_blocks(path: Path, *, invitation: str) -> Iterator[bytes]:
+def stream_blocks(path: Path, invitation: str) -> Iterator[bytes]:
     """Yield the bytes of a pipe or of stdin as they arrive. DataError: it cannot be read.
 
     On a terminal stderr says how to end the input; otherwise a command that waits for it seems to hang.
     """
-    is_stdin = path == Path("-")
+    is_stdin = path == STDIN
     try:
-        if not is_stdin:
-            with path.open("rb") as stream:
-                yield from _blocks(stream)
-            return
-        if sys.stdin.isatty():
+        if is_stdin and sys.stdin.isatty():
             ends = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
             print(f"{invitation}; {ends} ends", file=sys.stderr)
-        yield from _blocks(sys.stdin.buffer)
+        with nullcontext(sys.stdin.buffer) if is_stdin else path.open("rb") as stream:
+            read = partial(stream.read1, 1 << 16) if isinstance(stream, BufferedReader) else stream.read
+            yield from iter(read, b"")
     except OSError as error:
         raise DataError(
             f"{'stdin' if is_stdin else path}: cannot be read ({error.strerror}); name a file to read"
         ) from error
-
-
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: stream.read1(1 << 16) if isinstance(stream, BufferedReader) else stream.read(), b"")

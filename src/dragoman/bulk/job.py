@@ -181,8 +181,7 @@ class Job:
             "n_best": request.n_best if request.consensus or request.protection else 0,
             "inflect": self.inflect,
             "align": self.align,
-            "prefixes": self.input.prefixes is not None,
-            "required": self.input.required is not None,
+            "beside": sorted(self.input.beside),
         }
         return {
             **self.model.described(),
@@ -220,13 +219,16 @@ class ChunkTranslator:
             translations = finish(self._flow(chunk, texts, too_long), as_steps(tick))
         except DataError as error:
             raise DataError(f"{job.input.name}: {error}") from error
-        links: list[list[Link]] | None = None
+        every: list[list[Link]] | None = None
         if job.align or job.pharaoh:
-            links = finish(aligned(self.translator, translations))
+            every = finish(aligned(self.translator, translations))
         counts: Counter[str] = Counter()
-        written, remarks = [], []
+        written, linked, remarks = [], [], []
         for i, translation in enumerate(translations):
-            for reason, remark in self._exceptions(translation, links and links[i]):
+            links = None if every is None else every[i]
+            if job.pharaoh and links is not None:
+                linked.append(f"{pharaoh(links, translation.source, translation.text)}\n")
+            for reason, remark in self._exceptions(translation, links):
                 if job.has_journal:
                     counts[reason] += 1
                 else:
@@ -238,7 +240,7 @@ class ChunkTranslator:
             shown = translation._replace(
                 source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
             )
-            line = job.output(shown, self.translator.tokenizers, links[i] if links and job.align else None)
+            line = job.output(shown, self.translator.tokenizers, links if job.align else None)
             if isinstance(line, Dropped):
                 counts[line.reason] += 1
             else:
@@ -249,9 +251,7 @@ class ChunkTranslator:
             chunk.first_number, len(chunk.lines), chunk.n_bytes,
             data=job.framed("".join(written)) if written else b"",
             counts=dict(counts), digest=chunk.digest, remarks=remarks,
-            links="".join(
-                f"{pharaoh(links[i], t.source, t.text)}\n" for i, t in enumerate(translations) if links and job.pharaoh
-            ),
+            links="".join(linked),
         )  # fmt: skip
 
     def _flow(self, chunk: Chunk, texts: Sequence[str], skipped: frozenset[int]) -> Flow[list[Translation]]:
@@ -259,15 +259,16 @@ class ChunkTranslator:
         if chunk.marks is not None:
             marks = Marks(*chunk.marks)  # a list, if it comes from Ray
             return marks.translations(self.translator, texts, request, first_number=number)
-        prefixes, required = (
-            lines and ["" if i in skipped else line for i, line in enumerate(lines)]
-            for lines in (chunk.prefixes, chunk.required)
-        )
-        phrase = Inflectable if self.job.inflect else str
-        phrases = required and [[phrase(p) for p in line.split("\t") if p.strip()] for line in required]
+        beside = {
+            name: ["" if i in skipped else line for i, line in enumerate(lines)]
+            for name, lines in chunk.beside.items()
+        }
+        phrase: type[str] = Inflectable if self.job.inflect else str
+        required = [[phrase(p) for p in line.split("\t") if p.strip()] for line in beside.get("required", ())]
         return translated(
-            self.translator, texts, request, prefixes=prefixes, required=phrases, first_number=number
-        )
+            self.translator, texts, request, prefixes=beside.get("prefixes"), required=required or None,
+            first_number=number,
+        )  # fmt: skip
 
     def _exceptions(self, translation: Translation, links: list[Link] | None) -> Iterator[tuple[str, str]]:
         """Yield why a line is an exception: its key in the counts, and what is said of it alone."""

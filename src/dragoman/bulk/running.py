@@ -82,7 +82,8 @@ class Plain:
         self.job, self.say = job, say
         self.n_lines, self.digest, self.finished = 0, "", False
         self.counts: Counter[str] = Counter()
-        self._data, self._links = "", ""
+        self._data: list[str] = []
+        self._links: list[str] = []
 
     def append(self, done: Done) -> None:
         """Take the result of the next lines."""
@@ -90,15 +91,14 @@ class Plain:
             self.say(remark)
         self.n_lines += done.n_lines
         self.counts.update(done.counts)
-        self._data += done.data.decode()
-        self._links += done.links
+        self._data.append(done.data.decode())
+        self._links.append(done.links)
         if self.job.out is None and self.job.input.ending is None:
-            write_output(None, self._data)
-            self._data = ""
+            write_output(None, self._data.pop())
 
     def finish(self) -> None:
         """Write what is written whole. RunError: it cannot be."""
-        job, content = self.job, self._data
+        job, content = self.job, "".join(self._data)
         if job.input.ending is not None:
             document = job.input.document
             write_output(job.out, document.written(list(map(json.loads, content.splitlines()))))
@@ -107,7 +107,7 @@ class Plain:
         elif job.out is not None:
             write_output(job.out, content)
         if job.pharaoh is not None:
-            write_output(job.pharaoh, self._links)
+            write_output(job.pharaoh, "".join(self._links))
 
 
 def translate_file(

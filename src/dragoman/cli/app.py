@@ -234,10 +234,10 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | Path | None], run
     from dragoman.runs import Run
 
     inputs: list[str | Path] = [path for run in runs for path in Run.open(run).files()]
-    for name in filter(None, files):
+    for name in (file for file in files if file):
         with suppress(DataError):
-            found = isinstance(name, Path) or name == "-"
-            inputs.append(name if found else find_file(name, copied=False))
+            is_found = isinstance(name, Path) or name == "-"
+            inputs.append(name if is_found else find_file(str(name), copied=False))
     refuse_overwriting(*outputs, inputs=inputs)
     for path in filter(None, outputs):
         try:

@@ -244,9 +244,7 @@ def translate(
         files=[glossary, *(path for job in jobs for path in job.input.files)], runs=model.runs,
     )  # fmt: skip
     check_folders(out, pharaoh)
-    config.search.changed(
-        request.search(config.search), where="translate"
-    )  # complains before a model is loaded
+    config.search.changed(request.search(config.search), where="translate")  # complains before the loading
     if engine == "native":
         check_precision(precision)
     inputs = [job.input.encoded(encoding, config.languages[0]) for job in jobs]
@@ -255,8 +253,9 @@ def translate(
             read_as = f"read as {source.encoding} and written as UTF-8 (--encoding says otherwise)"
             say(f"{source.name}: is not UTF-8; {read_as}")
     if glossary is not None:
-        request = replace(request, glossary=Glossary.load(glossary, config.languages, inflect=inflect))
-        for remark in request.glossary.remarks:
+        terms = Glossary.load(glossary, config.languages, inflect=inflect)
+        request = replace(request, glossary=terms)
+        for remark in terms.remarks:
             say(remark)
     n_terms = 0
     for job, source in zip(jobs, inputs, strict=True):
@@ -289,7 +288,7 @@ def check_document(job: Job, *, as_json: bool) -> None:
         raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
     if is_document and job.skip_long:
         raise ConfigError("--skip-long is for lines; a document needs all of its sentences; omit it")
-    if (job.input.prefixes or job.input.required) and (is_document or job.request.protection):
+    if job.input.beside and (is_document or job.request.protection):
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with documents or --protect"
         )
