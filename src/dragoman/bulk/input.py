@@ -192,10 +192,13 @@ class Input(Sent):
         groups: Iterator[list[str]] = map(list, arriving)
         if chunk_lines != AS_THEY_COME:
             groups = in_groups(chain.from_iterable(arriving), chunk_lines, n_first=n_done)
-        beside = {name: LinesBeside(path) for name, path in self.beside.items()}
+        beside = {name: open_lines(path) for name, path in self.beside.items()}
         n_lines, read = 0, hashlib.blake2b(digest_size=16)
         for group in groups:
-            taken = {name: lines.take(len(group)) for name, lines in beside.items()}
+            taken = {
+                name: lines_beside(self.beside[name], lines, len(group), n_before=n_lines)
+                for name, lines in beside.items()
+            }
             for column in (group, *taken.values()):
                 read.update("".join(f"{line}\n" for line in column).encode())
             n_lines += len(group)
@@ -209,8 +212,12 @@ class Input(Sent):
                 f"{self.name}: its first {n_done:,} lines have changed since they were translated; restore "
                 "them, or delete the .journal and .partial of the output to start over"
             )
-        for lines in beside.values():
-            lines.close(n_lines)
+        for name, rest in beside.items():
+            if next(rest, None) is not None:
+                raise DataError(
+                    f"{self.beside[name]} has more than {n_lines} lines for {n_lines} sentences; "
+                    "write one line for each sentence"
+                )
 
     def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
         """Return the lines, in groups as they come, and how far they have been read."""
@@ -236,30 +243,15 @@ def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[
         n += len(group)
 
 
-class LinesBeside:
-    """A file with one line, possibly empty, for each line of the input."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._lines, self._n_read = path, open_lines(path), 0
-
-    def take(self, n: int) -> list[str]:
-        """Return the next `n` lines. DataError: there are fewer."""
-        lines = list(islice(self._lines, n))
-        self._n_read += len(lines)
-        if len(lines) < n:
-            raise DataError(
-                f"{self._path} has {self._n_read} lines and there are more sentences; "
-                "write one line for each sentence, an empty one if there is no constraint"
-            )
-        return lines
-
-    def close(self, n_sentences: int) -> None:
-        """Check that all lines were used. DataError: there are lines left."""
-        if next(self._lines, None) is not None:
-            raise DataError(
-                f"{self._path} has more than {n_sentences} lines for {n_sentences} sentences; "
-                "write one line for each sentence"
-            )
+def lines_beside(path: Path, lines: Iterator[str], n: int, *, n_before: int) -> list[str]:
+    """Return the next `n` lines of a file with a line for each of the input. DataError: there are fewer."""
+    taken = list(islice(lines, n))
+    if len(taken) < n:
+        raise DataError(
+            f"{path} has {n_before + len(taken)} lines and there are more sentences; "
+            "write one line for each sentence, an empty one if there is no constraint"
+        )
+    return taken
 
 
 def document_ending(file: str, out: Path | None, *, as_document: bool | None) -> str | None:

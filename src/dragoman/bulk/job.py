@@ -233,17 +233,13 @@ class ChunkTranslator:
                     counts[reason] += 1
                 else:
                     remarks.append(f"{chunk.place(i)}{remark}")
-            if i in too_long:
-                counts["sentences too long for the model"] += 1
-                if not job.output.line_for_line:
-                    continue
             shown = translation._replace(
                 source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
             )
             line = job.output(shown, self.translator.tokenizers, links if job.align else None)
-            if isinstance(line, Dropped):
-                counts[line.reason] += 1
-            else:
+            if i in too_long or isinstance(line, Dropped):
+                counts["sentences too long for the model" if i in too_long else line.reason] += 1
+            if not isinstance(line, Dropped):
                 written.append(f"{line}\n")
         if request.glossary is not None:
             counts[TERMS] = sum(len(request.glossary.required(text)) for text in texts)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.data.readers.files import compressed
 from dragoman.documents.plain import decoded
@@ -22,21 +22,6 @@ class Dropped(NamedTuple):
     """A line that is skipped, with the reason."""
 
     reason: str
-
-
-class Output(Protocol):
-    """Formats translations as lines. It is sent to other processes, so it has settings but no files."""
-
-    line_for_line: bool
-    """Whether each input line has an output line: failed translations become empty."""
-
-    def __call__(
-        self, translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None = None
-    ) -> str | Dropped:
-        """Return the line for a translation, without line end; with its `links`, if they are wanted."""
-
-    def described(self) -> Mapping[str, Any]:
-        """Return its settings as a JSON value; results of equal settings may share a file."""
 
 
 def as_line(translation: Translation) -> str:
@@ -77,7 +62,6 @@ class Lines:
     """One output line per input line, formatted by `write`, a module-level function."""
 
     write: Callable[..., str] = as_line
-    line_for_line = True
 
     def __call__(
         self, translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None = None
@@ -102,7 +86,6 @@ class SyntheticPairs:
 
     tag: str
     max_ratio: float
-    line_for_line = False
 
     def __post_init__(self) -> None:
         check_max_ratio(self.max_ratio)
@@ -119,6 +102,10 @@ class SyntheticPairs:
 
     def described(self) -> Mapping[str, Any]:
         return {"tag": self.tag, "max_ratio": self.max_ratio}
+
+
+Output: TypeAlias = Lines | SyntheticPairs
+"""Formats translations as lines. It is sent to other processes, so it has settings but no files."""
 
 
 def check_max_ratio(max_ratio: float) -> None:

@@ -186,7 +186,12 @@ def run_chunks(
     read: Callable[[Input], Iterator[Chunk]] = methodcaller(
         "chunks", n_done=n_done, digest=digest, chunk_lines=chunk_lines
     )
-    chunks = _watched(read(job.input), status)
+
+    def chunks() -> Iterator[Chunk]:
+        for chunk in read(job.input):
+            status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
+            yield chunk
+
     results: Generator[Done, None, None]
     if job.model.engine != "native" and (ray is not None or n_workers > 1):
         replace(job.model).translator  # converts the run once, and not in each worker  # noqa: B018
@@ -196,13 +201,13 @@ def run_chunks(
         results = on_cluster(job, read, address=ray, n_workers=n_workers)
     elif n_workers == 1:
         translate = job.open()
-        results = (translate(chunk, tick) for chunk in chunks)
+        results = (translate(chunk, tick) for chunk in chunks())
     else:
         remedy = "the same command starts again"
         if job.has_journal:
             remedy = "what was finished is kept, and the same command continues"
         open_job = partial(_open, job, n_workers)
-        results = in_order(open_job, chunks, n_workers=n_workers, tick=tick, remedy=remedy)
+        results = in_order(open_job, chunks(), n_workers=n_workers, tick=tick, remedy=remedy)
     with closing(results):
         for done in results:
             yield done
@@ -222,10 +227,3 @@ def _open(job: Job, n_workers: int, number: int) -> Callable[[Chunk, Tick], Done
 def device_of_worker(device: str, number: int, *, n_gpus: int) -> str:
     """Return the device of worker `number`: where any GPU will do, they take turns."""
     return f"cuda:{number % n_gpus}" if n_gpus and device in ("auto", "cuda") else device
-
-
-def _watched(chunks: Iterator[Chunk], status: Status) -> Iterator[Chunk]:
-    """Yield the same chunks, and record in `status` how far the input has been read."""
-    for chunk in chunks:
-        status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
-        yield chunk

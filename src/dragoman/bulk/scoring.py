@@ -12,8 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from dragoman.bulk.input import Chunk, Input
 from dragoman.bulk.job import Done, Job, as_steps, by_reason
-from dragoman.data.corpora import DEFAULT_COLUMNS, Corpus, open_corpus
-from dragoman.data.readers.files import ReadOffset
+from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, open_corpus
+from dragoman.data.readers.arrow import HUB
+from dragoman.data.readers.files import ReadOffset, find_file
 from dragoman.data.readers.tables import Column
 from dragoman.predict.scoring import BATCH_TOKENS, EMPTY, TokenScores, perplexity, score_pairs
 from dragoman.predict.translator import Translator
@@ -92,13 +93,20 @@ class PairsInput(Input):
     columns: tuple[Column, Column] = DEFAULT_COLUMNS
 
     @classmethod
-    def of_files(
-        cls, *files: Path, languages: tuple[str, str], columns: tuple[Column, Column] = DEFAULT_COLUMNS
+    def of(  # type: ignore[override]
+        cls, *names: str, languages: tuple[str, str], columns: tuple[Column, Column] = DEFAULT_COLUMNS
     ) -> PairsInput:
-        """Return the corpus in one or two files, in these languages."""
-        target = files[1] if len(files) > 1 else None
-        name = " + ".join(map(str, files))
-        return cls(name, files[0], languages=languages, target=target, columns=columns)
+        """Find the one or two files of a corpus in these languages; those of stores are copied.
+
+        DataError: there are more files, or one is missing.
+        """
+        if len(names) > 2:
+            open_corpus(names, src_lang="", tgt_lang="")  # complains
+        paths = [Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in names]
+        name = " + ".join(map(str, paths))
+        return cls(
+            name, paths[0], languages=languages, target=paths[1] if paths[1:] else None, columns=columns
+        )
 
     @property
     def files(self) -> list[Path]:

@@ -165,8 +165,8 @@ def score_model(
     model = ModelSpec(run, tuple(ensemble or ()), to, device, precision)
     check_outputs(out, files=files, runs=model.runs)
     pair_columns = two_columns(columns)
-    pairs = scoring.PairsInput.of_files(
-        *paths_of(files), languages=model.config().languages,
+    pairs = scoring.PairsInput.of(
+        *files, languages=model.config().languages,
         columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,
     )  # fmt: skip
     place = None if out == STDOUT else out
@@ -174,21 +174,6 @@ def score_model(
         deque(pairs.corpus().pairs(), maxlen=0)  # complains now rather than after hours
     job = scoring.ScoringJob(model, pairs, place, write=write, batch_tokens=batch_tokens)
     run_job(job, n_workers=workers, ray=ray)
-
-
-def paths_of(files: list[str]) -> list[Path]:
-    """Return the paths of one or two files of a corpus; those of stores are copied.
-
-    Raises:
-        DataError: there are more files, or one is missing.
-    """
-    from dragoman.data.corpora import PHRASEBOOK, open_corpus
-    from dragoman.data.readers.arrow import HUB
-    from dragoman.data.readers.files import find_file
-
-    if len(files) > 2:
-        open_corpus(files, src_lang="", tgt_lang="")  # complains
-    return [Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in files]
 
 
 LINE_EVERY = 30.0

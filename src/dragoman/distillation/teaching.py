@@ -221,7 +221,7 @@ def _scores(
         if lessons.reverse:
             model = ModelSpec(Path(lessons.reverse), to="-".join(config.languages[::-1]))
         languages = model.config().languages
-        translate(ScoringJob(model, PairsInput.of_files(pairs, languages=languages), scores))
+        translate(ScoringJob(model, PairsInput.of(str(pairs), languages=languages), scores))
     return np.fromiter((float(line or "nan") for line in open_lines(scores)), dtype=np.float64)
 
 
