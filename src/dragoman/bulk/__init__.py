@@ -1,6 +1,6 @@
-"""Corpora line by line through a translator: of any size, on several workers, in order, killed and continued.
+"""Text through a model, from a line of stdin to a corpus on a cluster.
 
-`stream` cuts a file into chunks of lines; a `job` says what a translator makes of them, with `output` for a
-single line; `journal` puts the results into a file that survives a kill. `translate_file` in
-`running` puts them together, on worker processes, or on Ray (`cluster`).
+An `input` resolves a name and yields chunks. A `job` says, as data, what a worker makes of one, with `output`
+for a single line; `scoring` is a job, too. `running` does it here, in other processes or on Ray (`cluster`),
+and writes to stdout, a whole file, or one that survives a kill (`journal`).
 """

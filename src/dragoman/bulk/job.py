@@ -237,8 +237,10 @@ class ChunkTranslator:
                 source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
             )
             line = job.output(shown, self.translator.tokenizers, links if job.align else None)
-            if i in too_long or isinstance(line, Dropped):
-                counts["sentences too long for the model" if i in too_long else line.reason] += 1
+            if i in too_long:
+                counts["sentences too long for the model"] += 1
+            elif isinstance(line, Dropped):
+                counts[line.reason] += 1
             if not isinstance(line, Dropped):
                 written.append(f"{line}\n")
         if request.glossary is not None:
