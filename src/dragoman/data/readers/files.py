@@ -112,10 +112,7 @@ def find_file(name: str, *, copied: bool = True) -> Path:
 
 
 def local_copy(path: Path) -> Path:
-    """Return `path`, or the copy of an object or of what a pipe gives, made now unless it is there.
-
-    DataError: it cannot be copied.
-    """
+    """Return `path`, or the copy of an object or of what a pipe gives. DataError: it cannot be copied."""
     if url := remote_url(path):
         return _fetch(url)
     return _copy(path) if is_stream(path) else path
