@@ -69,8 +69,6 @@ def test_a_file_is_compressed_as_its_name_says_also_with_a_glossary(tiny_run: Pa
     arguments = ("translate", tiny_run, write("in.txt", TEXT), "--glossary", glossary)
     succeed(*arguments, "--out", "out.txt.gz")
     assert gzip.decompress(Path("out.txt.gz").read_bytes()).decode() == succeed(*arguments).stdout
-    message = error_of(*arguments, "--out", "other.txt", "--workers", 2)
-    assert "--workers, --ray and --skip-long are for a file and --out FILE" in message
 
 
 def test_glossaries_of_every_format_say_the_same_and_may_be_inflected(tiny_run: Path) -> None:
