@@ -110,13 +110,14 @@ def evaluate(
         robustness=robustness,
         device=device,
         precision=precision,
+        say=say,
     )
     task.check(request)
-    tests = task.tests(opened, request, say)
+    tests = task.tests(opened, request)
     runs = [opened, *map(Run.open, request.ensemble)]
     places = places_of(out, list(tests), files=[src, ref, file], runs=runs)
     records = []
-    for evaluation in task.evaluate(opened, tests, request, say):
+    for evaluation in task.evaluate(opened, tests, request):
         if (place := places.get(evaluation.name)) is not None:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_output(place, "".join(f"{line}\n" for line in evaluation.lines()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +60,9 @@ def report(
     require("matplotlib", "jinja2", extra="report", purpose="a report")
     opened = open_run(run, say)
     task = task_of(opened.config)
-    request = EvaluationRequest(split=split, to=to, device=device, precision=precision)
+    request = EvaluationRequest(
+        split=split, to=to, device=device, precision=precision, n_examples=sentences, say=say
+    )
     task.check(request)
     folder, reference = out or opened.path, reference_curves(opened)
     several = len(opened.config.directions) > 1
@@ -68,10 +71,7 @@ def report(
         figures = folder / f"{FIGURES}{label}"
         make_folder(figures)
         with progress_bar("sentences") as progress:
-            page = task.report(
-                one, request, figures=figures, n_examples=sentences, reference=reference, say=say,
-                progress=progress,
-            )  # fmt: skip
+            page = task.report(one, replace(request, progress=progress), figures, reference)
         place = folder / f"{Path(REPORT).stem}{label}.html"
         write_atomically(place, page_html(page))
         typer.echo(place)
@@ -128,7 +128,7 @@ def compare(
     from dragoman.cli.console import progress_bar
     from dragoman.evaluation.comparison import names_of
     from dragoman.files import write_atomically
-    from dragoman.report.comparison import scores_table
+    from dragoman.report.comparison import comparison_page, scores_table
     from dragoman.report.page import page_html
     from dragoman.tasks import task_of
     from dragoman.tasks.task import EvaluationRequest, open_run
@@ -137,21 +137,23 @@ def compare(
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
     if out is not None:
         require("matplotlib", "jinja2", extra="report", purpose="a page of a comparison")
-    request = EvaluationRequest(split=split, to=to, src=src, ref=ref, device=device, precision=precision)
+    request = EvaluationRequest(
+        split=split, to=to, src=src, ref=ref, device=device, precision=precision, say=say
+    )
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more; for a single one say: dragoman report RUN")
     opened = [open_run(path, say) for path in runs]
     named = in_one_direction(dict(zip(names_of(opened), opened, strict=True)), request)
     task = task_of(opened[0].config)
     with progress_bar("sentences") as progress:
-        comparisons = task.compare(named, request, say, progress)
+        comparisons = task.compare(named, replace(request, progress=progress))
     if "-" not in exports.values():
         tables = map(scores_table, comparisons)
         typer.echo("\n".join(describe(tables, named, comparisons)))
     write_exports(exports, comparisons)
     if out is not None:
         make_folder(out / FIGURES)
-        page = task.comparison_page(named, comparisons, figures=out / FIGURES, n_examples=sentences)
+        page = comparison_page(named, comparisons, figures=out / FIGURES, n_examples=sentences)
         write_atomically(out / COMPARISON, page_html(page))
         say(f"written: {out / COMPARISON}")
 

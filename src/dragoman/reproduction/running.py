@@ -223,10 +223,9 @@ def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> l
 
     With `robustness` those of altered text as well.
     """
-    request = EvaluationRequest(split="test", device=run.config.training.device, robustness=robustness)
-    task = task_of(run.config)
-    tests = task.tests(run, request, listener.message)
-    return [one.record() for one in task.evaluate(run, tests, request, listener.message)]
+    task, device = task_of(run.config), run.config.training.device
+    request = EvaluationRequest(split="test", device=device, robustness=robustness, say=listener.message)
+    return [one.record() for one in task.evaluate(run, task.tests(run, request), request)]
 
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:

@@ -129,6 +129,10 @@ class EvaluationRequest:
     """Whether a classifier is compared with the baseline."""
     device: str = "auto"
     precision: str = "auto"
+    n_examples: int = 5
+    """Sentences of each kind that a report shows."""
+    say: Say = lambda message: None
+    progress: Progress = lambda n_done, n_all: None
 
     def __post_init__(self) -> None:
         check_split(self.split)
@@ -201,7 +205,7 @@ class Task(ABC):
         return [run]
 
     @abstractmethod
-    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> Mapping[str, Any]:
+    def tests(self, run: Run, request: EvaluationRequest) -> Mapping[str, Any]:
         """Return the corpora to score, by name.
 
         ConfigError: options contradict one another, or there are none. DataError: a file is missing.
@@ -209,7 +213,7 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(
-        self, run: Run, tests: Mapping[str, Any], request: EvaluationRequest, say: Say
+        self, run: Run, tests: Mapping[str, Any], request: EvaluationRequest
     ) -> Iterator[Evaluation]:
         """Score the run on each of `tests`; errors as for loading a run and reading its text."""
 
@@ -218,17 +222,7 @@ class Task(ABC):
         yield from ()
 
     @abstractmethod
-    def report(
-        self,
-        run: Run,
-        request: EvaluationRequest,
-        *,
-        figures: Path,
-        n_examples: int,
-        reference: Curves | None,
-        say: Say,
-        progress: Progress,
-    ) -> Page:
+    def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
         """Return the page of `dragoman report`; its figures are written into the folder `figures`.
 
         `reference` are the curves of the recipe's reference run. ConfigError, DataError, RunError: the split
@@ -236,21 +230,11 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def compare(
-        self, runs: Mapping[str, Run], request: EvaluationRequest, say: Say, progress: Progress
-    ) -> Sequence[Comparison]:
+    def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> Sequence[Comparison]:
         """Compare runs on the same test sets.
 
         ConfigError: they have none in common. DataError: two sets of one name differ.
         """
-
-    def comparison_page(
-        self, runs: Mapping[str, Run], comparisons: Sequence[Any], *, figures: Path, n_examples: int
-    ) -> Page:
-        """Return the page of a comparison; errors as for `report`."""
-        from dragoman.report.comparison import comparison_page
-
-        return comparison_page(runs, comparisons, figures=figures, n_examples=n_examples)
 
     @abstractmethod
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:

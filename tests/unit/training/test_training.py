@@ -616,7 +616,7 @@ def test_a_run_finds_its_text_from_another_folder(tmp_path: Path, monkeypatch: p
     messages: list[str] = []
     opened, task = open_run(run, messages.append), TranslationTask()
     request = EvaluationRequest()
-    assert len(task.tests(opened, request, print)["news"].pairs) == 20
+    assert len(task.tests(opened, request)["news"].pairs) == 20
     assert str(tmp_path / "valid.en") in messages[0]
     assert opened.config.data.train == (str(tmp_path / "train.en"), str(tmp_path / "train.de"))
     said: list[str] = []
@@ -624,7 +624,7 @@ def test_a_run_finds_its_text_from_another_folder(tmp_path: Path, monkeypatch: p
     assert re.fullmatch(r"BLEU \d\.\d: too little text for drafts; .*: docs/quality.md", said[0])
     (tmp_path / "valid.en").unlink()
     with pytest.raises(DataError, match=f"^{tmp_path / 'valid.en'}: no such file"):
-        task.tests(opened, request, print)
+        task.tests(opened, request)
 
 
 def test_a_run_that_another_training_writes_is_left_alone() -> None:

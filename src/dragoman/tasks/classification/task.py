@@ -23,7 +23,6 @@ from dragoman.tasks.task import (
     Languages,
     Opener,
     ParallelFiles,
-    Progress,
     ReadOptions,
     Say,
     Task,
@@ -124,7 +123,7 @@ class ClassificationTask(Task):
 
         return open_, (None, None)
 
-    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, LabelledCorpus]:
+    def tests(self, run: Run, request: EvaluationRequest) -> dict[str, LabelledCorpus]:
         from dragoman.evaluation.classification import split_of
 
         config, split, file = classification_config(run), request.split, request.file
@@ -144,19 +143,19 @@ class ClassificationTask(Task):
             raise ConfigError("--text-column and --label-column are for --file")
         run.check_corpora()
         if split is None and not data.test:
-            say("the run names no test set, so its validation texts are classified")
+            request.say("the run names no test set, so its validation texts are classified")
         tests = dict(split_of(config, split or ("test" if data.test else "valid")))
         if not tests:
             raise ConfigError(f"{run.config_path} names no test set; say --split valid, or give --file")
         return tests
 
     def evaluate(
-        self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest, say: Say
+        self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest
     ) -> Iterator[ClassificationScores]:
         from dragoman.evaluation.classification import BaselineScorer, evaluate
 
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
-        scorer = BaselineScorer(run, saved_scores(run))
+        scorer, say = BaselineScorer(run, saved_scores(run)), request.say
         for name, corpus in tests.items():
             examples = list(corpus.examples())
             for note in corpus.notes():
@@ -175,20 +174,10 @@ class ClassificationTask(Task):
                 yield replace(evaluation, no_baseline="left out (--no-baseline)")
 
     def score_validation(self, run: Run, say: Say) -> Iterator[ClassificationScores]:
-        request = EvaluationRequest(split="valid")
-        return self.evaluate(run, self.tests(run, request, say), request, say)
+        request = EvaluationRequest(split="valid", say=say)
+        return self.evaluate(run, self.tests(run, request), request)
 
-    def report(
-        self,
-        run: Run,
-        request: EvaluationRequest,
-        *,
-        figures: Path,
-        n_examples: int,
-        reference: Curves | None,
-        say: Say,
-        progress: Progress,
-    ) -> Page:
+    def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
         from dragoman.report.classification import ClassifiedSet, classification_page
 
         split = request.split
@@ -196,7 +185,7 @@ class ClassificationTask(Task):
         if split is not None or run.weights_path.exists():
             classifier = load_classifier(run.path, device=request.device, precision=request.precision)
             try:
-                for evaluation in self.evaluate(run, self.tests(run, request, say), request, say):
+                for evaluation in self.evaluate(run, self.tests(run, request), request):
                     data = run.config.data
                     files = data.valid if split == "valid" or not data.test else data.test[evaluation.name]
                     sets.append(ClassifiedSet(evaluation, file_names(files)))
@@ -207,28 +196,26 @@ class ClassificationTask(Task):
         else:
             problems.append("The run has no weights yet, so that nothing could be classified.")
         for problem in problems:
-            say(problem)
+            request.say(problem)
         return classification_page(
             run,
             classifier,
             sets,
             figures=figures,
-            n_mistakes=2 * n_examples,
+            n_mistakes=2 * request.n_examples,
             problems=problems,
             reference=reference,
-            listen=say,
+            listen=request.say,
         )
 
-    def compare(
-        self, runs: Mapping[str, Run], request: EvaluationRequest, say: Say, progress: Progress
-    ) -> list[ClassifierComparison]:
+    def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[ClassifierComparison]:
         from dragoman.evaluation.classifier_comparison import compare_classifiers
 
         if request.src is not None or request.ref is not None:
             raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
         self.check(request)
         return compare_classifiers(
-            runs, split=request.split, device=request.device, precision=request.precision, listen=say
+            runs, split=request.split, device=request.device, precision=request.precision, listen=request.say
         )
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:

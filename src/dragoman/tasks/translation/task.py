@@ -24,7 +24,6 @@ from dragoman.tasks.task import (
     EvaluationRequest,
     Languages,
     Opener,
-    Progress,
     ReadOptions,
     Say,
     Task,
@@ -90,7 +89,7 @@ class TranslationTask(Task):
         chosen = config.directions if request.to is None else [config.direction(request.to)]
         return [replace(run, config=config.towards(direction)) for direction in chosen]
 
-    def tests(self, run: Run, request: EvaluationRequest, say: Say) -> dict[str, TestSet]:
+    def tests(self, run: Run, request: EvaluationRequest) -> dict[str, TestSet]:
         from dragoman.evaluation.translation import read_pairs, split_of
 
         split = request.split
@@ -103,7 +102,7 @@ class TranslationTask(Task):
         run.check_corpora()
         configs = [translation_config(one) for one in self.directions(run, request)]
         if split is None and not any(config.data.test for config in configs):
-            say("the run names no test set, so its validation pairs are translated")
+            request.say("the run names no test set, so its validation pairs are translated")
             split = "valid"
         tests = {
             config.labelled(name): TestSet(config.languages, read_pairs(corpus))
@@ -117,12 +116,13 @@ class TranslationTask(Task):
         return tests
 
     def evaluate(
-        self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest, say: Say
+        self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest
     ) -> Iterator[TranslationScores | Robustness]:
         from dragoman.evaluation.kept import read_given_scores, with_given_scores
         from dragoman.evaluation.robustness import robustness
         from dragoman.evaluation.translation import evaluate
 
+        say = request.say
         sentence_scores = read_given_scores(
             request.scores, {name: len(test.pairs) for name, test in tests.items()}
         )
@@ -170,34 +170,23 @@ class TranslationTask(Task):
             )
         yield from ()
 
-    def report(
-        self,
-        run: Run,
-        request: EvaluationRequest,
-        *,
-        figures: Path,
-        n_examples: int,
-        reference: Curves | None,
-        say: Say,
-        progress: Progress,
-    ) -> Page:
+    def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
         from dragoman.report.translation import gather, translation_page
 
-        translations = _kept_translations(run, request, say, progress)
+        translations = _kept_translations(run, request)
         content = gather(translations, split=request.split)
+        n_sentences, say = request.n_examples, request.say
         for problem in content.problems:
             say(problem)
         return translation_page(
-            translations, content, figures=figures, n_sentences=n_examples, reference=reference, listen=say
+            translations, content, figures=figures, n_sentences=n_sentences, reference=reference, listen=say
         )
 
-    def compare(
-        self, runs: Mapping[str, Run], request: EvaluationRequest, say: Say, progress: Progress
-    ) -> list[TranslatorComparison]:
+    def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[TranslatorComparison]:
         from dragoman.evaluation.comparison import compare, compare_on
 
         other_text = _is_other_text(request)
-        systems = {name: _kept_translations(run, request, say, progress) for name, run in runs.items()}
+        systems = {name: _kept_translations(run, request) for name, run in runs.items()}
         if other_text:
             return compare_on(systems, str(request.src), str(request.ref))
         return compare(systems, split=request.split)
@@ -301,11 +290,11 @@ def _is_other_text(request: EvaluationRequest) -> bool:
     return request.src is not None
 
 
-def _kept_translations(run: Run, request: EvaluationRequest, say: Say, progress: Progress) -> Translations:
+def _kept_translations(run: Run, request: EvaluationRequest) -> Translations:
     from dragoman.evaluation.kept import Translations
 
     check_precision(request.precision)
     prepare_for_translating()
     return Translations(
-        run, device=request.device, precision=request.precision, listen=say, progress=progress
+        run, device=request.device, precision=request.precision, listen=request.say, progress=request.progress
     )
