@@ -113,7 +113,7 @@ def config_for(
 
     if task is not None:
         task_named(task)
-    first = str(file or next(iter(tsv), ""))
+    first = str(file or (tsv if isinstance(tsv, str) else next(iter(tsv), "")))
     columns = columns and by_name(first, columns)
     if text_column is not None and label_column is not None:
         text_column, label_column = by_name(first, (text_column, label_column))

@@ -115,6 +115,7 @@ def test_numbers_of_columns_are_not_guessed_over(tmp_path: Path, monkeypatch: py
     Path("pairs.csv").write_text(f"mt,pe,source,target\n{rows}", encoding="utf-8")
     Path("texts.csv").write_text(f"topic,words,text,label\n{rows}".replace("a", "x"), encoding="utf-8")
     pairs = config_for("pairs.csv", columns=(0, 1), src_lang="en", tgt_lang="de")
+    assert pairs == config_for(tsv="pairs.csv", columns=(0, 1), src_lang="en", tgt_lang="de")
     assert pairs.task == "translation"
     assert next(iter(open_text(pairs.data, pairs.data.train).pairs())) == ("a0", "b0")
     texts = config_for("texts.csv", task="classification", text_column=1, label_column=0)
