@@ -46,14 +46,6 @@ class AttentionMaps(NamedTuple):
     cross: AttentionMap
 
 
-def cross_attention(translator: Translator, source: str, target: str | None = None) -> AttentionMap:
-    """Return the attention weights for `source` and `target`, by default the translator's own translation.
-
-    DataError: a text is empty, or has more tokens than the model accepts.
-    """
-    return attention_maps(translator, source, target).cross
-
-
 def n_weights(translator: Translator, source: str, target: str) -> int:
     """Return the number of weights in the cross-attention of a sentence, without computing them."""
     config, tokenizers = translator.model.config, translator.tokenizers
@@ -62,7 +54,9 @@ def n_weights(translator: Translator, source: str, target: str) -> int:
 
 
 def attention_maps(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
-    """All attention, of all layers and heads, while `source` is translated as `target` (as above).
+    """Return all attention of all layers and heads while `source` is translated as `target`.
+
+    `target` is by default the translator's own translation.
 
     DataError: a text is empty, or has more tokens than the model accepts.
     """

@@ -22,6 +22,13 @@ EMPTY = "an empty side"
 TOO_LONG = "a side longer than the model accepts"
 
 
+class ScoredToken(NamedTuple):
+    """A token of a translation, as it is written in the vocabulary, and its log-probability in nats."""
+
+    piece: str
+    log_prob: float
+
+
 class TokenScores(NamedTuple):
     """Log-probabilities of the tokens of a target given its source, in nats; the end token is the last."""
 
@@ -32,7 +39,8 @@ class TokenScores(NamedTuple):
 
     @property
     def log_prob(self) -> float:
-        """Log-probability of the whole target, in nats."""
+        """Log-probability of the whole target, in nats: `Hypothesis.log_prob` of a search that reads the same
+        tokens, those of both texts as they are: no slots, and capitals not in their usual case."""
         return math.fsum(self.log_probs)
 
     @property
@@ -41,67 +49,19 @@ class TokenScores(NamedTuple):
         n_tokens = len(self.log_probs)
         return max(TINY_PROBABILITY, self.log_prob / n_tokens) if n_tokens else None
 
+    @property
+    def perplexity(self) -> float:
+        """exp of the negative mean log-probability of a token; 1 where there is no token."""
+        return perplexity(self.log_prob, len(self.log_probs))
+
     def tokens(self, tokenizer: Tokenizer, target: str) -> tuple[ScoredToken, ...]:
         """Return the tokens of the target with their log-probabilities; none where the pair has no score."""
         return tuple(map(ScoredToken, pieces_with_end(tokenizer, target), self.log_probs))
 
 
-class ScoredToken(NamedTuple):
-    """A token of a translation, as it is written in the vocabulary, and its log-probability in nats."""
-
-    piece: str
-    log_prob: float
-
-
-class ScoredTranslation(NamedTuple):
-    """A translation of `source`, and how probable each of its tokens is after those before it."""
-
-    source: str
-    target: str
-    tokens: tuple[ScoredToken, ...]
-    """The end token last; none where both texts are empty."""
-
-    @property
-    def log_prob(self) -> float:
-        """Of the whole translation, in nats: what a search calls `Hypothesis.log_prob`, unless it read other
-        tokens than those of both texts as they are: slots, or text in capitals in its usual case."""
-        return math.fsum(token.log_prob for token in self.tokens)
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the negative mean log-probability of a token; 1 where there is no token."""
-        return perplexity(self.log_prob, len(self.tokens))
-
-
 def perplexity(log_prob: float, n_tokens: int) -> float:
     """exp(-log_prob / n_tokens), at most e^700; 1 for no token."""
     return math.exp(min(-log_prob / max(n_tokens, 1), 700.0))
-
-
-def score_translations(
-    model: TranslationModel,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    *,
-    batch_tokens: int = BATCH_TOKENS,
-    first_number: int = 1,
-    progress: Callable[[int], None] | None = None,
-) -> list[ScoredTranslation]:
-    """Return the log-probability of each target given its source, in order.
-
-    As in a search, tokens that are never written take no share of the probability. A target with a word
-    that is not in the vocabulary, which no search finds, is scored with <unk> in its place, and then <unk>
-    has its share. `progress` is called with the number of pairs finished. DataError: there are not as many
-    targets as sources, only one of the two texts is empty, or one has more tokens than the model accepts;
-    `first_number` is what the message counts from.
-    """
-    scores = score_pairs(
-        model, sources, targets, batch_tokens=batch_tokens, first_number=first_number, progress=progress
-    )
-    return [
-        ScoredTranslation(source, target, score.tokens(model.tokenizers.tgt, target))
-        for source, target, score in zip(sources, targets, scores, strict=True)
-    ]
 
 
 def score_pairs(
@@ -113,11 +73,15 @@ def score_pairs(
     first_number: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[TokenScores]:
-    """Return the token scores of each target given its source, as `score_translations`, in order.
+    """Return the log-probability of each target's tokens given its source, in order.
 
-    Pairs that cannot be scored carry their fault, unless they have numbers, from `first_number` on.
-    `progress` is called with the number of pairs finished. DataError: the numbers of sources and targets
-    differ, or a pair with a number cannot be scored.
+    As in a search, tokens that are never written take no share of the probability. A target with a word
+    that is not in the vocabulary, which no search finds, is scored with <unk> in its place, and then <unk>
+    has its share. Pairs that cannot be scored carry their fault, unless they have numbers, from
+    `first_number` on. `progress` is called with the number of pairs finished.
+
+    DataError: the numbers of sources and targets differ, or a pair with a number cannot be scored: one side
+    alone is empty, or has more tokens than the model accepts.
     """
     check_texts(sources, what="source")
     check_texts(targets, what="target")

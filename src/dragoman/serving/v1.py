@@ -15,12 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
-from dragoman.predict.attention import cross_attention, n_weights
+from dragoman.predict.attention import attention_maps, n_weights
 from dragoman.predict.classifier import Classification
 from dragoman.predict.flow import CHARACTERS_A_TOKEN, ComputeStep, Flow, computed, translated
 from dragoman.predict.occlusion import Explanation, word_importance
 from dragoman.predict.request import TranslationRequest
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.documents import chosen
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
@@ -215,9 +215,10 @@ async def attention(
                 f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
                 "send a shorter text",
             )
-        result = yield from computed(
-            partial(cross_attention, translator, asked.text, target), len(asked.text) // CHARACTERS_A_TOKEN
+        maps = yield from computed(
+            partial(attention_maps, translator, asked.text, target), len(asked.text) // CHARACTERS_A_TOKEN
         )
+        result = maps.cross
         return AttentionResponse(
             source_tokens=list(result.columns),
             target_tokens=list(result.rows),
@@ -240,14 +241,17 @@ async def score(request: Request, asked: Annotated[ScoreRequest, posted(ScoreReq
 
     def work(_: Client) -> Flow[ScoreResponse]:
         cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
-        scored = yield from computed(partial(score_translations, translator, sources, targets), cost)
+        scored = yield from computed(partial(score_pairs, translator, sources, targets, first_number=1), cost)
         scores = [
             ScoreMessage(
                 log_prob=finite(each.log_prob),
                 perplexity=round(each.perplexity, 4),
-                tokens=[ScoredTokenMessage(piece=t.piece, log_prob=finite(t.log_prob)) for t in each.tokens],
+                tokens=[
+                    ScoredTokenMessage(piece=piece, log_prob=finite(log_prob))
+                    for piece, log_prob in each.tokens(translator.tokenizers.tgt, target)
+                ],
             )
-            for each in scored
+            for each, target in zip(scored, targets, strict=True)
         ]
         return ScoreResponse(model=info.name, scores=scores)
 

@@ -17,10 +17,10 @@ from dragoman.documents import DocumentFile
 from dragoman.errors import DataError
 from dragoman.metrics.translation import score_all
 from dragoman.predict.alignment import word_probabilities
-from dragoman.predict.attention import cross_attention
+from dragoman.predict.attention import attention_maps
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def classifier(tiny_classifier_run: Path) -> Classifier:
 
 CALLS: dict[str, tuple[str, Callable[[Translator, Any], object]]] = {
     "align": ("source", lambda t, texts: dragoman.align(t, texts, texts)),
-    "score": ("source", lambda t, texts: score_translations(t, texts, texts)),
-    "score against": ("target", lambda t, texts: score_translations(t, ["red"], texts)),
+    "score": ("source", lambda t, texts: score_pairs(t, texts, texts)),
+    "score against": ("target", lambda t, texts: score_pairs(t, ["red"], texts)),
     "confidence": ("source", lambda t, texts: word_probabilities(t, texts, texts)),
     "protection": ("sentence", lambda t, texts: dragoman.translate_protected(t, texts, Protection())),
     "evaluate": ("translation", lambda t, texts: score_all(texts, texts, tgt_lang="de")),
@@ -70,7 +70,7 @@ def test_a_classifier_refuses_them(classifier: Classifier) -> None:
 def test_single_texts_of_other_types_are_refused(translator: Translator) -> None:
     for value, kind in ((None, "NoneType"), (b"red", "bytes")):
         for what, call in {
-            "text": lambda value: cross_attention(translator, value),
+            "text": lambda value: attention_maps(translator, value).cross,
             "document": lambda value: dragoman.translate_document(translator, value),
             "sentence": lambda value: Glossary([("red", "rot")]).required(value),
         }.items():

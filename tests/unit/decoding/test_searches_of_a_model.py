@@ -15,7 +15,7 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.predict.attention import cross_attention
+from dragoman.predict.attention import attention_maps
 from dragoman.predict.engine import NativeEngine, SearchInput, longest_translation
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.scoring import score_ids
@@ -62,7 +62,8 @@ every_search = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCH
 
 
 def test_attention_is_the_mean_over_the_heads_of_the_last_layer(translator: Translator) -> None:
-    expected = cross_attention(translator, "red cat", "rot Katze groß").weights[-1].mean(axis=0)  # (T, S)
+    maps = attention_maps(translator, "red cat", "rot Katze groß")
+    expected = maps.cross.weights[-1].mean(axis=0)  # (T, S)
     short, long = (translator.tokenizers.src.encode(text) for text in ("red cat", "small bird river tree"))
     src = pad([[*short, EOS_ID], [*long, EOS_ID]])
     decoder = IncrementalDecoder(translator.model, src, src != PAD_ID, keep_attention=True)

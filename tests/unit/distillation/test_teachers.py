@@ -26,7 +26,7 @@ from dragoman.distillation.material import Lessons, check_lessons, one_line
 from dragoman.distillation.teaching import DROPPED, Judged, teach, without_worst
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from tiny import TINY, write_corpus
@@ -181,8 +181,8 @@ def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
         scorer = Translator.load(tiny_many).towards("de-en")
         pairs = [pair[::-1] for pair in pairs]
     record = taught(tmp_path, lessons=lessons)
-    scored = score_translations(scorer, *map(list, zip(*pairs, strict=True)))
-    values = [one.log_prob / len(one.tokens) for one in scored]
+    scored = score_pairs(scorer, *map(list, zip(*pairs, strict=True)))
+    values = [one.log_prob / len(one.log_probs) for one in scored]
     found = [float(line) for line in lines(tmp_path / "scores.gz")]
     np.testing.assert_allclose(found, values, atol=2e-3)
     best = sorted(range(len(pairs)), key=lambda i: -found[i])[: len(pairs) // 2]

@@ -14,7 +14,7 @@ from dragoman.evaluation.kept import TranslatedSet, Translations, kept_name
 from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.evaluation.translation import scores_of
 from dragoman.hub import HubName
-from dragoman.predict.scoring import score_pairs, score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
@@ -147,8 +147,8 @@ def test_a_set_s_name_leads_nowhere_else_and_to_no_other_set() -> None:
 
 def test_confidence_is_the_mean_log_probability_of_a_token(tiny_run: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu", precision="fp32")
-    (scored,) = score_translations(translator, ["red cat"], ["rot Katze"])
-    mean = sum(token.log_prob for token in scored.tokens) / len(scored.tokens)
+    (scored,) = score_pairs(translator, ["red cat"], ["rot Katze"])
+    mean = scored.log_prob / len(scored.log_probs)
     scores = score_pairs(translator, ["red cat", "", "red", "cat"], ["rot Katze", "rot", " ", "Katze " * 600])
     assert [score.mean for score in scores] == [pytest.approx(mean), None, None, None]
 

@@ -20,7 +20,7 @@ from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine
 from dragoman.predict.engine import SearchInput
-from dragoman.predict.scoring import score_ids, score_translations
+from dragoman.predict.scoring import score_ids, score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors
@@ -185,7 +185,7 @@ def test_tokens_of_either_language_are_written_as_by_their_tokenizer(opus: Pair)
 
 def test_scores_are_their_log_probabilities_without_what_is_never_written(opus: Pair) -> None:
     source, target = SENTENCES[0], "Katze Hund"
-    (scored,) = score_translations(opus.translator, [source], [target])
+    (scored,) = score_pairs(opus.translator, [source], [target])
     labels = opus.their_tokenizer(text_target=[target], return_tensors="pt")["input_ids"]
     with torch.no_grad():
         logits = opus.theirs(**opus.their_tokenizer([source], return_tensors="pt"), labels=labels).logits[0]

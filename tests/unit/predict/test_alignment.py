@@ -21,7 +21,7 @@ from dragoman.predict.alignment import (
     word_attention,
     words_of,
 )
-from dragoman.predict.attention import cross_attention
+from dragoman.predict.attention import attention_maps
 from dragoman.predict.flow import aligned
 from dragoman.predict.results import Link
 from dragoman.predict.threads import finish
@@ -87,7 +87,7 @@ def test_every_word_has_tokens_and_every_token_one_share(tokenizers: list[Tokeni
 @pytest.mark.parametrize("step", [0, 1])
 def test_the_attention_of_words_is_that_of_their_tokens(translator: Translator, step: int) -> None:
     source, target = "the red cat, cats!", "rote Katzen"
-    looked = cross_attention(translator, source, target)
+    looked = attention_maps(translator, source, target).cross
     (_, found), *others = word_attention(translator, [source, ""], [target, "rot"], step=1 if step else 0)
     assert not others
     heads = looked.weights[0].mean(0)

@@ -9,7 +9,7 @@ import torch
 from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.predict.alignment import align, align_words, words_of
-from dragoman.predict.attention import AttentionMap, attention_maps, cross_attention
+from dragoman.predict.attention import AttentionMap, attention_maps
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
@@ -21,7 +21,7 @@ def translator(tiny_run: Path) -> Translator:
 
 
 def test_every_row_is_a_distribution_over_the_source(translator: Translator) -> None:
-    weights, tgt_tokens, src_tokens, _ = cross_attention(translator, "red cat big dog", "rot Katze groß")
+    weights, tgt_tokens, src_tokens, _ = attention_maps(translator, "red cat big dog", "rot Katze groß").cross
     config = translator.config.model
     assert weights.shape == (config.n_decoder_layers, config.n_heads, len(tgt_tokens), len(src_tokens))
     assert (weights >= 0).all()
@@ -29,7 +29,7 @@ def test_every_row_is_a_distribution_over_the_source(translator: Translator) -> 
 
 
 def test_rows_and_columns_are_the_tokens_with_the_end_token(translator: Translator) -> None:
-    _, tgt_tokens, src_tokens, _ = cross_attention(translator, "red cat", "rot Katze")
+    _, tgt_tokens, src_tokens, _ = attention_maps(translator, "red cat", "rot Katze").cross
     for tokenizer, text, tokens in (
         (translator.tokenizers.src, "red cat", src_tokens),
         (translator.tokenizers.tgt, "rot Katze", tgt_tokens),
@@ -58,21 +58,22 @@ def test_without_a_target_it_is_the_translators_own(
 ) -> None:
     own = Translation("red cat", (Alternative("rot Katze", 0.0),))
     monkeypatch.setattr(translator, "translate", lambda texts: [own._replace(source=text) for text in texts])
-    given, found = cross_attention(translator, "red cat", own.text), cross_attention(translator, "red cat")
+    given = attention_maps(translator, "red cat", own.text).cross
+    found = attention_maps(translator, "red cat").cross
     assert given.rows == found.rows
     np.testing.assert_array_equal(given.weights, found.weights)
 
 
 def test_looking_does_not_change_the_translator(translator: Translator) -> None:
     before = translator.translate(["red cat", "old house"])
-    cross_attention(translator, "red cat", "rot Katze")
+    attention_maps(translator, "red cat", "rot Katze")
     assert translator.translate(["red cat", "old house"]) == before
     blocks = [module for module in translator.model.modules() if isinstance(module, MultiHeadAttention)]
     assert not any(block._forward_pre_hooks for block in blocks)
 
 
 def test_a_later_target_token_does_not_change_earlier_rows(translator: Translator) -> None:
-    short, long = (cross_attention(translator, "red cat", text) for text in ("rot", "rot Katze Hund"))
+    short, long = (attention_maps(translator, "red cat", text).cross for text in ("rot", "rot Katze Hund"))
     shared = len(short.rows)  # row t is computed from the tokens before t
     np.testing.assert_allclose(long.weights[:, :, :shared], short.weights, atol=1e-5)
 
@@ -141,12 +142,12 @@ def test_every_layer_has_its_picture_and_every_link_its_frame(translator: Transl
 
 def test_empty_and_endless_texts_are_refused(translator: Translator) -> None:
     with pytest.raises(DataError, match="the source is empty; attention needs a sentence on both sides"):
-        cross_attention(translator, " ", "rot")
+        attention_maps(translator, " ", "rot")
     with pytest.raises(DataError, match="the target is empty"):
-        cross_attention(translator, "red", "")
+        attention_maps(translator, "red", "")
     limit = translator.config.model.max_positions
     with pytest.raises(DataError, match=rf"the target has \d+ tokens and the model accepts {limit}; take a"):
-        cross_attention(translator, "red", "rot " * limit)
+        attention_maps(translator, "red", "rot " * limit)
 
 
 @pytest.mark.slow

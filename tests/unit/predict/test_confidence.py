@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.errors import DataError
 from dragoman.predict.alignment import word_probabilities
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 
 PAIRS = [("red cat", "rot Katze"), ("big old house", "groß alt Haus!"), ("", ""), ("blue dog", "")]
@@ -21,9 +21,9 @@ def translator(tiny_run: Path) -> Translator:
 def test_words_together_are_as_probable_as_the_tokens_without_the_end(translator: Translator) -> None:
     sources, targets = zip(*PAIRS[:2], strict=True)
     words = word_probabilities(translator, sources, targets)
-    scored = score_translations(translator, sources, targets)
+    scored = score_pairs(translator, sources, targets)
     for found, translation in zip(words, scored, strict=True):
-        of_tokens = translation.log_prob - translation.tokens[-1].log_prob
+        of_tokens = translation.log_prob - translation.log_probs[-1]
         assert math.fsum(math.log(word.probability) for word in found) == pytest.approx(of_tokens, rel=1e-4)
 
 

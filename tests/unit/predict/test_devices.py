@@ -24,7 +24,7 @@ from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.ctranslate2 import CTranslate2Engine
 from dragoman.predict.engine import NativeEngine, SearchInput
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator, check_int8
 from dragoman.runs import Run
 from dragoman.tensors import Rows
@@ -140,7 +140,7 @@ def test_what_looks_into_a_model_sees_the_same_there(translator: Translator) -> 
     def looked() -> tuple[Any, ...]:
         maps = attention_maps(translator, SENTENCES[0], targets[0])
         return (
-            [scored.log_prob for scored in score_translations(translator, SENTENCES, targets)],
+            [scored.log_prob for scored in score_pairs(translator, SENTENCES, targets)],
             [[link[:4] for link in links] for links in align(translator, SENTENCES, targets)],
             [each.weights.tolist() for each in maps],
         )

@@ -9,7 +9,7 @@ import torch
 from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.scoring import perplexity, score_translations
+from dragoman.predict.scoring import perplexity, score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair, train_tokenizer
 
@@ -26,38 +26,37 @@ def translator(tiny_run: Path) -> Translator:
 def test_log_probabilities_are_those_of_the_model_without_what_it_never_writes(
     translator: Translator,
 ) -> None:
-    (scored,) = score_translations(translator, ["red cat"], ["rot Katze"])
+    (scored,) = score_pairs(translator, ["red cat"], ["rot Katze"])
     src = torch.tensor([[*translator.tokenizers.src.encode("red cat"), EOS_ID]])
     ids = translator.tokenizers.tgt.encode("rot Katze")
     logits = translator.model(src, torch.ones_like(src, dtype=torch.bool), torch.tensor([[BOS_ID, *ids]]))[0]
     allowed = [i for i in range(logits.shape[1]) if i not in (PAD_ID, BOS_ID, UNK_ID)]
-    for t, (token, (_, log_prob)) in enumerate(zip([*ids, EOS_ID], scored.tokens, strict=True)):
+    tokens = scored.tokens(translator.tokenizers.tgt, "rot Katze")
+    for t, (token, (_, log_prob)) in enumerate(zip([*ids, EOS_ID], tokens, strict=True)):
         row = logits[t].double()
         assert log_prob == pytest.approx(float(row[token] - row[allowed].logsumexp(0)), abs=1e-5)
     pieces = [token.piece for token in translator.tokenizers.tgt.tokens("rot Katze")]
-    assert [piece for piece, _ in scored.tokens] == [*pieces, "</s>"]
-    assert scored.log_prob == pytest.approx(sum(value for _, value in scored.tokens))
-    assert scored.perplexity == pytest.approx(math.exp(-scored.log_prob / len(scored.tokens)))
+    assert [piece for piece, _ in tokens] == [*pieces, "</s>"]
+    assert scored.log_prob == pytest.approx(sum(value for _, value in tokens))
+    assert scored.perplexity == pytest.approx(math.exp(-scored.log_prob / len(tokens)))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 12, 4096])
 def test_batches_do_not_change_the_scores(translator: Translator, batch_tokens: int) -> None:
     done: list[int] = []
-    together = score_translations(
-        translator, SOURCES, TARGETS, batch_tokens=batch_tokens, progress=done.append
-    )
+    together = score_pairs(translator, SOURCES, TARGETS, batch_tokens=batch_tokens, progress=done.append)
     assert done == sorted(done)
     assert done[-1] == len(SOURCES)
-    for pair in together:
-        (alone,) = score_translations(translator, [pair.source], [pair.target])
+    for source, target, pair in zip(SOURCES, TARGETS, together, strict=True):
+        (alone,) = score_pairs(translator, [source], [target])
         assert alone.log_prob == pytest.approx(pair.log_prob, rel=1e-5)
-        assert len(alone.tokens) == len(pair.tokens)
+        assert len(alone.log_probs) == len(pair.log_probs)
 
 
 def test_an_empty_pair_has_no_tokens(translator: Translator) -> None:
-    scored = score_translations(translator, SOURCES, TARGETS)[2]
-    assert (scored.tokens, scored.log_prob, scored.perplexity) == ((), 0.0, 1.0)
-    assert score_translations(translator, [], []) == []
+    scored = score_pairs(translator, SOURCES, TARGETS)[2]
+    assert (scored.log_probs, scored.log_prob, scored.perplexity) == ((), 0.0, 1.0)
+    assert score_pairs(translator, [], []) == []
 
 
 @torch.no_grad()
@@ -67,16 +66,16 @@ def test_what_can_be_written_shares_the_whole_probability(translator: Translator
     n = words.vocab_size
     model = Seq2SeqTransformer(translator.config.model, src_vocab_size=n, tgt_vocab_size=n).eval()
     small = Translator(model, TokenizerPair(words, words), translator.config)
-    firsts = [score_translations(small, ["a b"], [word])[0].tokens[0].log_prob for word in "abcd"]
+    firsts = [score_pairs(small, ["a b"], [word])[0].log_probs[0] for word in "abcd"]
     src = torch.tensor([[*words.encode("a b"), EOS_ID]])
     logits = model(src, torch.ones_like(src, dtype=torch.bool), torch.tensor([[BOS_ID]]))[0, 0]
     of_end = float(logits[EOS_ID] - logits[[EOS_ID, *words.encode("a b c d")]].logsumexp(0))
     assert math.fsum(map(math.exp, [*firsts, of_end])) == pytest.approx(1.0, abs=1e-5)
 
-    (unknown,) = score_translations(small, ["a b"], ["x"])
+    (unknown,) = score_pairs(small, ["a b"], ["x"])
     with_unknown = logits[[EOS_ID, UNK_ID, *words.encode("a b c d")]]
-    assert unknown.tokens[0].piece == "<unk>"
-    assert unknown.tokens[0].log_prob == pytest.approx(float(logits[UNK_ID] - with_unknown.logsumexp(0)))
+    assert unknown.tokens(words, "x")[0].piece == "<unk>"
+    assert unknown.log_probs[0] == pytest.approx(float(logits[UNK_ID] - with_unknown.logsumexp(0)))
 
 
 def test_perplexity_of_certain_and_impossible_tokens() -> None:
@@ -103,4 +102,4 @@ def test_pairs_that_cannot_be_scored_are_named(
     translator: Translator, sources: list[str], targets: list[str], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        score_translations(translator, sources, targets, first_number=11)
+        score_pairs(translator, sources, targets, first_number=11)

@@ -11,7 +11,7 @@ from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
 from dragoman.predict.flow import searched
-from dragoman.predict.scoring import score_ids, score_translations
+from dragoman.predict.scoring import score_ids, score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import Batcher, Client
 from dragoman.text.slots import SLOTS
@@ -77,7 +77,7 @@ def test_scoring_reads_texts_as_they_are(translator: Translator) -> None:
     """With slots, what a search reads is another sequence, of another probability."""
     target = "rot Katze 14:30 25"
     src, tgt = translator.tokenizers.src.encode(TEXTS[0]), translator.tokenizers.tgt.encode(target)
-    (scored,) = score_translations(translator, TEXTS[:1], [target])
+    (scored,) = score_pairs(translator, TEXTS[:1], [target])
     assert scored.log_prob == pytest.approx(sum(score_ids(translator.models, [[*src, EOS_ID]], [tgt])[0]))
 
 

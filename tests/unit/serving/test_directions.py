@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from dragoman.predict.alignment import joined_links
 from dragoman.predict.flow import Pivot, searched
 from dragoman.predict.results import Link
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving import documents
@@ -174,7 +174,7 @@ def test_attention_and_scores_name_a_direction_and_no_pivot(
     pairs = [{"source": "red cat", "target": "rot Katze"}]
     for to in ("fr", "en-de"):
         (score,) = answer_of(client, "score", pairs=pairs, to=to)["scores"]
-        (expected,) = score_translations(translator.towards(to), ["red cat"], ["rot Katze"])
+        (expected,) = score_pairs(translator.towards(to), ["red cat"], ["rot Katze"])
         assert score["log_prob"] == pytest.approx(expected.log_prob, abs=1e-3)
     assert answer_of(client, "attention", text="red cat", to="fr")["source_tokens"][0] == "<2fr>"
     for to, why in (("de-fr", "goes through en"), ("it", "no model translates to it; there are: ")):

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from dragoman.documents import FORMATS, Document, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align, word_probabilities
-from dragoman.predict.attention import cross_attention
+from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.serving import v1
 from dragoman.serving.access import make_key
@@ -354,11 +354,13 @@ def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> Non
 def test_scores_are_those_of_the_model(client: TestClient, translator: Translator) -> None:
     pairs = [("red cat", "rote Katze"), ("old house", "Haus"), ("", "")]
     asked = [{"source": source, "target": target} for source, target in pairs]
-    own = score_translations(translator, [source for source, _ in pairs], [target for _, target in pairs])
-    for found, wanted in zip(answer_of(client, "score", pairs=asked)["scores"], own, strict=True):
+    own = score_pairs(translator, *zip(*pairs, strict=True))
+    scores = answer_of(client, "score", pairs=asked)["scores"]
+    for found, wanted, (_, target) in zip(scores, own, pairs, strict=True):
         assert found["log_prob"] == pytest.approx(wanted.log_prob, abs=1e-3)
         assert found["perplexity"] == pytest.approx(wanted.perplexity, abs=1e-2)
-        assert [token["piece"] for token in found["tokens"]] == [token.piece for token in wanted.tokens]
+        tokens = wanted.tokens(translator.tokenizers.tgt, target)
+        assert [token["piece"] for token in found["tokens"]] == [token.piece for token in tokens]
         total = sum(token["log_prob"] for token in found["tokens"])
         assert found["log_prob"] == pytest.approx(total, abs=1e-2), "that of a text is the sum of its tokens'"
 
@@ -366,7 +368,7 @@ def test_scores_are_those_of_the_model(client: TestClient, translator: Translato
 def test_rows_of_attention_add_to_one(client: TestClient, translator: Translator) -> None:
     for target in (None, "rote Katze"):
         found = answer_of(client, "attention", text="red cat", target=target)
-        own = cross_attention(translator, "red cat", target)
+        own = attention_maps(translator, "red cat", target).cross
         assert found["source_tokens"] == list(own.columns)
         assert found["target_tokens"] == list(own.rows)
         config = translator.model.config
@@ -384,7 +386,7 @@ def test_attention_has_a_limit_of_weights(
     client: TestClient, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"text": "red cat", "target": "rote Katze"}
-    n = cross_attention(translator, *asked.values()).weights.size
+    n = attention_maps(translator, *asked.values()).cross.weights.size
     monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n)
     answer_of(client, "attention", **asked)
     monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n - 1)
