@@ -31,7 +31,7 @@ from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator, translate_protected
-from dragoman.text.foreign import PiecesTokenizer, pieces_spec
+from dragoman.text.foreign import Segmentation
 from dragoman.text.tokenizer import EOS_ID, Tokenizer, WholeTokenizer, train_tokenizer
 from dragoman.text.transformations import REPLACED
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -242,7 +242,7 @@ TOKENIZERS = {
     "unigram": train_tokenizer(CORPUS, TokenizerConfig(kind="unigram", vocab_size=340)),
     "characters": listed("characters", ["a", "▁", *EVIL]),
     "words": listed("words", OF_STRANGERS, splitter="spacy", language="en", format_output=True),
-    "pieces": PiecesTokenizer(pieces_spec(None, [*SPECIAL_TOKENS, *OF_STRANGERS])),
+    "pieces": Segmentation().tokenizer([*SPECIAL_TOKENS, *OF_STRANGERS]),
 }
 
 

@@ -40,7 +40,6 @@ from dragoman.interop.sentencepieces import imported_model
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.predict.engine import Engine
-from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -188,8 +187,8 @@ def export_run(
 def _export_translator(
     run: Run, folder: Path, to: str, options: ExportOptions
 ) -> tuple[Parity, tuple[str, ...], tuple[str, ...]]:
-    config, compute_type = translation_config(run), options.compute_type
     translator = Translator.load(run.path, device="cpu", precision="fp32")
+    config, compute_type = translator.config, options.compute_type
     engine = EXPORTERS[to].write(run, translator, folder, options)
     script, listed = EXPORTERS[to].script, portable_transformations(config, translator.tokenizers)
     compared = searches(engine, config.search, compute_type)
@@ -324,10 +323,7 @@ def _to_ctranslate2(
     convert(model, tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
     if shortlist := Shortlist.load(run.path, tokenizers):
         write_vocabulary_map(shortlist, tokenizers, folder)
-    source_end = model.config.source_end
-    return CTranslate2Engine(
-        folder, tokenizers, max_positions=translator.max_positions, source_end=source_end
-    )
+    return CTranslate2Engine(folder, tokenizers, model.config)
 
 
 def _to_onnx(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> onnx.OnnxEngine:
@@ -340,11 +336,10 @@ def _to_onnx(run: Run, translator: Translator, folder: Path, options: ExportOpti
 
 
 def _to_browser(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> onnx.OnnxEngine:
-    config = translation_config(run)
-    check_browser(config, translator)
+    check_browser(translator)
     runtime = runtime_files(options.onnxruntime_web)
     engine = _to_onnx(run, translator, folder, options)
-    write_browser(config, translator, folder, runtime)
+    write_browser(translator, folder, runtime)
     return engine
 
 
@@ -356,7 +351,7 @@ def _to_huggingface(
 
 
 def _to_argos(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> CTranslate2Engine:
-    argos.check_argos(translation_config(run))
+    argos.check_argos(translator.config)
     argos.lengthen(translator.model)
     return _to_ctranslate2(run, translator, folder / argos.MODEL, options)
 

@@ -9,62 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.errors import RunError
-from dragoman.text.foreign import (
-    CONTINUED,
-    PiecesTokenizer,
-    SentencePieceTokenizer,
-    pieces_spec,
-    sentencepiece_spec,
-)
+from dragoman.text.foreign import CONTINUED, Segmentation
 from dragoman.text.normalisation import META_SPACE
-from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 """Maximum size of a vocabulary, a configuration or a tokenizer."""
-
-
-@dataclass(frozen=True)
-class SentencePiece:
-    """Text is cut by a sentencepiece model, the bytes of its file."""
-
-    kind: ClassVar = "sentencepiece"
-    model: bytes
-    lowercase: bool = False
-
-    def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
-        """Return the tokenizer with these pieces in Dragoman's order.
-
-        ValueError: the model cannot be used.
-        """
-        return SentencePieceTokenizer(sentencepiece_spec(self.model, pieces, lowercase=self.lowercase))
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Text comes cut, its pieces separated by spaces; subword-nmt `codes`, if any, cut it further."""
-
-    kind: ClassVar = "pieces"
-    codes: str | None = None
-    lowercase: bool = False
-    known_only: bool = False
-    """What is not in the vocabulary is cut on, as far as merges can be undone."""
-
-    def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
-        """Return the tokenizer with these pieces in Dragoman's order.
-
-        ValueError: the codes cannot be used.
-        """
-        settings = {"lowercase": self.lowercase, "known_only": self.known_only}
-        return PiecesTokenizer(pieces_spec(self.codes, pieces, **settings))
-
-
-Segmentation: TypeAlias = SentencePiece | Pieces
 
 
 @dataclass(frozen=True)
@@ -255,13 +211,13 @@ class ForeignFolder:
         """
         model = options.src_spm if side == "src" else options.tgt_spm or options.src_spm
         if model is not None:
-            return SentencePiece(self.read_given(model), lowercase)
+            return Segmentation(self.read_given(model), lowercase=lowercase)
         if options.codes is None and spm is not None:
-            return SentencePiece(self.read(spm), lowercase)
+            return Segmentation(self.read(spm), lowercase=lowercase)
         path = options.codes or (self.file(codes) if codes is not None else None)
         if path is None:
-            return Pieces(lowercase=lowercase)
-        return Pieces(_codes(self.read_given(path), str(path)), lowercase, known_only)
+            return Segmentation(lowercase=lowercase)
+        return Segmentation(None, _codes(self.read_given(path), str(path)), lowercase, known_only)
 
 
 class ForeignFormat(NamedTuple):
@@ -277,19 +233,18 @@ class ForeignFormat(NamedTuple):
 
 def cut_note(segmentation: Segmentation, pieces: Sequence[str], lang: str) -> list[str]:
     """Return a note for a vocabulary of subwords without the tokenizer that makes them."""
-    if isinstance(segmentation, SentencePiece) or segmentation.codes is not None:
+    if segmentation.model is not None or segmentation.codes is not None:
         return []
     if any(piece.startswith(META_SPACE) for piece in pieces):
-        return [
-            f"{lang}: its sentencepiece model is not in the folder: text must come cut into its pieces, "
-            "or import again with --src-spm and --tgt-spm"
-        ]
-    if any(piece.endswith(CONTINUED) for piece in pieces):
-        return [
-            f"{lang}: its byte-pair codes are not in the folder: text must come cut into its pieces, "
-            "or import again with --codes"
-        ]
-    return []
+        missing, options = "sentencepiece model is", "--src-spm and --tgt-spm"
+    elif any(piece.endswith(CONTINUED) for piece in pieces):
+        missing, options = "byte-pair codes are", "--codes"
+    else:
+        return []
+    return [
+        f"{lang}: its {missing} not in the folder: text must come cut into its pieces, "
+        f"or import again with {options}"
+    ]
 
 
 def _codes(content: bytes, where: str) -> str:

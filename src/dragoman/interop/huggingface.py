@@ -7,8 +7,8 @@ writes the residual stream makes one of the other, exactly. Forbidden tokens are
 transformers has one tokenizer for both sides. Two vocabularies become one: the target's tokens behind the
 source's, with a bias that forbids the source's to be written.
 
-An export is read back with `from_huggingface` and what config.json holds under RUN; the folder RUN has the
-run's own tokenizers.
+An export is read back: the same weights, and tokens and settings from what config.json holds under RUN, and
+from the folder RUN with the run's own tokenizers.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_section
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import ConfigError, optional
+from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
-from dragoman.interop.generation import TYPICAL_PENALTY
+from dragoman.interop.foreign import ForeignFolder, ForeignFormat, Imported, ImportOptions
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.interop.settings import Setting
-from dragoman.interop.torch_files import ForeignTensors
+from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 from dragoman.predict.engine import (
@@ -47,7 +48,7 @@ from dragoman.predict.engine import (
 )
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.tensors import save_tensors
+from dragoman.tensors import load_tensors, save_tensors
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import MARK, SPECIAL_TOKENS
@@ -61,6 +62,9 @@ NORM_EPS = 1e-5
 RUN = "dragoman"
 """The key in config.json, and the folder, that keep what a run needs and transformers does not."""
 
+TYPICAL_PENALTY = 20 / (20 + 5)
+"""p over alpha where log-probability / length^p, as there, and / ((5 + length) / 6)^alpha, as here, weigh the
+length of 20 tokens alike."""
 
 NAMES = {
     "src_embedding": "model.encoder.embed_tokens",
@@ -185,6 +189,66 @@ def from_huggingface(
     return weights
 
 
+def read_weights(folder: ForeignFolder) -> ForeignTensors:
+    """Read the weights in a folder of transformers. RunError: there are none, or the file is damaged."""
+    for name, read_file in (("model.safetensors", load_tensors), ("pytorch_model.bin", read_torch)):
+        if folder.has(name):
+            return ForeignTensors(read_file(folder.file(name)), where=folder.path / name)
+    raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
+
+
+def _detects(folder: ForeignFolder) -> bool:
+    """Whether Dragoman exported it, whatever transformers has made of its weights since."""
+    return folder.has("config.json") and RUN in folder.json("config.json")
+
+
+def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
+    """Return the run in a folder.
+
+    RunError: it is incomplete, damaged, or of parts that do not belong together.
+    """
+    kept: Any = folder.json("config.json").get(RUN)
+    config = _config(kept, folder, options)
+    for name in ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]:
+        folder.file(f"{RUN}/{name}")  # transformers saves a model without this folder
+    tokenizers = TokenizerPair.load(folder.path / RUN)
+    sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
+    if kept.get("src_vocab_size") != sizes[0] or kept.get("shared") is not config.tokenizer.shared:
+        raise RunError(
+            f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
+        )
+    bias = kept.get("forbidden_bias")
+    is_list = isinstance(bias, list) and all(isinstance(one, float) and isfinite(one) for one in bias)
+    if config.model.output_bias and not (is_list and len(bias) == len(FORBIDDEN)):
+        raise RunError(f"{folder.path / 'config.json'}: {RUN}.forbidden_bias is damaged; export again")
+    return Imported(config, tokenizers, from_huggingface(read_weights(folder), config.model, kept, *sizes))
+
+
+FORMAT = ForeignFormat(
+    "dragoman",
+    f"config.json with the key {RUN}, as dragoman export --to huggingface writes it",
+    _detects,
+    read,
+)
+
+
+def _config(kept: Any, folder: ForeignFolder, options: ImportOptions) -> TranslationConfig:
+    """Return the configuration of the run. RunError: it is damaged, or the user names other languages."""
+    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
+        raise RunError(
+            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
+        )
+    try:
+        where = str(folder.path / "config.json")
+        config = parse_section(TranslationConfig, kept["config"], where=where)
+    except ConfigError as error:
+        raise RunError(str(error)) from error
+    src, tgt = config.languages
+    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
+        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
+    return config
+
+
 def ties_all(config: ModelConfig, *, shared: bool) -> bool:
     """Their three matrices are one: two vocabularies, one behind the other, count as one."""
     return config.tie_embeddings == "all" or (config.tie_embeddings == "output" and not shared)
@@ -238,13 +302,11 @@ def generation_config(search: SearchConfig, model: Mapping[str, Any]) -> dict[st
     return settings
 
 
-def tokenizer_files(folder: Path, config: TranslationConfig, before: Mapping[str, int]) -> dict[str, bytes]:
-    """Return files for AutoTokenizer from the tokenizers in `folder`. ConfigError: there is no equal.
+def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
+    """vocab.json and two sentencepiece models, as they came with an imported model: for MarianTokenizer.
 
-    It puts the reserved tokens `before` every text; MarianTokenizer reads them in the text, as ">>deu<<".
+    It reads reserved tokens in the text, as ">>deu<<". ConfigError: there is no equal.
     """
-    if "sentencepiece" not in config.tokenizer.kinds:
-        return fast_tokenizer_files(folder, config, before)
     if not config.tokenizer.shared:
         raise ConfigError(
             f"{folder}: two vocabularies of sentencepiece are beyond what transformers keeps beside such a "
@@ -255,11 +317,6 @@ def tokenizer_files(folder: Path, config: TranslationConfig, before: Mapping[str
             f"{folder}: MarianTokenizer writes an end token behind every source, which this model does not "
             "read (model.source_end); export to ctranslate2 or onnx"
         )
-    return marian_tokenizer_files(folder, config)
-
-
-def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str, bytes]:
-    """vocab.json and two sentencepiece models, as they came with an imported model: for MarianTokenizer."""
     sides = ("shared", "shared") if (folder / "shared.json").exists() else ("src", "tgt")
     source, target = (json.loads((folder / f"{side}.json").read_text(encoding="utf-8")) for side in sides)
     src_lang, tgt_lang = config.languages
@@ -280,7 +337,7 @@ def marian_tokenizer_files(folder: Path, config: TranslationConfig) -> dict[str,
 def tokenizer_folder(folder: Path, config: TranslationConfig, language: str) -> Path:
     """Return the folder, within that of a model, with the tokenizer for a target language.
 
-    It is `folder` itself for a model of one, and where a text says its language (`tokenizer_files`).
+    It is `folder` itself for a model of one, and where a text says its language (`marian_tokenizer_files`).
     """
     is_only = len(config.targets) == 1 or "sentencepiece" in config.tokenizer.kinds
     return folder if is_only else folder / f"to-{language}"
@@ -289,7 +346,7 @@ def tokenizer_folder(folder: Path, config: TranslationConfig, language: str) -> 
 def fast_tokenizer_files(
     folder: Path, config: TranslationConfig, before: Mapping[str, int]
 ) -> dict[str, bytes]:
-    """tokenizer.json and tokenizer_config.json.
+    """tokenizer.json and tokenizer_config.json; the reserved tokens `before` come before every text.
 
     Special tokens are marked as such, so that `decode` can leave them away, and are yet only text where a
     user writes them. ConfigError: a kind that `tokenizers` cannot do.
@@ -331,11 +388,16 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
     save_tensors(
         folder / "model.safetensors", to_huggingface(config.model, weights, shared=config.tokenizer.shared)
     )
+    is_marian = "sentencepiece" in config.tokenizer.kinds
     places = {language: tokenizer_folder(folder, config, language) for language in config.targets}
     for language, place in places.items():
-        before = tokenizers.towards(language).src.before
         place.mkdir(exist_ok=True)
-        for name, content in tokenizer_files(run.tokenizer_folder, config, before).items():
+        if is_marian:
+            files = marian_tokenizer_files(run.tokenizer_folder, config)
+        else:
+            before = tokenizers.towards(language).src.before
+            files = fast_tokenizer_files(run.tokenizer_folder, config, before)
+        for name, content in files.items():
             write_atomically(place / name, content)
     if folder not in places.values():  # else one would be made up
         names = ", ".join(place.name for place in places.values())

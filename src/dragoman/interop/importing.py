@@ -17,7 +17,7 @@ from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import environment
-from dragoman.interop import exported, fairseq, joeynmt, marian, opennmt, sockeye
+from dragoman.interop import fairseq, huggingface, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -37,7 +37,6 @@ NEVER = -1000.0
 """The output bias of a token that the other side has not: its probability is 0 in fp32. It is no lower, for
 label smoothing wants a share even for it, whose loss would drown all others."""
 
-
 FORMATS: dict[str, ForeignFormat] = {
     one.name: one
     for one in (
@@ -47,7 +46,7 @@ FORMATS: dict[str, ForeignFormat] = {
         opennmt.FORMAT,
         opennmt.EOLE_FORMAT,
         sockeye.FORMAT,
-        exported.FORMAT,
+        huggingface.FORMAT,
     )
 }
 """The formats that are read: a new importer is one file, and one line here."""

@@ -21,12 +21,11 @@ from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import assemble, checked, model_config
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
-from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves
+from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves, read_weights
 from dragoman.interop.settings import ForeignSettings, Setting, read_settings
-from dragoman.interop.torch_files import ForeignTensors, read_torch
+from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
-from dragoman.tensors import load_tensors
 from dragoman.text.foreign import LANGUAGE
 
 
@@ -115,14 +114,6 @@ def our_weights(
 
     tables = [f"model.{side}.embed_positions.weight" for side in SIDES]
     return assemble(tensors, NAMES, model, vocabularies, lambda: map(table, tables), order=order.argsort())
-
-
-def read_weights(folder: ForeignFolder) -> ForeignTensors:
-    """Read the weights in a folder of transformers. RunError: there are none, or the file is damaged."""
-    for name, read_file in (("model.safetensors", load_tensors), ("pytorch_model.bin", read_torch)):
-        if folder.has(name):
-            return ForeignTensors(read_file(folder.file(name)), where=folder.path / name)
-    raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
 
 
 def read_vocabularies(

@@ -137,9 +137,10 @@ class ClassifierGraph(nn.Module):
         encoded = model.encoder_norm(x)
         n_documents: Any = document.max() + 1  # a tensor, which the trace follows
         belongs_to = document[None, :] == torch.arange(n_documents)[:, None]  # (B, W)
+        highest = encoded.masked_fill(~real[:, :, None], float("-inf")).amax(1)  # (W, D)
         pooled = [
-            highest_of(encoded, real, belongs_to)
-            if name == "max"
+            highest[None].masked_fill(~belongs_to[:, :, None], float("-inf")).amax(1)
+            if name == "max"  # scatter_reduce becomes branches, of which onnxruntime warns, text by text
             else pool(name, encoded, real, document, n_documents)
             for name in model.poolings
         ]
@@ -154,29 +155,18 @@ class ClassifierGraph(nn.Module):
         return self.share * logits + sums / belongs.sum(1).clamp(min=1).sqrt()[:, None] + self.bias
 
 
-def highest_of(encoded: Tensor, real: Tensor, belongs_to: Tensor) -> Tensor:
-    """`pool("max", …)` for a graph, encoded (W, L, D) -> (B, D).
-
-    onnxruntime warns, text by text, of branches in what scatter_reduce becomes.
-    """
-    highest = encoded.masked_fill(~real[:, :, None], float("-inf")).amax(1)  # (W, D)
-    return highest[None].masked_fill(~belongs_to[:, :, None], float("-inf")).amax(1)
-
-
 def hidden_bias(real: Tensor) -> Tensor:
     """`attention_bias` for a graph, which cannot look whether anything is hidden: (B, S) -> (B, 1, 1, S)."""
     return torch.zeros(real.shape).masked_fill(~real, float("-inf"))[:, None, None, :]
 
 
-def cache_names(kind: str, n_layers: int) -> list[str]:
-    """Return the names of the keys and values of each layer, in the order of inputs and outputs."""
-    return [f"{kind}.{i}.{part}" for i in range(n_layers) for part in ("key", "value")]
-
-
 def write_translator(model: Seq2SeqTransformer, folder: Path) -> None:
     """Write ENCODER and DECODER. MissingExtraError: onnx is not installed."""
-    n = model.config.n_decoder_layers
-    cross, past, present = (cache_names(kind, n) for kind in ("cross", "past", "present"))
+    numbers = range(model.config.n_decoder_layers)
+    cross, past, present = (
+        [f"{kind}.{i}.{part}" for i in numbers for part in ("key", "value")]
+        for kind in ("cross", "past", "present")
+    )
     encoder, decoder = EncoderGraph(model).eval(), DecoderGraph(model).eval()
     ids = torch.tensor([[5, 6, 7, 2], [5, 2, PAD_ID, PAD_ID]]) % len(model.src_embedding.tokens.weight)
     with torch.no_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 
@@ -13,7 +13,8 @@ from dragoman.config import Config, SearchConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
-from dragoman.predict.engine import NativeEngine, SearchInput
+from dragoman.predict.ctranslate2 import CTranslate2Engine
+from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine
 from dragoman.predict.probe import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
@@ -25,17 +26,9 @@ BATCH = 50
 SAME = 0.99
 """Share of the sentences, at least, for which an exact search finds the same."""
 
-
 TOKEN, TRANSLATION = "nats a token", "nats a translation"
 MEAN = "nats a token of a translation, on average"
 """What differs: the log-probability of one token, of a translation, and the latter by its tokens."""
-
-
-class Scorer(Protocol):
-    """What gives the log-probabilities of translations."""
-
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of eos behind it."""
 
 
 class SearchParity(NamedTuple):
@@ -102,7 +95,7 @@ def compare(
     translator: Translator,
     texts: Sequence[str],
     sentences_from: str,
-    scorer: Scorer,
+    engine: StepEngine | CTranslate2Engine,
     compared: Sequence[SearchParity],
     *,
     progress: Callable[[int], None] | None = None,
@@ -129,7 +122,7 @@ def compare(
                 for a, b in zip(ours[key], search.run(batch, search.settings), strict=True)
             )
         best = {(i, many[0].ids) for hypotheses in ours.values() for i, many in enumerate(hypotheses)}
-        _compare_scores(translator, scorer, [(batch[i], ids) for i, ids in sorted(best)], parity)
+        _compare_scores(translator, engine, [(batch[i], ids) for i, ids in sorted(best)], parity)
         if progress is not None:
             progress(n_before + start + len(batch))
     parity.same = {name: n / len(sentences) for name, n in n_same.items()}
@@ -170,7 +163,7 @@ def _same(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], exact: bool)
 
 def _compare_scores(
     translator: Translator,
-    scorer: Scorer,
+    engine: StepEngine | CTranslate2Engine,
     pairs: Sequence[tuple[SearchInput, tuple[int, ...]]],
     parity: Parity,
 ) -> None:
@@ -178,7 +171,7 @@ def _compare_scores(
     for start in range(0, len(pairs), BATCH):
         sentences, targets = zip(*pairs[start : start + BATCH], strict=True)
         ours = score_ids([translator.model], [s.source for s in sentences], targets)
-        theirs = scorer.score(sentences, targets)
+        theirs = engine.score(sentences, targets)
         for a, b in zip(ours, theirs, strict=True):
             total = abs(sum(a) - sum(b))
             parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))

@@ -112,18 +112,14 @@ def with_typos(text: str, rng: Random) -> str:
     words = [word for word in re.finditer(WORD, text) if len(word[0]) > 3 and not _URL.search(word[0])]
     n = min(len(words), max(1, round(len(words) / TYPING_MISTAKES)))
     for word in sorted(rng.sample(words, n), key=re.Match.start, reverse=True):
-        text = text[: word.start()] + _mistyped(word[0], rng) + text[word.end() :]
+        i = word.start() + rng.randrange(len(word[0]) - 1)
+        letter, after = text[i], text[i + 1]
+        near = NEIGHBOURS.get(letter.lower(), "")
+        changed = rng.choice(
+            (after + letter, after, letter + letter + after, (rng.choice(near) if near else letter) + after)
+        )
+        text = text[:i] + changed + text[i + 2 :]
     return text
-
-
-def _mistyped(word: str, rng: Random) -> str:
-    i = rng.randrange(len(word) - 1)
-    letter, after = word[i], word[i + 1]
-    near = NEIGHBOURS.get(letter.lower(), "")
-    changed = rng.choice(
-        (after + letter, after, letter + letter + after, (rng.choice(near) if near else letter) + after)
-    )
-    return word[:i] + changed + word[i + 2 :]
 
 
 def with_other_numbers(texts: Sequence[str], rng: Random) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -45,6 +46,8 @@ class Tokenizer(ABC):
         """Load the tokenizer described by the JSON `spec`."""
         self._spec = spec
         self._lowercase = lowercase
+        self._plain: Tokenizer = self
+        self._before: list[Token] = []
 
     @abstractmethod
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
@@ -65,7 +68,7 @@ class Tokenizer(ABC):
     @property
     def plain(self) -> Tokenizer:
         """This tokenizer, without what `with_marks` puts before a text."""
-        return self
+        return self._plain
 
     @cached_property
     def marks(self) -> dict[str, int]:
@@ -75,7 +78,7 @@ class Tokenizer(ABC):
     @property
     def before(self) -> dict[str, int]:
         """The reserved tokens that it puts before every text, and their ids."""
-        return {}
+        return {token.piece: token.id for token in self._before}
 
     def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
         """Return this tokenizer with those of the reserved tokens `marks` that it lacks, behind all others.
@@ -83,7 +86,7 @@ class Tokenizer(ABC):
         ConfigError: a tokenizer that came with an imported model takes no new ones.
         """
         new = [mark for mark in marks if mark not in self.marks]
-        return self._with_pieces(new) if new else self
+        return self._with_pieces(new) if new else self.plain
 
     @cached_property
     def has_slots(self) -> bool:
@@ -95,20 +98,25 @@ class Tokenizer(ABC):
 
         ConfigError: a tokenizer that came with an imported model takes no new ones.
         """
-        return self if self.has_slots else self._with_pieces(SLOTS)
+        return self.plain if self.has_slots else self._with_pieces(SLOTS)
 
     @abstractmethod
     def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
         """Return this tokenizer with more tokens behind the others, which no text becomes."""
 
     def with_marks(self, marks: Sequence[str]) -> Tokenizer:
-        """Return a view of this tokenizer that puts the reserved tokens `marks` before every text."""
-        return MarkedTokenizer(self, marks) if marks else self
+        """Return this tokenizer with the reserved tokens `marks` before every text that is not empty."""
+        if not marks:
+            return self
+        marked, pieces = copy(self), self.pieces()
+        marked._before = [Token(self.marks[mark], pieces[self.marks[mark]], 0, 0) for mark in marks]
+        return marked
 
     @property
     def fingerprint(self) -> str:
         """A hash of the whole tokenizer: equal only where ids mean the same."""
-        return hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
+        digest = hashlib.blake2b(self._spec.encode(), digest_size=16).hexdigest()
+        return " ".join([digest, *self.before])
 
     @property
     def kind(self) -> str:
@@ -141,11 +149,13 @@ class Tokenizer(ABC):
         probability that the tokenizer was trained with. With `slots`, `SLOTS` in the texts become tokens.
         """
         check_texts(texts)
-        return self._encode_batch([self.normalise(text, slots=slots) for text in texts], dropout=dropout)
+        rows = self._encode_batch([self.normalise(text, slots=slots) for text in texts], dropout=dropout)
+        before = list(self.before.values())
+        return [[*before, *ids] if ids else ids for ids in rows] if before else rows
 
     @abstractmethod
     def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
-        """Return the ids of texts that are normalised."""
+        """Return the ids of texts that are normalised, without marks."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of any `ids`, without special tokens; U+FFFD stands for what is unknown or broken.
@@ -163,9 +173,14 @@ class Tokenizer(ABC):
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of ids, whatever characters it holds."""
 
-    @abstractmethod
     def tokens(self, text: str) -> list[Token]:
         """Return the tokens of `text`, and which characters of `self.normalise(text)` each stands for."""
+        tokens = self._tokens(self.normalise(text))
+        return [*self._before, *tokens] if tokens else tokens
+
+    @abstractmethod
+    def _tokens(self, text: str) -> list[Token]:
+        """Return the tokens of normalised `text`, without marks."""
 
     def unknown_rate(self, texts: Iterable[str]) -> float:
         """Return the share, 0 to 1, of tokens of `texts` that are not in the vocabulary; of subwords 0."""
@@ -181,67 +196,6 @@ class Tokenizer(ABC):
         """Write the JSON file `path`, whole or not at all. RunError: it cannot be written."""
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, self._spec.encode())
-
-
-class MarkedTokenizer(Tokenizer):
-    """A tokenizer of sources for one direction: reserved tokens stand before every text that is not empty."""
-
-    def __init__(self, plain: Tokenizer, marks: Sequence[str], *, reader: Tokenizer | None = None) -> None:
-        """Take `marks` that are among `plain.marks`; `reader` cuts text in the place of `plain`."""
-        super().__init__(plain._spec, lowercase=plain._lowercase)
-        self._plain, self._reader = plain, reader or plain
-        pieces = plain.pieces()
-        self._before = [Token(plain.marks[mark], pieces[plain.marks[mark]], 0, 0) for mark in marks]
-
-    @property
-    def plain(self) -> Tokenizer:
-        return self._plain
-
-    @property
-    def before(self) -> dict[str, int]:
-        return {token.piece: token.id for token in self._before}
-
-    @cached_property
-    def marks(self) -> dict[str, int]:
-        return self._plain.marks
-
-    @property
-    def vocab_size(self) -> int:
-        return self._plain.vocab_size
-
-    def pieces(self) -> list[str]:
-        return self._plain.pieces()
-
-    @property
-    def fingerprint(self) -> str:
-        return " ".join([self._plain.fingerprint, *self.before])
-
-    def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
-        return self._plain.extended(texts, n_new)
-
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        return self._plain.with_new_marks(marks)
-
-    def with_slots(self) -> Tokenizer:
-        return self._plain.with_slots()
-
-    def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
-        return self._plain._with_pieces(pieces)
-
-    def normalise(self, text: str, *, slots: bool = False) -> str:
-        return self._reader.normalise(text, slots=slots)
-
-    def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
-        before = list(self.before.values())
-        rows = self._reader._encode_batch(texts, dropout=dropout)
-        return [[*before, *ids] if ids else ids for ids in rows]
-
-    def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        return self._reader._decode_batch(batch)
-
-    def tokens(self, text: str) -> list[Token]:
-        tokens = self._reader.tokens(text)
-        return [*self._before, *tokens] if tokens else tokens
 
 
 class ListedTokenizer(Tokenizer):
@@ -287,3 +241,23 @@ class ListedTokenizer(Tokenizer):
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         written = self._written
         return [self._join([written[i] for i in ids if i in written]) for ids in batch]
+
+    def _tokens(self, text: str) -> list[Token]:
+        return [
+            Token(i := self._ids.get(piece, UNK_ID), self._pieces[i], start, end)
+            for piece, start, end in self._spans(text)
+        ]
+
+    def _spans(self, text: str) -> list[tuple[str, int, int]]:
+        """Return the pieces of normalised `text`, and the characters of it that each stands for."""
+        spans, position = [], 0
+        for piece in self._cut(text):
+            surface = self._surface(piece)
+            end = text.index(surface, position) + len(surface)
+            spans.append((piece, position, end))
+            position = end
+        return spans
+
+    def _surface(self, piece: str) -> str:
+        """Return what stands in a text for `piece`."""
+        return piece

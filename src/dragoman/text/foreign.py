@@ -10,18 +10,17 @@ import base64
 import binascii
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from dragoman.errors import ConfigError, optional
-from dragoman.text.base import ListedTokenizer, MarkedTokenizer, Token, Tokenizer
+from dragoman.text.base import ListedTokenizer, Tokenizer
 from dragoman.text.normalisation import META_SPACE, without_controls
 from dragoman.text.slots import SLOTS
-from dragoman.text.vocabulary import UNK_ID, language_mark
+from dragoman.text.vocabulary import language_mark
 
 LANGUAGE = re.compile(r">>.*?<<")
 """What a text for a model of several languages begins with, such as ">>deu<<": a token by itself."""
@@ -58,16 +57,6 @@ class ForeignTokenizer(ListedTokenizer):
             f"new reserved tokens{'' if is_slot else f' such as {pieces[0]}'}; {remedy}"
         )
 
-    def tokens(self, text: str) -> list[Token]:
-        return [
-            Token(i := self._ids.get(piece, UNK_ID), self._pieces[i], start, end)
-            for piece, start, end in self._spans(self.normalise(text))
-        ]
-
-    @abstractmethod
-    def _spans(self, text: str) -> list[tuple[str, int, int]]:
-        """Return the pieces of normalised `text`, and the characters of it that each stands for."""
-
 
 class SentencePieceTokenizer(ForeignTokenizer):
     """A sentencepiece model (Kudo and Richardson 2018), whose pieces have the ids of a vocabulary.
@@ -86,11 +75,10 @@ class SentencePieceTokenizer(ForeignTokenizer):
         self._reads_language = True
 
     def with_marks(self, marks: Sequence[str]) -> Tokenizer:
-        if not marks:
-            return self
-        reader = copy(self)
-        reader._reads_language = False
-        return MarkedTokenizer(self, marks, reader=reader)
+        marked = super().with_marks(marks)
+        assert isinstance(marked, SentencePieceTokenizer)
+        marked._reads_language = not marks
+        return marked
 
     def _cut(self, text: str) -> list[str]:
         if not self._reads_language:
@@ -209,14 +197,8 @@ class PiecesTokenizer(ForeignTokenizer):
         words = text.split()
         return words if self._codes is None else [piece for word in words for piece in self._codes.cut(word)]
 
-    def _spans(self, text: str) -> list[tuple[str, int, int]]:
-        spans, position = [], 0
-        for piece in self._cut(text):
-            surface = piece if self._codes is None else piece.removesuffix(CONTINUED)
-            end = text.index(surface, position) + len(surface)
-            spans.append((piece, position, end))
-            position = end
-        return spans
+    def _surface(self, piece: str) -> str:
+        return piece if self._codes is None else piece.removesuffix(CONTINUED)
 
     def _join(self, pieces: list[str]) -> str:
         text = " ".join(pieces)
@@ -231,25 +213,32 @@ KINDS: dict[str, type[ForeignTokenizer]] = {
 }
 
 
-def sentencepiece_spec(model: bytes, vocabulary: Sequence[str], *, lowercase: bool = False) -> str:
-    """Return the file of a tokenizer with the sentencepiece `model` and the pieces `vocabulary`."""
-    encoded = base64.b64encode(model).decode()
-    return _spec("sentencepiece", vocabulary, lowercase=lowercase, sentencepiece=encoded)
+@dataclass(frozen=True)
+class Segmentation:
+    """What cuts text: a sentencepiece model; or it comes cut, its pieces separated by spaces."""
 
+    model: bytes | None = None
+    """The bytes of the file of a sentencepiece model."""
+    codes: str | None = None
+    """Byte-pair codes of subword-nmt, which cut further what comes cut."""
+    lowercase: bool = False
+    known_only: bool = False
+    """Merges of `codes` into what is not in the vocabulary are undone."""
 
-def pieces_spec(
-    codes: str | None, vocabulary: Sequence[str], *, lowercase: bool = False, known_only: bool = False
-) -> str:
-    """Return the file of a tokenizer of pre-tokenised text, which splits it by byte-pair `codes` if given.
+    @property
+    def kind(self) -> str:
+        """What `tokenizer.kind` calls it."""
+        return "pieces" if self.model is None else "sentencepiece"
 
-    With `known_only` merges into what is not in the vocabulary are undone.
-    """
-    return _spec("pieces", vocabulary, lowercase=lowercase, known_only=known_only, codes=codes)
-
-
-def _spec(kind: str, vocabulary: Sequence[str], **settings: str | bool | None) -> str:
-    settings_of_kind = {"kind": kind, **settings, "vocabulary": list(vocabulary)}
-    return json.dumps(settings_of_kind, ensure_ascii=False, indent=0)
+    def tokenizer(self, pieces: Sequence[str]) -> Tokenizer:
+        """Return the tokenizer with the vocabulary `pieces`. ValueError: model or codes cannot be used."""
+        settings: dict[str, Any] = {"kind": self.kind, "lowercase": self.lowercase}
+        if self.model is None:
+            settings |= {"known_only": self.known_only, "codes": self.codes}
+        else:
+            settings["sentencepiece"] = base64.b64encode(self.model).decode()
+        spec = {**settings, "vocabulary": list(pieces)}
+        return KINDS[self.kind](json.dumps(spec, ensure_ascii=False, indent=0))
 
 
 def sentencepiece_processor(model: bytes) -> Any:

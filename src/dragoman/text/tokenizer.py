@@ -34,7 +34,7 @@ from dragoman.text.vocabulary import (
     most_frequent,
     sample_of_text,
 )
-from dragoman.text.words import Characters, Words
+from dragoman.text.words import ANY_LANGUAGE, WORD, Characters, Words
 
 MAX_BYTES = 1 << 26
 """Of a tokenizer's file: five times what a million tokens take that have ten characters each."""
@@ -58,17 +58,17 @@ class SubwordTokenizer(Tokenizer):
         subwords.check(settings)
         model = dict(settings["model"])
         settings["model"]["dropout"] = None
-        self._plain = tokenizers.Tokenizer.from_str(json.dumps(settings))
-        self._dropping = DroppingBpe(model, self._plain.pre_tokenizer) if model.get("dropout") else None
-        if [self._plain.id_to_token(i) for i in range(N_FIXED)] != [*SPECIAL_TOKENS, *BYTE_TOKENS]:
+        self._model = tokenizers.Tokenizer.from_str(json.dumps(settings))
+        self._dropping = DroppingBpe(model, self._model.pre_tokenizer) if model.get("dropout") else None
+        if [self._model.id_to_token(i) for i in range(N_FIXED)] != [*SPECIAL_TOKENS, *BYTE_TOKENS]:
             raise ValueError("the special and byte tokens are not where Dragoman puts them")
 
     @property
     def vocab_size(self) -> int:
-        return int(self._plain.get_vocab_size())
+        return int(self._model.get_vocab_size())
 
     def pieces(self) -> list[str]:
-        return [str(self._plain.id_to_token(i)) for i in range(self.vocab_size)]
+        return [str(self._model.id_to_token(i)) for i in range(self.vocab_size)]
 
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         return SubwordTokenizer(subwords.extend(self._spec, texts, n_new))
@@ -79,20 +79,20 @@ class SubwordTokenizer(Tokenizer):
     def _encode_batch(self, texts: Sequence[str], *, dropout: np.random.Generator | None) -> list[list[int]]:
         if dropout is not None and self._dropping is not None:
             return self._dropping.encode_batch(texts, dropout)
-        encodings = self._plain.encode_batch_fast(texts, add_special_tokens=False)
+        encodings = self._model.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def _decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         silent = {*range(len(SPECIAL_TOKENS)), *self.marks.values()}
         rows = [[i for i in ids if i not in silent] for ids in batch]
-        return list(self._plain.decode_batch(rows))
+        return list(self._model.decode_batch(rows))
 
-    def tokens(self, text: str) -> list[Token]:
-        text = " " + self.normalise(text)
+    def _tokens(self, text: str) -> list[Token]:
+        (ids,), text = self._encode_batch([text], dropout=None), f" {text}"
         tokens = []
         position = n_bytes = 0
-        for i in self.encode(text):
-            piece = str(self._plain.id_to_token(i))
+        for i in ids:
+            piece = str(self._model.id_to_token(i))
             if i < N_FIXED:
                 width, n_bytes = 1, n_bytes + 1
             else:
@@ -117,6 +117,9 @@ class WholeTokenizer(ListedTokenizer):
     def _join(self, pieces: list[str]) -> str:
         return self._segmenter.join(pieces)
 
+    def _surface(self, piece: str) -> str:
+        return piece.replace(META_SPACE, " ")
+
     def extended(self, texts: Iterable[str], n_new: int) -> Tokenizer:
         counts: Counter[str] = Counter()
         for text in sample_of_text(texts, self.normalise):
@@ -126,18 +129,6 @@ class WholeTokenizer(ListedTokenizer):
     def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:
         settings = {**json.loads(self._spec), "vocabulary": [*self._pieces, *pieces]}
         return WholeTokenizer(json.dumps(settings, ensure_ascii=False, indent=0))
-
-    def tokens(self, text: str) -> list[Token]:
-        text = self.normalise(text)
-        tokens = []
-        start = 0
-        for piece in self._cut(text):
-            i = self._ids.get(piece, UNK_ID)
-            surface = piece.replace(META_SPACE, " ")
-            end = text.index(surface, start) + len(surface)
-            tokens.append(Token(i, self._pieces[i], start, end))
-            start = end
-        return tokens
 
 
 def train_tokenizer(
@@ -227,9 +218,11 @@ def _segmenter(settings: dict[str, Any]) -> Words | Characters:
 
 def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> str:
     """Return a tokenizer of words or characters as JSON: the `config.vocab_size` most frequent ones."""
-    segmenter: Words | Characters = Characters()
+    settings: dict[str, Any] = {"kind": config.kind}
     if config.kind == "words":
-        segmenter = Words(splitter=config.splitter, language=lang, format_output=config.format_output)
+        by = {"pattern": WORD} if config.splitter == "regex" else {"language": lang or ANY_LANGUAGE}
+        settings |= {"splitter": config.splitter, **by, "format_output": config.format_output}
+    segmenter = _segmenter(settings)
     counts: Counter[str] = Counter()
     for text in sample_of_text(texts, normalise_lowercase if config.lowercase else normalise):
         counts.update(segmenter.split(text))
@@ -240,7 +233,7 @@ def _learn_whole(texts: Iterable[str], config: TokenizerConfig, lang: str) -> st
             f"no vocabulary: nothing occurs tokenizer.min_frequency = {config.min_frequency} times; lower "
             "it, or check the corpus"
         )
-    spec = {**segmenter.settings(), "lowercase": config.lowercase, "vocabulary": [*SPECIAL_TOKENS, *pieces]}
+    spec = {**settings, "lowercase": config.lowercase, "vocabulary": [*SPECIAL_TOKENS, *pieces]}
     return json.dumps(spec, ensure_ascii=False, indent=0)
 
 

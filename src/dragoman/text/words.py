@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 from dragoman.errors import ConfigError, optional
 from dragoman.text.languages import language_code
@@ -57,7 +58,7 @@ class Words:
         *,
         splitter: Literal["regex", "spacy"] = "regex",
         pattern: str = WORD,
-        language: str = "",
+        language: str = ANY_LANGUAGE,
         format_output: bool = False,
     ) -> None:
         """Split by the regular expression `pattern`, or by spaCy's rules for `language`, such as "de".
@@ -67,17 +68,16 @@ class Words:
         """
         if pattern not in PATTERNS:
             raise ValueError("it splits words by an expression that Dragoman has never written")
-        self._splitter, self._pattern = splitter, pattern
-        self._language = language or ANY_LANGUAGE
+        self._splitter, self._pattern, self._language = splitter, pattern, language
         self._format_output = format_output
-        self._split: Callable[[str], list[str]] | None = (
-            _regex_splitter(pattern) if splitter == "regex" else None
-        )
+
+    @cached_property
+    def _split(self) -> Callable[[str], list[str]]:
+        regex = self._splitter == "regex"
+        return _regex_splitter(self._pattern) if regex else _spacy_splitter(self._language)
 
     def split(self, text: str) -> list[str]:
         """Return the words of normalised `text`."""
-        if self._split is None:
-            self._split = _spacy_splitter(self._language)
         return self._split(text)
 
     def join(self, pieces: Iterable[str]) -> str:
@@ -86,13 +86,6 @@ class Words:
         if not self._format_output:
             return " ".join(words)
         return format_words(words if self._splitter == "regex" else _attach_contractions(words))
-
-    def settings(self) -> dict[str, Any]:
-        """Return the section of the tokenizer's file."""
-        by = {"pattern": self._pattern} if self._splitter == "regex" else {"language": self._language}
-        return {
-            "kind": "words", "splitter": self._splitter, **by, "format_output": self._format_output
-        }  # fmt: skip
 
 
 def _regex_splitter(pattern: str) -> Callable[[str], list[str]]:
@@ -167,7 +160,3 @@ class Characters:
     def join(self, pieces: Iterable[str]) -> str:
         """Return the text of `pieces`: the inverse of `split`."""
         return "".join(pieces).replace(META_SPACE, " ")
-
-    def settings(self) -> dict[str, Any]:
-        """Return the section of the tokenizer's file."""
-        return {"kind": "characters"}

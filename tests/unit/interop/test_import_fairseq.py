@@ -14,10 +14,11 @@ from torch import Tensor
 
 from commands import error_of, succeed
 from dragoman.interop.fairseq import read
-from dragoman.interop.foreign import ForeignFolder, ImportOptions, Pieces, SentencePiece
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 from migrating import run_section
@@ -228,9 +229,9 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
     pieces = sentencepieces(model)
     folder, _, _ = write(tmp_path / "there")
     foreign = read(ForeignFolder(folder), ImportOptions())
-    assert (foreign.src_segmentation, foreign.tgt_segmentation) == (Pieces(), Pieces())
+    assert (foreign.src_segmentation, foreign.tgt_segmentation) == (Segmentation(), Segmentation())
     (folder / "sentencepiece.bpe.model").write_bytes(model)
-    assert read(ForeignFolder(folder), ImportOptions()).src_segmentation == SentencePiece(model)
+    assert read(ForeignFolder(folder), ImportOptions()).src_segmentation == Segmentation(model)
     (folder / "sentencepiece.bpe.model").unlink()
     (folder / "bpecodes").write_text("t h 9\nth e</w> 8\nc a 7\nca t</w> 6\n", encoding="utf-8")
     run = import_model(folder, tmp_path / "run")  # fastBPE's codes, with counts

@@ -192,7 +192,7 @@ def test_scores_are_their_log_probabilities_without_what_is_never_written(opus: 
     logits[:, [opus.theirs.config.pad_token_id, opus.tgt_rows[UNK_ID]]] = -torch.inf
     expected = logits.log_softmax(-1).gather(1, labels.T).sum()
     assert scored.log_prob == pytest.approx(float(expected), abs=1e-3)
-    assert len(scored.tokens) == labels.shape[1]
+    assert len(scored.log_probs) == labels.shape[1]
 
 
 @pytest.mark.slow

@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from commands import error_of, succeed
-from dragoman.interop.foreign import ForeignFolder, ImportOptions, Pieces, SentencePiece
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
 from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
+from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
 from migrating import run_section
@@ -207,7 +208,7 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
     (tmp_path / "there" / "en.spm.model").write_bytes(spm)
     foreign = read(ForeignFolder(tmp_path / "there"), HERE)
     assert foreign.model.source_end
-    assert foreign.src_segmentation == foreign.tgt_segmentation == SentencePiece(spm)
+    assert foreign.src_segmentation == foreign.tgt_segmentation == Segmentation(spm)
     assert foreign.notes == (
         "every source began with '<2de>' (transform prefix): write it in front yourself",
     )
@@ -287,7 +288,7 @@ def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
     Pair(foreign, source_end=False).check(run.path, there.logits)
     assert foreign.model.positions == "sinusoidal"
     assert foreign.model.tie_embeddings == ("all" if settings.get("shared") else "none")
-    assert (foreign.model.source_end, foreign.src_segmentation) == (False, Pieces())
+    assert (foreign.model.source_end, foreign.src_segmentation) == (False, Segmentation())
 
 
 def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
     write_eole(tmp_path / "there", transforms=["bpe", "suffix", "onmt_tokenize"], transforms_configs=configs)
     (tmp_path / "there" / "en.codes").write_text("#version: 0.2\nt h\nth e</w>\n", encoding="utf-8")
     foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
-    assert foreign.src_segmentation == Pieces("#version: 0.2\nt h\nth e</w>\n")
+    assert foreign.src_segmentation == Segmentation(codes="#version: 0.2\nt h\nth e</w>\n")
     assert foreign.model.source_end
     assert foreign.notes == ("text was cut by OpenNMT's Tokenizer (transform onmt_tokenize): give it so",)
 

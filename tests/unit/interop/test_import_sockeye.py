@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from commands import error_of, succeed
-from dragoman.interop.foreign import ForeignFolder, ImportOptions, Pieces
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
 from dragoman.interop.sockeye import read
+from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, linear, norm, random_tensors
 from migrating import run_section
 
@@ -193,7 +194,7 @@ def test_a_run_computes_what_sockeye_computes(tmp_path: Path, name: str) -> None
     assert model.positions == ("learned" if name == "learned positions" else "stored")
     assert model.tie_embeddings == {"all": "all", "none": "none"}.get(ties, "output")
     assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.3, 0.1, 0.2)
-    assert (foreign.src_segmentation, foreign.notes) == (Pieces(), ())
+    assert (foreign.src_segmentation, foreign.notes) == (Segmentation(), ())
     assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
 
 

@@ -13,10 +13,9 @@ import dragoman
 from dragoman import Classifier, Translator
 from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.interop.generation import LENGTHS, RENAMED, search_settings
 from dragoman.interop.huggingface import generation_config
 from dragoman.interop.importing import import_model
-from dragoman.interop.pipeline import pipeline
+from dragoman.interop.pipeline import LENGTHS, RENAMED, pipeline, search_settings
 from dragoman.predict.model import translation_config
 from foreign_models import write_marian
 

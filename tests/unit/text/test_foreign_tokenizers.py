@@ -15,11 +15,8 @@ from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.text.foreign import (
     BytePairCodes,
-    PiecesTokenizer,
-    SentencePieceTokenizer,
-    pieces_spec,
+    Segmentation,
     sentencepiece_processor,
-    sentencepiece_spec,
 )
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer, train_tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -34,12 +31,12 @@ CODES = "#version: 0.2\nt h\nth e</w>\nr e\nre d</w>\nc a\n"
 CUT = ["the", "red", "ca@@", "t", "d@@", "o@@", "g"]
 
 
-def of_sentencepiece() -> SentencePieceTokenizer:
-    return SentencePieceTokenizer(sentencepiece_spec(MODEL, [*SPECIAL_TOKENS, ">>deu<<", *PIECES]))
+def of_sentencepiece() -> Tokenizer:
+    return Segmentation(MODEL).tokenizer([*SPECIAL_TOKENS, ">>deu<<", *PIECES])
 
 
-def of_pieces(codes: str | None = CODES, *, lowercase: bool = False) -> PiecesTokenizer:
-    return PiecesTokenizer(pieces_spec(codes, [*SPECIAL_TOKENS, *CUT], lowercase=lowercase))
+def of_pieces(codes: str | None = CODES, *, lowercase: bool = False) -> Tokenizer:
+    return Segmentation(None, codes, lowercase).tokenizer([*SPECIAL_TOKENS, *CUT])
 
 
 @pytest.mark.parametrize("text", [*SENTENCES, "½ ﬁne  猫 cats", "", " ", "ΩΩ red"])
@@ -130,7 +127,7 @@ def test_a_file_gives_the_tokenizer_back(make: type[Tokenizer], tmp_path: Path) 
     ],
 )
 def test_a_damaged_file_is_refused(changed: dict[str, object], message: str, tmp_path: Path) -> None:
-    spec = json.loads(sentencepiece_spec(MODEL, [*SPECIAL_TOKENS, *PIECES]))
+    spec = json.loads(Segmentation(MODEL).tokenizer([*SPECIAL_TOKENS, *PIECES])._spec)
     (tmp_path / "x.json").write_text(json.dumps(spec | changed), encoding="utf-8")
     with pytest.raises(RunError, match=message):
         load_tokenizer(tmp_path / "x.json")

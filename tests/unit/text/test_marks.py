@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig, TokenizerKind
-from dragoman.text.foreign import SentencePieceTokenizer, pieces_spec, sentencepiece_spec
+from dragoman.text.foreign import Segmentation
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS, SYNTHETIC
 
@@ -86,8 +86,7 @@ def test_the_languages_of_an_imported_model_are_reserved_tokens_too() -> None:
     pytest.importorskip("sentencepiece")
     from test_foreign_tokenizers import MODEL, PIECES
 
-    spec = sentencepiece_spec(MODEL, [*SPECIAL_TOKENS, ">>deu<<", ">>nld<<", *PIECES])
-    both = SentencePieceTokenizer(spec)
+    both = Segmentation(MODEL).tokenizer([*SPECIAL_TOKENS, ">>deu<<", ">>nld<<", *PIECES])
     pair = TokenizerPair(both, both)
     towards = pair.towards("nld").src
     assert towards.encode("the cat") == [both.marks["<2nld>"], *both.encode("the cat")]
@@ -95,4 +94,3 @@ def test_the_languages_of_an_imported_model_are_reserved_tokens_too() -> None:
     assert written[0] == both.marks["<2nld>"]
     assert both.marks["<2deu>"] not in written, "what a user writes is text"
     assert pair.towards("nld").shared
-    assert pieces_spec(None, [*SPECIAL_TOKENS])

@@ -118,8 +118,8 @@ def test_the_vocabulary_of_an_imported_model_takes_none() -> None:
     pytest.importorskip("sentencepiece")
     from test_foreign_tokenizers import MODEL, PIECES
 
-    from dragoman.text.foreign import SentencePieceTokenizer, sentencepiece_spec
+    from dragoman.text.foreign import Segmentation
     from dragoman.text.vocabulary import SPECIAL_TOKENS
 
     with pytest.raises(ConfigError, match=r"takes no new reserved tokens; set modifiers.slots = 0"):
-        SentencePieceTokenizer(sentencepiece_spec(MODEL, [*SPECIAL_TOKENS, *PIECES])).with_slots()
+        Segmentation(MODEL).tokenizer([*SPECIAL_TOKENS, *PIECES]).with_slots()

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import TranslationConfig
 from dragoman.data.catalog.download import DownloadError, download
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cache_folder, write_atomically
@@ -88,7 +87,7 @@ def _read(package: Path, path: str) -> bytes:
         ) from error
 
 
-def check_browser(config: TranslationConfig, translator: Translator) -> None:
+def check_browser(translator: Translator) -> None:
     """ConfigError: the run needs what the page does not have."""
     for tokenizer in (translator.tokenizers.src, translator.tokenizers.tgt):
         if tokenizer.kind != "bpe" or tokenizer.lowercase:
@@ -99,15 +98,13 @@ def check_browser(config: TranslationConfig, translator: Translator) -> None:
             )
 
 
-def write_browser(
-    config: TranslationConfig, translator: Translator, folder: Path, runtime: Mapping[str, bytes]
-) -> None:
+def write_browser(translator: Translator, folder: Path, runtime: Mapping[str, bytes]) -> None:
     """Write what is needed beside ENCODER and DECODER, which are in `folder`.
 
     `runtime` are the `runtime_files`.
     """
     translator.tokenizers.save(folder / "tokenizer")
-    contents = {SETTINGS: json.dumps(_settings(config, translator), indent=2, ensure_ascii=False).encode()}
+    contents = {SETTINGS: json.dumps(_settings(translator), indent=2, ensure_ascii=False).encode()}
     source = Path(__file__).parent
     served = source.parents[1] / "serving" / "page"
     contents |= {name: (source / name).read_bytes() for name in OWN}
@@ -121,9 +118,9 @@ def write_browser(
     write_atomically(folder / WORKER, _worker(folder, files).encode())
 
 
-def _settings(config: TranslationConfig, translator: Translator) -> dict[str, Any]:
+def _settings(translator: Translator) -> dict[str, Any]:
     """Return the content of SETTINGS: what search and tokenizers need to know."""
-    tokenizers, search = translator.tokenizers, config.search
+    config, tokenizers, search = translator.config, translator.tokenizers, translator.config.search
     titles = {c: c.title() for c in map(chr, range(sys.maxunicode)) if c.title() != c.upper()}
     targets = [
         {
