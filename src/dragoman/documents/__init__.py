@@ -1,10 +1,10 @@
 """Documents in, documents of the same format out: text, subtitles, translation memories, Word, HTML.
 
-`text` knows sentences and lines, `passages` sentences with formatting in them; `subtitles`, `memory`, `word`
+`passages` knows sentences, lines, and formatting in them; `subtitles`, `memory`, `word`
 and `hypertext` take a file apart and put it together again, and `files` is what chooses among them.
 """
 
 from dragoman.documents.files import FORMATS, DocumentFile, translate_document, translate_file
-from dragoman.documents.text import Document, segments
+from dragoman.documents.passages import Document, segments
 
 __all__ = ["FORMATS", "Document", "DocumentFile", "segments", "translate_document", "translate_file"]

@@ -12,9 +12,8 @@ from typing import NamedTuple, Protocol
 
 from dragoman.data.readers.files import longest_line, too_long
 from dragoman.documents.budget import Budget, Check
-from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, text_of
+from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, numbers_in, text_of
 from dragoman.documents.plain import Encoding, TextFile
-from dragoman.documents.text import numbers_in
 from dragoman.errors import DataError, check_texts, require
 from dragoman.predict.flow import Flow, Source, translated
 from dragoman.predict.model import TranslationModel
@@ -114,21 +113,6 @@ class DocumentFile:
     Written with its own `sentences`, it says what it said. It belongs to one thread.
     """
 
-    sentences: tuple[str, ...]
-    """Each has a letter. Formatting and other things inside one are tags, which `protection` keeps."""
-    places: tuple[int, ...]
-    """Where each is, counted from 1 in units of `noun`."""
-    noun: str
-    """Such as "line" or "paragraph"."""
-    n_characters: int
-    """Those of all sentences, without tags."""
-    notes: list[str]
-    """What was left out of the document or differs in its translation, a line for each kind."""
-    check: Callable[[], None]
-    """What `read` was given to call now and then."""
-    marks: Marks
-    """The tags in `sentences`."""
-
     def __init__(self, file: DocumentFormat, languages: tuple[str, str], budget: Budget) -> None:
         """Cut the passages of `file` into sentences. `languages`: source and target.
 
@@ -142,20 +126,25 @@ class DocumentFile:
                     place = passage.place + k * (file.noun == "line")
                     raise too_long(f"{budget.name}, {file.noun} {place}", most)
         self.noun = file.noun
+        """Such as "line" or "paragraph"."""
         self._file, self._languages, self._budget = file, languages, budget
         self._cut = [CutPassage.of(passage, languages[0], budget) for passage in file.passages]
         self._tags = Tags.apart_from(passage.text for passage in file.passages)
         each = [s for passage in self._cut for s in passage.sentences]
         self.sentences = tuple(self._tags.marked(sentence.pieces) for sentence in each)
+        """Each has a letter. Formatting and other things inside one are tags, which `protection` keeps."""
         self.places = tuple(
             passage.place + sentence.line - 1 if self.noun == "line" else passage.place
             for passage, cut in zip(file.passages, self._cut, strict=True)
             for sentence in cut.sentences
         )
+        """Where each is, counted from 1 in units of `noun`."""
         self.n_characters = sum(len(text_of(sentence.pieces)) for sentence in each)
+        """Those of all sentences, without tags."""
         self.notes, self.check = budget.notes, budget.check
         has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
         self.marks = Marks(self._tags.pattern, has_tags)
+        """The tags in `sentences`."""
 
     @staticmethod
     def check_ending(name: str, ending: str) -> None:

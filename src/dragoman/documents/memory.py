@@ -138,9 +138,7 @@ class Memory:
         )  # fmt: skip
 
 
-def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Memory:
-    """Return the translation memory `content`. DataError: see `Memory`."""
-    return Memory(name, content, languages, budget)
+read = Memory
 
 
 class _Units(Reader):

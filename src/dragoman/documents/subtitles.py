@@ -15,7 +15,7 @@ from functools import partial
 
 from dragoman.documents.budget import Budget
 from dragoman.documents.passages import Code, Cut, Passage, Pieces, codes_of, cut, text_of
-from dragoman.documents.plain import Encoding, decoded
+from dragoman.documents.plain import decoded
 from dragoman.errors import DataError
 from dragoman.text.words import has_spaces
 
@@ -167,14 +167,38 @@ class Subtitles:
 
     noun = "cue"
 
-    def __init__(
-        self, cues: list[Cue], encoding: Encoding, text: str, languages: tuple[str, str], budget: Budget
-    ) -> None:
-        """`text` is the whole file. `languages`: source and target."""
-        self._cues, self._encoding, self._budget = cues, encoding, budget
+    def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
+        """Take the file apart. `languages`: source and target.
+
+        DataError: it is damaged, too large, or no text.
+        """
+        text, self._encoding = decoded(name, content)
+        budget.spend(text.count("\n"))
+        self._cues: list[Cue] = []
+        for line, block in _blocks(text.replace("\r\n", "\n")):
+            budget.spend(where=partial("line {}".format, line))
+            if len(block) > LONGEST_CUE or _TOO_MANY_DIGITS.search(block):
+                raise DataError(
+                    f"{name}, line {line}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
+                )
+            try:
+                cue = Cue.of(block)
+            except OverflowError as error:
+                raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from error
+            if cue is None:
+                number, _, below = block.partition("\n")
+                wrong = below if _NUMBER.match(number) and below.strip() else block
+                at = line + (wrong is below)
+                shown = next(iter(wrong.strip().splitlines()), "")
+                shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+                raise DataError(f"{name}, line {at}: {shown!r} is no part of a subtitle; {_REMEDY}")
+            self._cues.append(cue)
+        if not self._cues:
+            raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
+        self._budget = budget
         self._line_end = "\r\n" if "\r\n" in text else "\n"
         src_spaced, self._tgt_spaced = map(has_spaces, languages)
-        self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(cues, budget)]
+        self._sayings = [Saying(lines, spaces=src_spaced) for lines in _sayings(self._cues, budget)]
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
@@ -190,32 +214,7 @@ class Subtitles:
         return self._encoding.encoded(written.replace("\n", self._line_end))
 
 
-def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> Subtitles:
-    """Return the subtitles `content`. DataError: they are damaged, too large, or no text."""
-    text, encoding = decoded(name, content)
-    budget.spend(text.count("\n"))
-    cues: list[Cue] = []
-    for line, block in _blocks(text.replace("\r\n", "\n")):
-        budget.spend(where=partial("line {}".format, line))
-        if len(block) > LONGEST_CUE or _TOO_MANY_DIGITS.search(block):
-            raise DataError(
-                f"{name}, line {line}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
-            )
-        try:
-            cue = Cue.of(block)
-        except OverflowError as error:
-            raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from error
-        if cue is None:
-            number, _, below = block.partition("\n")
-            wrong = below if _NUMBER.match(number) and below.strip() else block
-            at = line + (wrong is below)
-            shown = next(iter(wrong.strip().splitlines()), "")
-            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-            raise DataError(f"{name}, line {at}: {shown!r} is no part of a subtitle; {_REMEDY}")
-        cues.append(cue)
-    if not cues:
-        raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
-    return Subtitles(cues, encoding, text, languages, budget)
+read = Subtitles
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:

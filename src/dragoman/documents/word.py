@@ -202,12 +202,27 @@ class WordFile:
 
     noun = "paragraph"
 
-    def __init__(self, document: Document, stories: Sequence[Story], budget: Budget) -> None:
-        """Take the paragraphs apart. DataError: more pieces than the `budget` has."""
-        self._document, self._stories, self._budget = document, stories, budget
+    def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
+        """Take the paragraphs apart.
+
+        DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, declares
+        entities, or has more pieces than the `budget`.
+        """
+        if content.startswith(_OLD_WORD):
+            raise DataError(
+                f"{name}: is protected by a password, or an old .doc; save it as .docx without one"
+            )
+        unpacked = _unpacked(name, content, budget)
+        try:
+            self._document, self._stories = _opened(unpacked)
+        except Exception as error:  # whatever python-docx or lxml stumbles over, the file is the reason
+            reason = " ".join(_OBJECT.sub("it", str(error)).split())[:200] or type(error).__name__
+            raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from error
+        budget.check()
+        self._budget = budget
         paragraphs: list[WordParagraph] = []
         places = count(1)
-        for story, _ in stories:
+        for story, _ in self._stories:
             field_runs = _field_runs(story, budget)
             for element, place in zip(story.iter(f"{_W}p"), places, strict=False):
                 budget.step()
@@ -236,22 +251,7 @@ class WordFile:
         return content.getvalue()
 
 
-def read(name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> WordFile:
-    """Return the Word document `content`.
-
-    DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, or it declares
-    entities.
-    """
-    if content.startswith(_OLD_WORD):
-        raise DataError(f"{name}: is protected by a password, or an old .doc; save it as .docx without one")
-    unpacked = _unpacked(name, content, budget)
-    try:
-        document, stories = _opened(unpacked)
-    except Exception as error:  # whatever python-docx or lxml stumbles over, the file is the reason
-        reason = " ".join(_OBJECT.sub("it", str(error)).split())[:200] or type(error).__name__
-        raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from error
-    budget.check()
-    return WordFile(document, stories, budget)
+read = WordFile
 
 
 def _opened(unpacked: io.BytesIO) -> tuple[Document, list[Story]]:
@@ -350,7 +350,8 @@ class _PieceCounter(Reader):
 def _contents(run: Any) -> Iterator[_Text | Item]:
     """Yield the content of a run: text, with tabs and line breaks, and other elements."""
     properties = run.find(f"{_W}rPr")
-    form = _form(properties)
+    visible = [] if properties is None else [one for one in properties if one.tag not in _INVISIBLE]
+    form = sys.intern("".join(map(_shape, visible)))  # equal ones are one object
     texts = {f"{_W}tab": "\t", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "\u2011"}
     for child in run:
         if child is properties or child.tag in _DROPPED:
@@ -366,13 +367,6 @@ def _contents(run: Any) -> Iterator[_Text | Item]:
             continue
         if text:
             yield _Text(text, form, properties)
-
-
-def _form(properties: Any) -> str:
-    """Return the visible properties of a run, for comparison. Equal ones are one object."""
-    if properties is None:
-        return ""
-    return sys.intern("".join(_shape(child) for child in properties if child.tag not in _INVISIBLE))
 
 
 def _shape(element: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.documents import FORMATS, DocumentFile, translate_document, translate_file
 from dragoman.documents.files import STRUCTURED
-from dragoman.documents.text import numbers_in
+from dragoman.documents.passages import numbers_in
 from dragoman.errors import DataError
 from dragoman.predict.protection import Protection
 from dragoman.predict.request import TranslationRequest
