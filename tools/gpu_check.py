@@ -53,7 +53,7 @@ from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.flow import searched
 from dragoman.predict.results import Translation
-from dragoman.predict.scoring import score_translations
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import Batcher, Client, GoneError
@@ -565,7 +565,7 @@ def looks(place: Place) -> None:
     found, (sources, targets) = [], place.test(40)
     for device in (place.device, "cpu"):
         translator = loaded(place, device)
-        scores = [scored.log_prob for scored in score_translations(translator, sources, targets)]
+        scores = [scored.log_prob for scored in score_pairs(translator, sources, targets)]
         links = [[link[:4] for link in links] for links in align(translator, sources, targets)]
         found.append((scores, links, attention_maps(translator, sources[0], targets[0]).cross.weights))
     (scores, links, weights), (scores_here, links_here, weights_here) = found

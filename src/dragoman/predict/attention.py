@@ -14,8 +14,8 @@ from dragoman.errors import DataError
 from dragoman.model.transformer import decoder_layers, encoder_layers
 from dragoman.notebook import heat_map
 from dragoman.predict.alignment import watched
+from dragoman.predict.model import TranslationModel
 from dragoman.predict.scoring import pieces_with_end
-from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
@@ -46,34 +46,30 @@ class AttentionMaps(NamedTuple):
     cross: AttentionMap
 
 
-def n_weights(translator: Translator, source: str, target: str) -> int:
+def n_weights(model: TranslationModel, source: str, target: str) -> int:
     """Return the number of weights in the cross-attention of a sentence, without computing them."""
-    config, tokenizers = translator.model.config, translator.tokenizers
+    config, tokenizers = model.model.config, model.tokenizers
     n_src, n_tgt = len(tokenizers.src.encode(source)) + 1, len(tokenizers.tgt.encode(target)) + 1
     return config.n_decoder_layers * config.n_heads * n_tgt * n_src
 
 
-def attention_maps(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
+def attention_maps(model: TranslationModel, source: str, target: str) -> AttentionMaps:
     """Return all attention of all layers and heads while `source` is translated as `target`.
-
-    `target` is by default the translator's own translation.
 
     DataError: a text is empty, or has more tokens than the model accepts.
     """
-    model, tokenizers = translator.model, translator.tokenizers
-    src_ids = _ids(tokenizers.src, source, model.config.max_positions, "source")
-    if target is None:
-        target = translator.translate([source])[0].text
-    tgt_ids = _ids(tokenizers.tgt, target, model.config.max_positions, "target")
-    src = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
-    tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=model.device)
+    network, tokenizers = model.model, model.tokenizers
+    src_ids = _ids(tokenizers.src, source, network.config.max_positions, "source")
+    tgt_ids = _ids(tokenizers.tgt, target, network.config.max_positions, "target")
+    src = torch.tensor([[*src_ids, EOS_ID]], device=network.device)
+    tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=network.device)
     with (
         torch.inference_mode(),
-        watched(layer.self_attention for layer in encoder_layers(model)) as encoder,
-        watched(layer.self_attention for layer in decoder_layers(model)) as decoder,
-        watched(layer.cross_attention for layer in decoder_layers(model)) as cross,
+        watched(layer.self_attention for layer in encoder_layers(network)) as encoder,
+        watched(layer.self_attention for layer in decoder_layers(network)) as decoder,
+        watched(layer.cross_attention for layer in decoder_layers(network)) as cross,
     ):
-        model(src, source_mask(src, with_end=model.config.source_end), tgt_in)
+        network(src, source_mask(src, with_end=network.config.source_end), tgt_in)
     src_tokens = tuple(pieces_with_end(tokenizers.src, source))
     tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])

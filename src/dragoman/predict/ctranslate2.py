@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.config import SearchConfig, parse_json
+from dragoman.config import ModelConfig, SearchConfig, parse_json
 from dragoman.data.readers.files import hash_file
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, RunError, optional
@@ -41,7 +41,6 @@ from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 ComputeType = Literal["float32", "int8"]
 """How CTranslate2 keeps and multiplies weights."""
-
 
 FOLDER = "ctranslate2"
 """Where a run keeps what was converted."""
@@ -75,21 +74,19 @@ class CTranslate2Engine:
         self,
         folder: Path,
         tokenizers: TokenizerPair,
+        config: ModelConfig,
         *,
-        max_positions: int,
         workers: int = 1,
         threads: int = 0,
         device: torch.device | None = None,
-        source_end: bool = True,
     ) -> None:
         """`workers` batches are searched at once, each by `threads` threads (0: all of the machine).
 
-        Without `source_end` the model is not given the end token of a source. ConfigError: CTranslate2 cannot
-        use `device`, by default the CPU.
+        `config` is that of the converted model. ConfigError: CTranslate2 cannot use `device`, by default the
+        CPU.
         """
         ctranslate2 = import_ctranslate2()
-        self.max_positions = max_positions
-        self.source_end = source_end
+        self.config = config
         self.src_pieces, self.tgt_pieces = tokenizers.src.pieces(), tokenizers.tgt.pieces()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         settings: dict[str, Any] = {"inter_threads": workers, "intra_threads": threads}
@@ -112,7 +109,7 @@ class CTranslate2Engine:
         the end out of the probabilities of the first token, which makes these scores a little higher.
         """
         _refuse_what_it_has_not(sentences, settings)
-        limits = [longest_translation(s, settings, limit=self.max_positions - 1) for s in sentences]
+        limits = [longest_translation(s, settings, limit=self.config.max_positions - 1) for s in sentences]
         sources = self._sources(sentences)
         results = self._results(sources, settings, limits, least=0)
         if empty := [i for i, result in enumerate(results) if not all(result.hypotheses)]:
@@ -151,7 +148,7 @@ class CTranslate2Engine:
 
     def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
         """Return the pieces that the model reads."""
-        end = None if self.source_end else -1
+        end = None if self.config.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
 
 
@@ -205,10 +202,8 @@ def converted(
 
 def distance(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
     """Return how far the converted model is from `model`: the mean over a probe, in nats a token."""
-    (sources, targets), config = texts_for(model), model.config
-    engine = CTranslate2Engine(
-        folder, tokenizers, max_positions=config.max_positions, threads=1, source_end=config.source_end
-    )
+    sources, targets = texts_for(model)
+    engine = CTranslate2Engine(folder, tokenizers, model.config, threads=1)
     return Probe.of(model).distance(engine.score([SearchInput(source) for source in sources], targets))
 
 

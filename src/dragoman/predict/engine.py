@@ -17,7 +17,6 @@ from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, lengt
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
-from dragoman.decoding.watching import WatchedSearch, Watcher
 from dragoman.decoding.wrappers import (
     AttendingEnsemble,
     AttendingStep,
@@ -26,6 +25,8 @@ from dragoman.decoding.wrappers import (
     ForcedPrefix,
     NoRepeatedNgrams,
     NotEmpty,
+    WatchedSearch,
+    Watcher,
 )
 from dragoman.errors import ConfigError
 from dragoman.hardware import resident_bytes

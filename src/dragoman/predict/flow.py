@@ -18,7 +18,7 @@ from dragoman.notebook import Shown
 from dragoman.predict.alignment import align, joined_links, whole_parts, within_whole
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.model import TranslationModel
-from dragoman.predict.protection import Skeleton, only_whole, restored
+from dragoman.predict.protection import Skeleton
 from dragoman.predict.request import TranslationRequest
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Alternative, Link, Outcome, Translation
@@ -119,22 +119,19 @@ def translated(
     spans = [protection.spans(text) for text in texts]
     results: dict[int, Translation] = {}
     # First without tags only: a model copies most other spans. Then without any span.
-    attempts: tuple[tuple[Outcome, bool], ...] = (("copied", False), ("put back", True))
-    for outcome, takes_all in attempts:
+    attempts: tuple[tuple[Outcome, bool], ...] = (("copied", True), ("put back", False))
+    for outcome, only_tags in attempts:
         if not (rest := [i for i in range(len(texts)) if i not in results]):
             break
-        skeletons = [Skeleton.of(texts[i], [s for s in spans[i] if takes_all or s.is_tag]) for i in rest]
+        skeletons = [Skeleton.of(texts[i], spans[i], protection, only_tags=only_tags) for i in rest]
         translations = yield from ranked(rest, [skeleton.text for skeleton in skeletons])
-        whole = [
-            only_whole(translation, skeleton, protection, spans[i])
-            for i, skeleton, translation in zip(rest, skeletons, translations, strict=True)
-        ]
+        whole = [*map(Skeleton.only_whole, skeletons, translations)]
         taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
         links = iter((yield from aligned(model, taken)))
         for i, skeleton, candidate in zip(rest, skeletons, whole, strict=True):
             kept = candidate
             if candidate is not None and skeleton.taken:
-                kept = restored(texts[i], skeleton, candidate, next(links), protection, spans[i])
+                kept = skeleton.restored(candidate, next(links))
             if kept is not None:
                 results[i] = kept._replace(outcome=outcome if spans[i] else "")
     unchanged = (Translation(text, (Alternative(text, 0.0),), outcome="untranslated") for text in texts)

@@ -55,7 +55,6 @@ def word_importance(
     texts: Sequence[str],
     *,
     labels: Sequence[str] | None = None,
-    max_parts: int = MAX_PARTS,
     progress: Callable[[int], None] | None = None,
 ) -> list[Explanation]:
     """Return the contribution of each word of each text to a label, by default the predicted one.
@@ -67,9 +66,7 @@ def word_importance(
         DataError: a label is unknown to the classifier, or the numbers of labels and texts differ.
     """
     check_texts(texts)
-    if max_parts < 1:
-        raise DataError(f"max_parts = {max_parts}: a text has one part at least")
-    parts = [parts_of(text, max_parts=max_parts) for text in texts]
+    parts = [parts_of(text) for text in texts]
     variants = [
         variant
         for text, spans in zip(texts, parts, strict=True)
@@ -86,13 +83,13 @@ def word_importance(
         effects = tuple(
             WordImportance(*span, whole - odds) for span, odds in zip(spans, without, strict=True)
         )
-        n_each = -(-len(_words(text)) // max_parts) if spans else 1
+        n_each = -(-len(_words(text)) // MAX_PARTS) if spans else 1
         explanations.append(Explanation(text, classifier.labels[number], whole, effects, n_each))
         row += len(scores)
     return explanations
 
 
-def parts_of(text: str, *, max_parts: int) -> list[tuple[int, int]]:
+def parts_of(text: str, *, max_parts: int = MAX_PARTS) -> list[tuple[int, int]]:
     """Return the words of `text` as spans of characters, several in one if they are more than `max_parts`."""
     words = _words(text)
     n_each = -(-len(words) // max_parts) if words else 1

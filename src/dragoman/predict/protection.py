@@ -111,76 +111,75 @@ class Protection:
         return Counter(span.text for span in self.spans(text) if span.text in among)
 
 
-def only_whole(
-    translation: Translation, skeleton: Skeleton, protection: Protection, spans: list[ProtectedSpan]
-) -> Translation | None:
-    """Return `translation` with only the alternatives that have the spans of `skeleton`.
-
-    None: there is none. What was put together from parts is not any more, if its first one went.
-    """
-    if not spans:
-        return translation
-    names = {span.text for span in spans}
-    expected = Counter(span.text for span in spans)
-    expected.subtract(span.text for span, _ in skeleton.taken)
-    alternatives = tuple(a for a in translation.alternatives if protection.count(a.text, names) == +expected)
-    if not alternatives:
-        return None
-    parts = translation.parts if alternatives[0].text == translation.text else ()
-    return translation._replace(alternatives=alternatives, parts=parts, ids=())
-
-
-def restored(
-    source: str,
-    skeleton: Skeleton,
-    translation: Translation,
-    links: list[Link],
-    protection: Protection,
-    spans: list[ProtectedSpan],
-) -> Translation | None:
-    """Return the translation of `source` from that of its skeleton. None: a span would not be what it was.
-
-    Where the words have an order of their own, so have elements; only if this makes an untruth of the order
-    of the spans that are no tags does everything stay in the order of the source.
-    """
-    if not is_wordy(skeleton.text):
-        return Translation(source, (Alternative(source, 0.0),))
-    names = {span.text for span in spans}
-    verbatim = [span.text for span in spans if not span.is_tag]
-    nodes = _tree(skeleton.taken)
-    _place(nodes, _Places(links, end=len(translation.text)))
-    for in_order in (False, True):
-        writer = _Writer()
-        _write(writer, nodes, translation.text, in_order=in_order)
-        kept = [span for span in protection.spans(writer.text) if span.text in names]
-        in_same_order = [span.text for span in kept if not span.is_tag] == verbatim
-        same = Counter(span.text for span in kept) == Counter(span.text for span in spans)
-        if same and (in_same_order or all(span.is_tag for span, _ in skeleton.taken)):
-            best = translation.alternatives[0]._replace(text=writer.text)
-            return translation._replace(source=source, alternatives=(best,), ids=())
-    return None
-
-
 @dataclass(frozen=True)
 class Skeleton:
-    """A text without some of its spans."""
+    """A text without some of its protected spans."""
 
+    source: str
+    spans: Sequence[ProtectedSpan]
+    """All of `source`."""
+    protection: Protection
     text: str
     taken: list[tuple[ProtectedSpan, int]]
     """The spans that are missing, and the place in `text` of each."""
 
     @classmethod
-    def of(cls, text: str, spans: Sequence[ProtectedSpan]) -> Skeleton:
-        """`text` without `spans`; words that only they separated are separated by a space."""
+    def of(
+        cls, source: str, spans: Sequence[ProtectedSpan], protection: Protection, *, only_tags: bool
+    ) -> Skeleton:
+        """`source` without its spans, or with `only_tags` without its tags.
+
+        Words that only they separated are separated by a space.
+        """
         skeleton, taken, position = "", [], 0
-        for span in spans:
-            skeleton += text[position : span.start]
+        for span in [span for span in spans if span.is_tag or not only_tags]:
+            skeleton += source[position : span.start]
             taken.append((span, len(skeleton)))
             position = span.end
-            words_meet = skeleton[-1:].isalnum() and text[position : position + 1].isalnum()
+            words_meet = skeleton[-1:].isalnum() and source[position : position + 1].isalnum()
             if words_meet and not (span.is_tag and _tag_name(span) in INLINE_TAGS):
                 skeleton += " "
-        return cls(skeleton + text[position:], taken)
+        return cls(source, spans, protection, skeleton + source[position:], taken)
+
+    def only_whole(self, translation: Translation) -> Translation | None:
+        """Return `translation` of the skeleton with only the alternatives that have all of its spans.
+
+        None: there is none. What was put together from parts is not any more, if its first one went.
+        """
+        if not self.spans:
+            return translation
+        names = {span.text for span in self.spans}
+        expected = Counter(span.text for span in self.spans)
+        expected.subtract(span.text for span, _ in self.taken)
+        count = self.protection.count
+        alternatives = tuple(a for a in translation.alternatives if count(a.text, names) == +expected)
+        if not alternatives:
+            return None
+        parts = translation.parts if alternatives[0].text == translation.text else ()
+        return translation._replace(alternatives=alternatives, parts=parts, ids=())
+
+    def restored(self, translation: Translation, links: list[Link]) -> Translation | None:
+        """Return the translation of the source from that of the skeleton. None: a span would not be the same.
+
+        Where the words have an order of their own, so have elements; only if this makes an untruth of the
+        order of the spans that are no tags does everything stay in the order of the source.
+        """
+        if not is_wordy(self.text):
+            return Translation(self.source, (Alternative(self.source, 0.0),))
+        names = {span.text for span in self.spans}
+        verbatim = [span.text for span in self.spans if not span.is_tag]
+        nodes = _tree(self.taken)
+        _place(nodes, _Places(links, end=len(translation.text)))
+        for in_order in (False, True):
+            writer = _Writer()
+            _write(writer, nodes, translation.text, in_order=in_order)
+            kept = [span for span in self.protection.spans(writer.text) if span.text in names]
+            in_same_order = [span.text for span in kept if not span.is_tag] == verbatim
+            same = Counter(span.text for span in kept) == Counter(span.text for span in self.spans)
+            if same and (in_same_order or all(span.is_tag for span, _ in self.taken)):
+                best = translation.alternatives[0]._replace(text=writer.text)
+                return translation._replace(source=self.source, alternatives=(best,), ids=())
+        return None
 
 
 @dataclass

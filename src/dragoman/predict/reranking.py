@@ -45,23 +45,17 @@ def pairwise_chrf(texts: Sequence[str]) -> Floats:
     Its n-grams are counted once a text, and not once a pair.
     """
     distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    chrf = _distinct_pairs(list(distinct))
     rows = [distinct[text] for text in texts]
-    return chrf[np.ix_(rows, rows)]
-
-
-def _distinct_pairs(texts: list[str]) -> Floats:
-    """`pairwise_chrf` of texts none of which are equal."""
     metric = CHRF()
-    n_grams = [extract_all_char_ngrams(text, metric.char_order, metric.whitespace) for text in texts]
-    precision = np.zeros((len(texts), len(texts)))
+    n_grams = [extract_all_char_ngrams(text, metric.char_order, metric.whitespace) for text in distinct]
+    precision = np.zeros((len(distinct), len(distinct)))
     n_orders = np.zeros_like(precision)
     for order in range(metric.char_order):
         numbers: dict[str, int] = {}
         for counts in n_grams:
             for n_gram in counts[order]:
                 numbers.setdefault(n_gram, len(numbers))
-        table = np.zeros((len(texts), len(numbers)), dtype=np.int64)
+        table = np.zeros((len(distinct), len(numbers)), dtype=np.int64)
         for i, counts in enumerate(n_grams):
             table[i, [numbers[n_gram] for n_gram in counts[order]]] = list(counts[order].values())
         n = table.sum(1)
@@ -73,4 +67,5 @@ def _distinct_pairs(texts: list[str]) -> Floats:
     recall = precision.T  # matches are the same both ways
     weight = metric.beta**2
     total = weight * precision + recall
-    return 100 * (1 + weight) * precision * recall / np.where(total > 0, total, 1.0)
+    chrf = 100 * (1 + weight) * precision * recall / np.where(total > 0, total, 1.0)
+    return chrf[np.ix_(rows, rows)]

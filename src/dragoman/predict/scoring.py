@@ -17,7 +17,6 @@ BATCH_TOKENS = 2048
 TINY_PROBABILITY = -700.0
 """Nats: below this a probability is no number that a computer has."""
 
-
 EMPTY = "an empty side"
 TOO_LONG = "a side longer than the model accepts"
 

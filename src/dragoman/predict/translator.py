@@ -177,11 +177,10 @@ def _ctranslate2(
     return CTranslate2Engine(
         folder,
         tokenizers,
-        max_positions=model.config.max_positions,
+        model.config,
         workers=torch.get_num_threads() if device.type == "cpu" else 1,
         threads=1,
         device=device,
-        source_end=model.config.source_end,
     )
 
 

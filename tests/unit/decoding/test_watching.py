@@ -10,7 +10,7 @@ from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import greedy_search
-from dragoman.decoding.watching import WatchedSearch
+from dragoman.decoding.wrappers import WatchedSearch
 from tables import BOS, EOS, Stepper, Table
 
 LENGTHS = [4, 2, 5, 3]

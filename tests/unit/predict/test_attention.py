@@ -10,7 +10,6 @@ from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.predict.alignment import align, align_words, words_of
 from dragoman.predict.attention import AttentionMap, attention_maps
-from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
 
@@ -51,17 +50,6 @@ def test_the_weights_are_those_that_the_block_applies(translator: Translator) ->
     one_hot = torch.eye(d_head).repeat(1, attention.n_heads)[None]  # (1, S, D)
     applied = attention.kernels.attention(*map(attention.split_heads, (q, k, one_hot)), None, 0.0)
     torch.testing.assert_close(attention_weights(*map(attention.split_heads, (q, k))), applied)
-
-
-def test_without_a_target_it_is_the_translators_own(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = Translation("red cat", (Alternative("rot Katze", 0.0),))
-    monkeypatch.setattr(translator, "translate", lambda texts: [own._replace(source=text) for text in texts])
-    given = attention_maps(translator, "red cat", own.text).cross
-    found = attention_maps(translator, "red cat").cross
-    assert given.rows == found.rows
-    np.testing.assert_array_equal(given.weights, found.weights)
 
 
 def test_looking_does_not_change_the_translator(translator: Translator) -> None:

@@ -385,10 +385,10 @@ def test_int8_and_ctranslate2_have_their_devices(
     Translator.load(run)
     assert choose.call_args_list == [call("cpu"), call("auto")]
     folder = run / "ctranslate2" / "float32"
-    tokenizers = Translator.load(run).tokenizers
-    with pytest.raises(ConfigError, match=r'device = "cuda:7": CTranslate2 cannot use it .*; use device'):
-        CTranslate2Engine(folder, tokenizers, max_positions=64, device=torch.device("cuda", 7))
     translator = Translator.load(run)
+    tokenizers, config = translator.tokenizers, translator.model.config
+    with pytest.raises(ConfigError, match=r'device = "cuda:7": CTranslate2 cannot use it .*; use device'):
+        CTranslate2Engine(folder, tokenizers, config, device=torch.device("cuda", 7))
     translator.model.to("meta")
     with pytest.raises(ConfigError, match='precision int8: is for processors; use device = "cpu"'):
         check_int8([translator.model])

@@ -254,7 +254,7 @@ def test_ctranslate2_reads_it(translator: Translator, shortlist: Shortlist, tmp_
     pytest.importorskip("ctranslate2")
     convert(translator.model, translator.tokenizers, tmp_path)
     write_vocabulary_map(shortlist, translator.tokenizers, tmp_path)
-    engine = CTranslate2Engine(tmp_path, translator.tokenizers, max_positions=translator.max_positions)
+    engine = CTranslate2Engine(tmp_path, translator.tokenizers, translator.model.config)
     native = NativeEngine(translator.model, shortlist=shortlist)
     pieces = translator.tokenizers.tgt.pieces()
     changed = 0

@@ -107,9 +107,7 @@ def test_drawn_translations_and_groups_of_a_beam_are_not_forced(translator: Tran
 def test_an_engine_without_phrases_writes_what_it_will(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     convert(translator.model, translator.tokenizers, tmp_path / "model")
-    engine = CTranslate2Engine(
-        tmp_path / "model", translator.tokenizers, max_positions=translator.max_positions
-    )
+    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config)
     other = Translator(translator.model, translator.tokenizers, translator.config)
     other.engine = engine
     assert len(other.translate(TEXTS)) == len(TEXTS)

@@ -91,7 +91,7 @@ def test_ctranslate2_leaves_the_end_of_a_source_out(tiny_run: Path, tmp_path: Pa
     model = Seq2SeqTransformer(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
     convert(model, translator.tokenizers, tmp_path / "model")
     assert distance(tmp_path / "model", model, translator.tokenizers) < 1e-4
-    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, max_positions=512, threads=1)
+    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config, threads=1)
     sentence = SearchInput([10, 11, 12, EOS_ID])
     native = NativeEngine(model).search([sentence], SearchConfig(beam_size=1))[0][0]
     assert abs(sum(engine.score([sentence], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end
