@@ -132,7 +132,7 @@ class DocumentFile:
         self._tags = Tags.apart_from(passage.text for passage in file.passages)
         each = [s for passage in self._cut for s in passage.sentences]
         self.sentences = tuple(self._tags.marked(sentence.pieces) for sentence in each)
-        """Each has a letter. Formatting and other things inside one are tags, which `protection` keeps."""
+        """Each has a letter. Formatting and other things inside one are tags, which `marks` protects."""
         self.places = tuple(
             passage.place + sentence.line - 1 if self.noun == "line" else passage.place
             for passage, cut in zip(file.passages, self._cut, strict=True)
@@ -189,10 +189,6 @@ class DocumentFile:
         budget = Budget(name, check)
         budget.check()
         return cls(module.read(name, content, languages, budget), languages, budget)
-
-    def protection(self, other: Protection | None = None) -> Protection | None:
-        """Return that of the tags in `sentences`, and of the spans of `other`: see `Marks`."""
-        return self.marks.protection(other)
 
     def written(self, translations: Sequence[str]) -> bytes:
         """Return the file with a translation in place of each sentence, even if tags were lost in it.
