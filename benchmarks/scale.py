@@ -302,6 +302,7 @@ def plan(folder: Path, run: Path) -> str:
     from dragoman.data.store import TokenStore
     from dragoman.runs import Run
     from dragoman.text.tokenizer import TokenizerPair
+    from store_memory import peak_mib
 
     config = Run.open(run).config
     assert config.task == "translation"
@@ -315,14 +316,6 @@ def plan(folder: Path, run: Path) -> str:
     planned = plan_epoch(store, batch_tokens=config.training.batch_tokens, seed=1, epoch=0)
     n_batches, seconds = len(planned), time.perf_counter() - started
     return f"{n_batches:,} batches in {seconds:.1f} s, {peak_mib() - before:.0f} MiB more than before"
-
-
-def peak_mib() -> float:
-    """Return the peak resident memory of this process."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def print_step(name: str, step: Step, words: str) -> None:

@@ -107,12 +107,14 @@ class Faults:
 
     async def slow_heads(self) -> Counter[str]:
         """Heads of which a byte comes now and then."""
-        return await together(self.drip(b"GET / HTTP/1.1\r\nX: ", b"y") for _ in range(self.n(200)))
+        return await together(
+            self.pour(b"GET / HTTP/1.1\r\nX: ", b"y", every=0.1) for _ in range(self.n(200))
+        )
 
     async def slow_bodies(self) -> Counter[str]:
         """Bodies of which a byte comes now and then, until the whole request has taken too long."""
         start = GOOD.replace(b"Content-Length: ", b"Content-Length: 9")[:-20]
-        return await together(self.drip(start, b" ") for _ in range(self.n(100)))
+        return await together(self.pour(start, b" ", every=0.1) for _ in range(self.n(100)))
 
     async def silent_bodies(self) -> Counter[str]:
         """Bodies that end in the middle."""
@@ -123,8 +125,8 @@ class Faults:
         chunked = b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
         large = b"POST /v1/translate HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n"
-        tasks = [self.flood(chunked, chunk) for _ in range(self.n(50))]
-        tasks += [self.flood(large, b" " * 65_536) for _ in range(self.n(50))]
+        tasks = [self.pour(chunked, chunk) for _ in range(self.n(50))]
+        tasks += [self.pour(large, b" " * 65_536) for _ in range(self.n(50))]
         return await at_once(tasks)
 
     async def keyless_uploads(self) -> Counter[str]:
@@ -135,7 +137,7 @@ class Faults:
             "--x\r\nContent-Disposition: form-data; name=file; filename=a.txt\r\n\r\n"
             for path in ("/v1/documents", "/translate_file")
         ]
-        return await together(self.flood(head.encode(), b" " * 65_536) for head in heads * self.n(40))
+        return await together(self.pour(head.encode(), b" " * 65_536) for head in heads * self.n(40))
 
     async def slow_readers(self) -> Counter[str]:
         """Readers of a stream, and of large answers, that take a byte now and then, or nothing."""
@@ -189,27 +191,15 @@ class Faults:
         finally:
             writer.close()
 
-    async def drip(self, start: bytes, drop: bytes) -> str:
-        """Return the status of the answer to what comes byte by byte."""
-        reader, writer = await self.connect()
-        answer = asyncio.ensure_future(answered(reader))
-        with suppress(ConnectionError):
-            writer.write(start)
-            while not answer.done():
-                writer.write(drop)
-                await asyncio.sleep(0.1)
-        writer.close()
-        return await answer
-
-    async def flood(self, start: bytes, piece: bytes) -> str:
-        """Return the status of the answer to what has no end."""
+    async def pour(self, start: bytes, piece: bytes, *, every: float = 0.0) -> str:
+        """Return the status of the answer to what has no end, or comes piece by piece, `every` seconds."""
         reader, writer = await self.connect()
         answer = asyncio.ensure_future(answered(reader))
         with suppress(ConnectionError):
             writer.write(start)
             while not answer.done():
                 writer.write(piece)
-                await writer.drain()
+                await (asyncio.sleep(every) if every else writer.drain())
         writer.close()
         return await answer
 

@@ -167,22 +167,15 @@ class Place:
         return f"training.max_steps={6 if self.short else n}"
 
 
-@dataclass(frozen=True)
-class Check:
-    """A path to be checked, and how long that may take."""
-
-    function: Callable[[Place], None]
-    seconds: float
-
-
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, tuple[Callable[[Place], None], float]] = {}
+"""By name: a path to be checked, and the seconds that it may take."""
 
 
 def check(name: str, *, seconds: float = 90.0) -> Callable[[Callable[[Place], None]], None]:
     """Make a function the check of this name."""
 
     def register(function: Callable[[Place], None]) -> None:
-        CHECKS[name] = Check(function, seconds)
+        CHECKS[name] = function, seconds
 
     return register
 
@@ -655,9 +648,8 @@ def bulk_program(place: Place, texts: list[str], *more: str) -> tuple[list[str],
     """Return a program that translates a file with two workers, its output, and the expected lines."""
     source, out = place.work / "in.txt", place.work / "out.txt"
     source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    model = (
-        f"ModelSpec(Path({str(place.reference / 'translator')!r}), device={place.device!r}, precision='fp32')"
-    )
+    path = str(place.reference / "translator")
+    model = f"ModelSpec(Path({path!r}), device={place.device!r}, precision='fp32')"
     program = [
         "from pathlib import Path",
         "from dragoman.bulk.input import Input",
@@ -778,12 +770,10 @@ def check_all(options: argparse.Namespace, device: str, folder: Path) -> list[Ou
     """Run each check and print its outcome, in order; the reference comes first."""
     deadline, n_cores = time.monotonic() + 60 * options.minutes, os.cpu_count() or 1
     n_jobs = options.jobs or max(1, n_cores // 4)
-    os.environ["OMP_NUM_THREADS"] = str(
-        max(1, n_cores // n_jobs)
-    )  # more threads than cores: many times slower
+    os.environ["OMP_NUM_THREADS"] = str(max(1, n_cores // n_jobs))  # with more, many times slower
 
     def run(name: str) -> Outcome:
-        limit = min(CHECKS[name].seconds, deadline - time.monotonic())
+        limit = min(CHECKS[name][1], deadline - time.monotonic())
         return run_alone(name, device, folder, limit=limit, short=options.short)
 
     outcomes = [run("reference")]
@@ -831,7 +821,7 @@ def run_check(name: str, place: Place) -> int:
     """Run a check in this process, and print its outcome."""
     outcome = Outcome(name, findings=place.findings)
     try:
-        CHECKS[name].function(place)
+        CHECKS[name][0](place)
         outcome.status = "PASS" if all(finding.ok for finding in place.findings) else "FAIL"
     except SkipError as reason:
         outcome.status, outcome.reason = "SKIP", str(reason)
