@@ -1,5 +1,6 @@
 """What several tests share: a finished run."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from dragoman.config import parse_config
 from dragoman.native import native
+from dragoman.predict.classifier import Classifier
+from dragoman.predict.translator import Translator
 from sharing import made_once
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled, write_many, write_topics
 
@@ -88,6 +91,36 @@ def tiny_topics_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train_classifier(folder, 'data.label_separator="|"', "training.metric=micro_f1")
 
     return made_once(tmp_path_factory, "tiny-topics", make) / "run"
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_classifier_run: Path) -> Classifier:
+    return Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def unsure_classifier(tiny_classifier_run: Path) -> Classifier:
+    """One that is not so sure of itself that its probabilities are 1."""
+    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
+    classifier.temperature = 1.0
+    return classifier
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A finished translator that may be changed."""
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def classifier_run(tiny_classifier_run: Path, tmp_path: Path) -> Path:
+    """A finished classifier that may be changed."""
+    return Path(shutil.copytree(tiny_classifier_run, tmp_path / "classifier"))
 
 
 def train_classifier(folder: Path, *overrides: str) -> None:

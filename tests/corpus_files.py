@@ -2,12 +2,13 @@
 
 import gzip
 import lzma
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from dragoman.data.corpora import Corpus, Pair
 from dragoman.errors import DataError
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -26,3 +27,31 @@ def complaint_of(read: Callable[[], Iterable[object]]) -> str:
         list(read())
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+class Listed(Corpus):
+    """A corpus in memory that counts its readings."""
+
+    name = "listed"
+
+    def __init__(self, pairs: list[Pair]) -> None:
+        self.content, self.n_readings = pairs, 0
+
+    def _read(self) -> Iterator[Pair]:
+        self.n_readings += 1
+        yield from self.content
+
+    def fingerprint(self) -> str:
+        return str(hash(tuple(self.content)))
+
+
+@pytest.fixture
+def offline_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that `datasets` takes for a data set, and no cache that outlives the test."""
+    datasets = pytest.importorskip("datasets", reason="needs datasets: pip install 'dragoman[hub]'")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    (tmp_path / "set").mkdir()
+    return tmp_path / "set"

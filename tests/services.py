@@ -119,6 +119,16 @@ def answer_of(client: Any, route: str, **body: Any) -> dict[str, Any]:
     return answer
 
 
+def refusal_of(response: Any, status: int) -> str:
+    """The one line of an answer that must have `status`."""
+    assert response.status_code == status, response.text
+    assert response.headers["X-Request-ID"]
+    ((name, message),) = response.json().items()
+    assert name == "error"
+    assert "\n" not in message
+    return str(message)
+
+
 def service_of(runs: Sequence[Path], *settings: str, keys: Path | Keys | None = None, **more: Any) -> Service:
     """A service of these runs; `settings` are such as "limits.characters=100"."""
     config = parse_section(ServeConfig, {}, overrides=settings, where="test")

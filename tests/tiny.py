@@ -28,6 +28,8 @@ SHARED = (
 )
 TINY = (*SHARED, "model.n_decoder_layers=1", "search.beam_size=3", "search.max_length_extra=3")
 """Overrides that make any training one of half a second; a processor may take twice as long in bf16."""
+TRAINING = tuple(f"--set={one}" for one in TINY if one.startswith("training.") and "freq" not in one)
+"""Those of the training alone, for a run that another one begins with."""
 TINY_CLASSIFIER = (*SHARED, "model.ngram_bits=8")
 """The same for a classifier."""
 

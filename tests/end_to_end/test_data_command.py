@@ -110,15 +110,12 @@ def test_mistakes_are_answered_in_one_line(web: Web) -> None:
     assert "did you mean imdb?" in error_of("data", "list", "imbd")
     web.put("imdb/aclImdb_v1.tar.gz", b"not it")
     assert "the published one is" in error_of("data", "fetch", "imdb")
+    web.put("opensubtitles-en-pl/en-pl.txt.zip", b"PK but not a zip")
+    assert "no archive of this kind" in error_of("data", "fetch", "opensubtitles-en-pl")
     web.pages.clear()
     assert "or put train.tsv.gz into imdb/ in the folder that $DRAGOMAN_DATA" in error_of(
         "data", "fetch", "imdb"
     )
-
-
-def test_an_archive_that_is_none_is_answered_in_one_line(web: Web) -> None:
-    web.put("opensubtitles-en-pl/en-pl.txt.zip", b"PK but not a zip")
-    assert "no archive of this kind" in error_of("data", "fetch", "opensubtitles-en-pl")
 
 
 def test_a_fetched_set_can_be_named_like_any_file(web: Web) -> None:

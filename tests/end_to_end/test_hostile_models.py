@@ -41,18 +41,6 @@ def bounds() -> Iterator[None]:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < GIGABYTE
 
 
-@pytest.fixture
-def run(tiny_run: Path, tmp_path: Path) -> Path:
-    """A translator that a stranger may change."""
-    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
-
-
-@pytest.fixture
-def classifier(tiny_classifier_run: Path, tmp_path: Path) -> Path:
-    """A classifier that a stranger may change."""
-    return Path(shutil.copytree(tiny_classifier_run, tmp_path / "classifier"))
-
-
 def refusal(*arguments: object) -> str:
     """The line that a command is refused with: short, and without a control character."""
     line = error_of(*arguments, stdin="the red cat\n")
@@ -168,10 +156,10 @@ CLASSIFIERS = [
 
 @pytest.mark.parametrize(("name", "key", "value", "said"), CLASSIFIERS, ids=lambda value: ascii(value)[:20])
 def test_a_file_of_a_classifier_that_is_none(
-    classifier: Path, name: str, key: str, value: object, said: str
+    classifier_run: Path, name: str, key: str, value: object, said: str
 ) -> None:
-    change_json(classifier / name, lambda content: content.update({key: value}))
-    assert said in refusal("classify", classifier)
+    change_json(classifier_run / name, lambda content: content.update({key: value}))
+    assert said in refusal("classify", classifier_run)
 
 
 @pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "report.json", "tokenizer/shared.json"])
@@ -204,13 +192,6 @@ def test_a_pickle_is_never_opened(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
-def test_weights_cut_short_at_any_length(run: Path) -> None:
-    whole = (run / "model.safetensors").read_bytes()
-    for length in (1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1):
-        (run / "model.safetensors").write_bytes(whole[:length])
-        assert "is damaged or cut short" in refusal("translate", run)
-
-
 def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
     """A terabyte that takes no room on the disk."""
     size = 1 << 40
@@ -225,15 +206,15 @@ def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
     ("name", "tensor", "said"),
     [
         ("decoder_norm.weight", torch.full((16,), float("nan")), "numbers that are not finite"),
-        ("decoder_norm.weight", torch.full((16,), float("inf")), "numbers that are not finite"),
+        ("decoder_norm.weight", torch.full((16,), float("inf")), "not finite; the file is damaged"),
         ("decoder_norm.weight", torch.ones(17), "has shape (17,), the configuration says (16,)"),
         ("decoder_norm.weight", torch.ones(16, 1), "has shape (16, 1)"),
         ("decoder_norm.weight", torch.ones(0), "has shape (0,)"),
         ("decoder_norm.weight", torch.ones(16, dtype=torch.int64), "holds torch.int64"),
         ("decoder_norm.weight", torch.ones(16, dtype=torch.bool), "holds torch.bool"),
         ("decoder_norm.weight", torch.ones(16).to(torch.float8_e4m3fn), "holds torch.float8_e4m3fn"),
-        ("one.more", torch.ones(1), "unknown ['one.more']"),
-        ("decoder_norm.bias", None, "missing ['decoder_norm.bias']"),
+        ("one.more", torch.ones(1), "unknown ['one.more']; config.toml and weights must come from the same"),
+        ("decoder_norm.bias", None, "is not for this configuration; missing ['decoder_norm.bias']"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -374,9 +355,9 @@ def test_a_tokenizer_that_is_a_program(run: Path, edit: Callable[[Any], Any], sa
 
 
 @pytest.mark.parametrize("kind", ["translate", "classify"])
-def test_an_expression_that_takes_for_ever_is_never_tried(run: Path, classifier: Path, kind: str) -> None:
+def test_an_expression_that_takes_for_ever_is_never_tried(run: Path, classifier_run: Path, kind: str) -> None:
     """Of words, that is; the vocabulary of the translator becomes one of words."""
-    folder = {"translate": run, "classify": classifier}[kind]
+    folder = {"translate": run, "classify": classifier_run}[kind]
     [path] = (folder / "tokenizer").iterdir()
     words = {
         "kind": "words", "splitter": "regex", "pattern": "(a+)+$", "format_output": False, "lowercase": False,
@@ -387,15 +368,15 @@ def test_an_expression_that_takes_for_ever_is_never_tried(run: Path, classifier:
 
 
 @pytest.mark.parametrize("language", ["../../evil", "en.evil.module", "..", "", "e\x1bn", "x" * 10_000])
-def test_a_language_names_no_module(classifier: Path, language: str) -> None:
+def test_a_language_names_no_module(classifier_run: Path, language: str) -> None:
     """spaCy makes the name of a module of it, and imports that."""
 
     def edit(settings: dict[str, Any]) -> None:
         settings.pop("pattern")
         settings.update(splitter="spacy", language=language or "..")
 
-    change_json(classifier / "tokenizer" / "text.json", edit)
-    line = refusal("classify", classifier)
+    change_json(classifier_run / "tokenizer" / "text.json", edit)
+    line = refusal("classify", classifier_run)
     assert "language" in line or "spacy" in line
 
 

@@ -76,11 +76,6 @@ def _hostile_model() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
 def write(text: str, tokenizer: Tokenizer) -> None:
     """From now on the model writes the bytes of `text`."""
     first = tokenizer.pieces().index("<0x00>")

@@ -1,6 +1,5 @@
 """Model cards hold what the run says and nothing else, and nothing in the run can inject markup."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from commands import error_of, succeed
+from commands import succeed
 from dragoman.card import model_card, published
 from dragoman.config import parse_config
 from dragoman.runs import Run
@@ -179,8 +178,3 @@ def test_published_settings_name_no_folder() -> None:
 
 def test_the_command_prints_the_card(run: Run) -> None:
     assert succeed("card", run.path, "--license", "mit").stdout == model_card(run, licence="mit")
-
-
-def test_a_damaged_file_is_reported(run: Run) -> None:
-    (run.path / "scores.json").write_text(json.dumps({"results": 1}))
-    assert "scores.json: is damaged; remove it and evaluate again" in error_of("card", run.path)

@@ -176,22 +176,25 @@ def test_an_unknown_setting_or_a_wrong_value_is_refused(override: str, message: 
         parse(override)
 
 
+REVIEWS = {"name": "reviews", "task": "classification"}
+
+
 @pytest.mark.parametrize(
-    ("files", "overrides", "message"),
+    ("settings", "message"),
     [
-        ([["a.tsv"], ["b.tsv"]], [], r"data: train: labelled text is one file"),
-        (["a.tsv"], ["training.sharding=full"], r"training\.sharding = 'full': input should be 'none'"),
+        (REVIEWS | {"data": {"train": [["a.tsv"], ["b.tsv"]]}}, r"data: train: labelled text is one file"),
+        (REVIEWS | {"data": {"train": ["a.tsv"]}, "training": {"sharding": "full"}},
+         r"training\.sharding = 'full': input should be 'none'"),
+        ({"data": {"src_lang": "en", "train": ["a.tsv"]}}, r"name is missing.*data\.tgt_lang is missing"),
+        *(({"name": "small", "data": {"train": ["train.tsv"], "directions": directions}}, r"data\.directions")
+          for directions in (3, True, [3], {"en": "de"})),
     ],
-)
-def test_what_a_classifier_has_not_is_refused(files: list[Any], overrides: list[str], message: str) -> None:
-    labelled = {"name": "reviews", "task": "classification", "data": {"train": files}}
+)  # fmt: skip
+def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused(
+    settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        parse_config(labelled, overrides=overrides)
-
-
-def test_what_is_missing_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"name is missing.*data\.tgt_lang is missing"):
-        parse_config({"data": {"src_lang": "en", "train": ["a.tsv"]}})
+        parse_config(settings)
 
 
 @pytest.mark.parametrize(
@@ -233,13 +236,6 @@ def test_what_is_missing_is_named() -> None:
 def test_settings_that_contradict_one_another_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(*overrides)
-
-
-@pytest.mark.parametrize("directions", [3, True, [3], {"en": "de"}])
-def test_directions_that_are_none_are_named_even_if_they_should_tell_the_languages(directions: Any) -> None:
-    data = {"train": ["train.tsv"], "directions": directions}
-    with pytest.raises(ConfigError, match=r"data\.directions"):
-        parse_config({"name": "small", "data": data})
 
 
 @pytest.mark.parametrize("tie", ["output", "none"])

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,12 +49,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield running
 
 
-@pytest.fixture
-def run(tiny_run: Path, tmp_path: Path) -> Path:
-    """A run that may be changed."""
-    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
-
-
 def sent(hub: Hub) -> dict[str, bytes]:
     """The files of the newest version of the model."""
     files: dict[str, bytes] = hub.models[NAME].versions[-1][1]
@@ -73,6 +66,8 @@ def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) 
     there, here = Translator.from_pretrained(NAME), Translator.load(tiny_run)
     assert there.translate(SOURCES) == here.translate(SOURCES)
     assert Translator.from_pretrained(tiny_run).translate(SOURCES) == here.translate(SOURCES)
+    fetched, pushed_one = Run.open(f"hf:{NAME}").config, load_recipe(tiny_run / "config.toml")
+    assert fetched.model_dump(exclude={"data"}) == pushed_one.model_dump(exclude={"data"})
 
 
 def test_the_page_lists_every_file_that_is_pushed() -> None:
@@ -270,11 +265,6 @@ def test_a_folder_of_such_a_name_is_given_with_its_place(tmp_path: Path) -> None
     assert is_on_hub("hf:user/model")
     assert not is_on_hub(tmp_path / "hf:user")
     assert not is_on_hub("runs/hf:x")
-
-
-def test_the_recipe_that_is_fetched_is_the_one_that_was_pushed(pushed: Hub, tiny_run: Path) -> None:
-    there, here = Run.open(f"hf:{NAME}").config, load_recipe(tiny_run / "config.toml")
-    assert there.model_dump(exclude={"data"}) == here.model_dump(exclude={"data"})
 
 
 def test_a_run_of_the_hub_has_a_place_that_other_machines_can_open(pushed: Hub, tmp_path: Path) -> None:

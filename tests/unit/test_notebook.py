@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from dragoman import notebook
 from dragoman.data.corpora import Pair
@@ -16,7 +15,7 @@ from dragoman.evaluation.translation import evaluate, scores_of
 from dragoman.metrics.score import Score
 from dragoman.notebook import MAX_ROWS, Shown, heat_map, table
 from dragoman.predict.alignment import WordAlignment, align_words
-from dragoman.predict.attention import CrossAttention, attention_maps
+from dragoman.predict.attention import AttentionMap, attention_maps
 from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
@@ -83,11 +82,6 @@ def test_a_heat_map_has_a_row_for_each_row_and_frames_what_is_marked() -> None:
 
 
 # What the types show
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
 def test_translations_are_a_list_and_shown_as_one_table(translator: Translator) -> None:
@@ -186,6 +180,6 @@ def test_figures_can_be_read_on_every_shade() -> None:
 
 def test_hostile_tokens_are_text() -> None:
     weights = np.ones((1, 1, 1, 1), dtype=np.float32)
-    assert shown(CrossAttention(weights, (HOSTILE,), (HOSTILE,))).rows == [["", HOSTILE], [HOSTILE, "100"]]
+    assert shown(AttentionMap(weights, (HOSTILE,), (HOSTILE,))).rows == [["", HOSTILE], [HOSTILE, "100"]]
     alignment = WordAlignment(weights[0, 0], (HOSTILE,), (HOSTILE,), ((0, 0),))
     assert shown(alignment).rows == [["", HOSTILE], [HOSTILE, "100"]]

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,36 +66,35 @@ def test_a_run_that_has_learnt_nothing_takes_other_settings(run: Run) -> None:
     )
 
 
-def test_a_run_is_not_created_over_files_of_another(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").touch()
-    with pytest.raises(
-        RunError, match=r"holds model\.safetensors but no config\.toml; choose another folder"
-    ):
-        Run.create(tmp_path, recipe())
+BELOW_A_FILE = r"cannot be written \(a file is where a folder is needed\); choose another"
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda at: Run.create(at / "other", recipe()), "holds model.safetensors but no config.toml; choose"),
+        (lambda at: Run.create(at / "file" / "run", recipe()), BELOW_A_FILE),
+        (lambda at: Run.create(at / "file", recipe()), BELOW_A_FILE),
+        (lambda at: Run.open(at / "nowhere"), "nowhere: there is no such folder; give the path of a run"),
+        (Run.open, r"is not a run, for it holds no config\.toml"),
+        (lambda at: Run.create(at / "new", recipe()).load_weights(), "no model.safetensors yet; train it"),
+        (lambda at: load_tensors(at / "none"), r"none: cannot be read \(.*\); is it there\?"),
+        (lambda at: Run(at / "no-history", recipe()).append_history({}), "history.jsonl: cannot be written"),
+    ],
+)
+def test_what_a_folder_cannot_give_or_take_is_a_run_error(
+    tmp_path: Path, ask: Callable[[Path], object], message: str
+) -> None:
+    (tmp_path / "file").touch()
+    for folder in ("other/model.safetensors", "no-history/history.jsonl"):
+        (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(RunError, match=message):
+        ask(tmp_path)
 
 
 def test_a_run_may_be_created_in_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "log.txt").touch()
     assert Run.create(tmp_path, recipe()).config_path.exists()
-
-
-def test_a_run_cannot_be_created_below_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(
-        RunError, match=r"cannot be written \(a file is where a folder is needed\); choose another"
-    ):
-        Run.create(tmp_path / "file" / "run", recipe())
-    with pytest.raises(
-        RunError, match=r"cannot be written \(a file is where a folder is needed\); choose another"
-    ):
-        Run.create(tmp_path / "file", recipe())
-
-
-def test_opening_what_is_no_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="nowhere: there is no such folder; give the path of a run"):
-        Run.open(tmp_path / "nowhere")
-    with pytest.raises(RunError, match=r"is not a run, for it holds no config\.toml"):
-        Run.open(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["name = ", 'name = "small"\ncolour = "red"\n', "\x00"])
@@ -104,7 +104,7 @@ def test_a_configuration_that_cannot_be_understood_is_a_run_error(run: Run, cont
         Run.open(run.path)
 
 
-def test_weights_come_back_as_they_were_saved(run: Run) -> None:
+def test_weights_come_back_as_they_were_saved_in_a_usual_file(run: Run) -> None:
     weight = torch.randn(3, 4)
     weights = {"weight": weight, "tied": weight, "transposed": weight.T, "half": weight.bfloat16()}
     run.save_weights(weights)
@@ -113,18 +113,10 @@ def test_weights_come_back_as_they_were_saved(run: Run) -> None:
     for name, tensor in weights.items():
         assert loaded[name].dtype == tensor.dtype
         assert torch.equal(loaded[name], tensor)
-
-
-def test_the_weights_file_tells_its_format(run: Run) -> None:
-    run.save_weights({"weight": torch.zeros(2)})
     with safe_open(run.weights_path, framework="pt") as file:
         assert file.metadata()["format"] == "pt"
-
-
-def test_the_weights_have_the_permissions_of_the_settings(run: Run) -> None:
-    run.save_weights({"weight": torch.zeros(2)})
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (run.weights_path, run.config_path)}
-    assert len(modes) == 1
+    assert len(modes) == 1, "the permissions of the settings"
 
 
 def test_saving_again_leaves_loaded_weights_alone(run: Run) -> None:
@@ -133,11 +125,6 @@ def test_saving_again_leaves_loaded_weights_alone(run: Run) -> None:
     run.save_weights({"weight": torch.ones(1000)})
     assert before["weight"].sum() == 0
     assert run.load_weights()["weight"].sum() == 1000
-
-
-def test_a_run_without_weights_says_what_to_do(run: Run) -> None:
-    with pytest.raises(RunError, match=r"no model\.safetensors yet; train it until its first validation"):
-        run.load_weights()
 
 
 def test_weights_cut_short_at_any_place_are_a_run_error(tmp_path: Path) -> None:
@@ -159,17 +146,6 @@ def test_weights_with_any_other_number_than_was_written_are_a_run_error(tmp_path
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(RunError, match=r"is damaged: its numbers are not those that were written; copy"):
             load_tensors(path)
-
-
-def test_weights_that_are_a_pickle_are_refused(tmp_path: Path) -> None:
-    torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.safetensors")
-    with pytest.raises(RunError, match="is damaged or cut short"):
-        load_tensors(tmp_path / "weights.safetensors")
-
-
-def test_tensors_that_are_missing_are_a_run_error(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"none\.safetensors: cannot be read \(.*\); is it there\?"):
-        load_tensors(tmp_path / "none.safetensors")
 
 
 def test_history_is_read_as_it_was_appended(run: Run) -> None:
@@ -235,12 +211,6 @@ def test_a_damaged_line_of_history_is_named(run: Run, line: str, problem: str) -
     run.append_history({"step": 2})
     with pytest.raises(RunError, match=rf"history\.jsonl, line 2: {problem}; remove the line"):
         run.history()
-
-
-def test_history_that_cannot_be_written_is_a_run_error(run: Run) -> None:
-    run.history_path.mkdir()
-    with pytest.raises(RunError, match=r"history\.jsonl: cannot be written"):
-        run.append_history({"step": 1})
 
 
 def test_json_files_come_back_and_damage_is_told(run: Run) -> None:

@@ -194,19 +194,12 @@ def test_tokens_are_counted_without_padding(store: TokenStore) -> None:
     assert batch.n_tgt_tokens == tgt_lengths(store)[indices].sum()
     assert batch.n_tokens == batch.n_src_tokens + batch.n_tgt_tokens
     assert batch.n_tgt_tokens == (batch.tgt_in != PAD_ID).sum()
-
-
-def test_a_batch_of_one_pair_has_no_padding(store: TokenStore) -> None:
-    batch = make_batch(store, np.array([7]))
-    assert PAD_ID not in torch.cat([batch.src, batch.tgt_in, batch.tgt_out], dim=1)
+    assert TranslationBatch(*(tensor.clone() for tensor in batch)).n_tokens == batch.n_tokens
+    alone = make_batch(store, np.array([7]))
+    assert PAD_ID not in torch.cat([alone.src, alone.tgt_in, alone.tgt_out], dim=1)
 
 
 def test_pad_fills_rows_up() -> None:
     assert pad([[5, EOS_ID], [], [6, 7, EOS_ID]]).tolist() == [[5, 2, 0], [0, 0, 0], [6, 7, 2]]
     assert pad([[5]]).dtype == torch.int64
     assert pad([]).shape == (0, 0)
-
-
-def test_a_batch_is_a_tuple_of_tensors(store: TokenStore) -> None:
-    batch = make_batch(store, np.array([1, 2]))
-    assert TranslationBatch(*(tensor.clone() for tensor in batch)).n_tokens == batch.n_tokens

@@ -182,15 +182,6 @@ def test_licence_and_source_are_said_before_and_kept_with_the_set(web: Web) -> N
     }  # fmt: skip
 
 
-def test_what_is_here_is_checked_and_not_fetched_again(web: Web) -> None:
-    folder, _ = fetch("multi30k")
-    n_requests = len(web.requests)
-    again, reported = fetch("multi30k")
-    assert again == folder
-    assert len(web.requests) == n_requests
-    assert reported == [f"multi30k is in {folder}: 6 files, all with the sums that SHA256SUMS says"]
-
-
 def test_force_fetches_what_is_here_already(web: Web) -> None:
     folder, _ = fetch("multi30k")
     (folder / "train.en.gz").write_bytes(b"broken")
@@ -202,13 +193,6 @@ def test_force_fetches_what_is_here_already(web: Web) -> None:
     assert [p.name for p in folder.parent.iterdir()] == ["multi30k"]
     fetch("multi30k")  # the sums are right
     assert (folder / "mine" / "clean.en").read_text(encoding="utf-8") == "a user's own"
-
-
-def test_a_set_can_be_fetched_into_a_folder_of_choice(web: Web, data: Path) -> None:
-    fetch("small-en-zh")
-    folder, _ = fetch("small-en-zh", to=data)
-    assert folder == data / "small-en-zh"
-    assert catalog.locate("small-en-zh") == folder
 
 
 def test_progress_is_told_for_every_file(web: Web) -> None:

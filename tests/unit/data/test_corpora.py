@@ -1,5 +1,6 @@
 """Corpora: whatever a file is like, its pairs come out, or one line says what is wrong with it."""
 
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -92,32 +93,27 @@ def test_columns_of_a_tab_separated_file_are_chosen(tmp_path: Path) -> None:
     assert read(path, columns=(2, 1)) == [("one", "eins"), ("two", "zwei"), ("", "")]
 
 
-def test_a_missing_column_is_reported_with_its_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "one\teins\ntwo zwei\n")
-    message = complaint(path)
-    assert message.startswith(f"{path} line 2: no column 1, counted from 0, among 1")
-    assert "tabs" in message
-    assert "data.columns" in message
-
-
-def test_a_negative_column_is_refused(tmp_path: Path) -> None:
-    assert "columns are counted from 0" in complaint(write(tmp_path / "a.tsv", "a\tb\n"), columns=(0, -1))
-
-
-def test_an_empty_corpus_is_reported(tmp_path: Path) -> None:
-    en, de = write(tmp_path / "a.en", ""), write(tmp_path / "a.de", "")
-    assert complaint(en, de).startswith(f"{en} + {de}: empty corpus; give files with")
-    assert "empty corpus" in complaint(write(tmp_path / "a.tsv", ""))
-
-
-def test_a_corpus_of_only_empty_lines_is_reported(tmp_path: Path) -> None:
-    en, de = write(tmp_path / "a.en", "one\n \n"), write(tmp_path / "a.de", "\t\nzwei\n")
-    assert "none of the 2 pairs has text on both sides; check that" in complaint(en, de)
-
-
-def test_a_corpus_is_one_file_or_two() -> None:
-    assert "a corpus of 0 files; give two aligned files" in complaint()
-    assert "a corpus of 3 files" in complaint("a", "b", "c")
+@pytest.mark.parametrize(
+    ("content", "columns", "said"),
+    [
+        ({"a.tsv": "one\teins\ntwo zwei\n"}, (0, 1), "{} line 2: no column 1, counted from 0, .*; .*tabs"),
+        ({"a.tsv": "a\tb\n"}, (0, -1), "columns are counted from 0"),
+        ({"a.tsv": ""}, (0, 1), "empty corpus"),
+        ({"a.en": "", "a.de": ""}, (0, 1), r"{} \+ {}: empty corpus; give files with"),
+        ({"a.en": "one\n \n", "a.de": "\t\nzwei\n"}, (0, 1), "none of the 2 pairs has text on both sides; "),
+        ({}, (0, 1), "a corpus of 0 files; give two aligned files"),
+        (dict.fromkeys(("a", "b", "c"), "x"), (0, 1), "a corpus of 3 files"),
+    ],
+)
+def test_what_is_no_corpus_is_reported(
+    tmp_path: Path, content: dict[str, str], columns: tuple[int, int], said: str
+) -> None:
+    paths = [write(tmp_path / name, text) for name, text in content.items()]
+    assert re.search(said.format(*paths), complaint(*paths, columns=columns))
+    if said.startswith("{} line 2"):  # in one of several corpora its file is named, too
+        several = [[write(tmp_path / "good.tsv", "a\tb\n")], paths]
+        corpus = open_corpus(several, src_lang="en", tgt_lang="de")
+        assert complaint_of(corpus.pairs).startswith(f"{paths[0]} line 2: no column 1")
 
 
 def test_several_corpora_are_one_in_their_order(tmp_path: Path) -> None:
@@ -183,12 +179,6 @@ def test_a_sample_is_drawn_of_all_pairs_alike_and_is_always_the_same(tmp_path: P
         assert 15 < sum(pairs.index(pair) < 100 for pair in found) < 35
     in_order = corpus_of(*files).sample(50)
     assert in_order == sorted(in_order, key=pairs.index)
-
-
-def test_a_fault_in_one_of_several_corpora_names_its_file(tmp_path: Path) -> None:
-    good, bad = write(tmp_path / "a.tsv", "one\teins\n"), write(tmp_path / "b.tsv", "two zwei\n")
-    corpus = open_corpus([[good], [bad]], src_lang="en", tgt_lang="de")
-    assert complaint_of(corpus.pairs).startswith(f"{bad} line 1: no column 1")
 
 
 def test_the_fingerprint_changes_with_content_and_columns(tmp_path: Path) -> None:

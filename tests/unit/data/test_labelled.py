@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from corpus_files import COMPRESS, complaint_of, write
+from corpus_files import offline_hub as offline_hub
 from dragoman.config import TokenizerConfig
 from dragoman.data.labelled import (
     Labelled,
@@ -107,7 +108,7 @@ def test_examples_without_text_or_label_are_left_out_and_counted(tmp_path: Path)
     assert notes(path) == ["left out 4 of 6 examples: 2 without text, 2 without label"]
 
 
-def test_a_corpus_without_an_example_is_reported(tmp_path: Path) -> None:
+def test_a_corpus_without_an_example_or_of_one_label_is_reported(tmp_path: Path) -> None:
     assert complaint(write(tmp_path / "a.tsv", "")) == (
         f"{tmp_path / 'a.tsv'}: no example; give a file of texts and labels"
     )
@@ -115,9 +116,6 @@ def test_a_corpus_without_an_example_is_reported(tmp_path: Path) -> None:
     assert complaint(path) == (
         f"{path}: no example (left out 2 of 2 examples: 2 without text); give a file of texts and labels"
     )
-
-
-def test_a_corpus_of_one_label_is_reported_with_it(tmp_path: Path) -> None:
     path = tsv_of(tmp_path, [("x", "good"), ("y", "good")])
     assert complaint(path).startswith(
         f"{path}: all 2 examples have the label 'good'; give a file with two labels"
@@ -287,15 +285,12 @@ def test_as_many_are_held_out_as_are_asked_for_and_at_most_a_tenth(
     assert least <= len(split(tsv_of(tmp_path, numbered(n)), n_held_out=n_held_out)[1]) <= most
 
 
-def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path) -> None:
+def test_the_split_depends_on_the_seed_and_not_on_the_order_of_lines(tmp_path: Path) -> None:
     examples = [*numbered(600), ("contested", "rare"), ("contested", "common")]
     shuffled = random.Random(1).sample(examples, len(examples))
     assert sorted(split(tsv_of(tmp_path, examples))[1]) == sorted(
         split(tsv_of(tmp_path, shuffled, name="b.tsv"))[1]
     )
-
-
-def test_the_split_depends_on_the_seed(tmp_path: Path) -> None:
     path = tsv_of(tmp_path, numbered(600))
     assert split(path, seed=1) == split(path, seed=1) != split(path, seed=2)
 
@@ -337,19 +332,15 @@ def test_a_corpus_too_small_or_too_alike_to_hold_texts_out_is_reported(tmp_path:
 # Packages of extras
 
 
-def test_labels_of_a_data_set_are_its_names_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets", reason="needs datasets: pip install 'dragoman[hub]'")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+def test_labels_of_a_data_set_are_its_names_for_them(offline_hub: Path) -> None:
+    import datasets
+
     features = datasets.Features(
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
     )
     table = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, 0, -1]}, features=features)
-    datasets.disable_progress_bars()
-    (tmp_path / "set").mkdir()
-    table.to_parquet(tmp_path / "set" / "train.parquet")
-    name = f"hf:{tmp_path / 'set'}:train"
+    table.to_parquet(offline_hub / "train.parquet")
+    name = f"hf:{offline_hub}:train"
     assert read(name) == [("a", "pos"), ("b", "neg")]
     assert notes(name) == ["left out 1 of 3 examples: 1 without label"]
 

@@ -1,12 +1,12 @@
 """Modified corpora: the same draw gives the same pairs, another one others."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from corpus_files import Listed
 from dragoman.config import ModifiersConfig
-from dragoman.data.corpora import Corpus, Pair
+from dragoman.data.corpora import Pair
 from dragoman.data.modifiers import MOST_MERGED, ModifiedCorpus
 from dragoman.presets import ROBUST
 from dragoman.text.alterations import carried_over
@@ -15,36 +15,11 @@ from dragoman.text.slots import SLOTS
 PAIRS = [Pair(f"The dog number {i} sleeps.", f"Der Hund Nummer {i} schläft.") for i in range(2000)]
 
 
-class Listed(Corpus):
-    name = "listed"
-
-    def __init__(self, pairs: list[Pair]) -> None:
-        self.listed = pairs
-
-    def _read(self) -> Iterator[Pair]:
-        yield from self.listed
-
-    def fingerprint(self) -> str:
-        return str(hash(tuple(self.listed)))
-
-
 def modified(
-    rates: dict[str, float],
-    *,
-    pairs: list[Pair] = PAIRS,
-    draw: int = 0,
-    seed: int = 1,
-    max_length: int = 128,
-    languages: tuple[str, str] = ("en", "de"),
+    rates: dict[str, float], pairs: list[Pair] = PAIRS, languages: tuple[str, str] = ("en", "de"), **more: int
 ) -> ModifiedCorpus:
-    return ModifiedCorpus(
-        Listed(pairs),
-        ModifiersConfig(**rates),
-        languages=languages,
-        max_length=max_length,
-        seed=seed,
-        draw=draw,
-    )
+    options = {"max_length": 128, "seed": 1, "draw": 0, **more}
+    return ModifiedCorpus(Listed(pairs), ModifiersConfig(**rates), languages=languages, **options)
 
 
 def test_without_rates_nothing_is_altered() -> None:

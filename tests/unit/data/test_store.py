@@ -6,13 +6,14 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from corpus_files import Listed
 from dragoman.config import TokenizerConfig
 from dragoman.data import store as store_module
 from dragoman.data.corpora import Corpus, Pair, open_corpus
@@ -34,38 +35,20 @@ TOKENIZERS = TokenizerPair.train([*USABLE * 3], TokenizerConfig(vocab_size=300))
 DROPPING = TokenizerPair.train([*USABLE * 3], TokenizerConfig(vocab_size=300, dropout=0.5))
 
 
-class Listed(Corpus):
-    """A corpus in memory that counts its readings."""
-
-    name = "listed"
-
-    def __init__(self, pairs: list[Pair]) -> None:
-        self.content, self.n_readings = pairs, 0
-
-    def _read(self) -> Iterator[Pair]:
-        self.n_readings += 1
-        yield from self.content
-
-    def fingerprint(self) -> str:
-        return str(hash(tuple(self.content)))
+def prepare(corpus: Corpus, cache: Path, *, max_length: int = 30, **options: Any) -> TokenStore:
+    tokenizers = DROPPING if options.get("dropout") else TOKENIZERS
+    return TokenStore.prepare(corpus, tokenizers, max_length=max_length, cache=cache, **options)
 
 
-def prepare(
-    corpus: Corpus,
-    cache: Path,
-    *,
-    max_length: int = 30,
-    dropout: tuple[int, ...] | None = None,
-    shard_pairs: int = SHARD_PAIRS,
-) -> TokenStore:
-    return TokenStore.prepare(
-        corpus,
-        DROPPING if dropout else TOKENIZERS,
-        max_length=max_length,
-        cache=cache,
-        dropout=dropout,
-        shard_pairs=shard_pairs,
-    )
+def break_off(corpus: Corpus, cache: Path, *, after: int, max_length: int = 9, **options: Any) -> None:
+    """Interrupt a build when more than `after` pairs have been read."""
+
+    def interrupt(n_read: int) -> None:
+        if n_read > after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(corpus, cache, max_length=max_length, progress=interrupt, **options)
 
 
 def texts(store: TokenStore) -> list[tuple[str, str]]:
@@ -158,7 +141,7 @@ def test_a_corpus_longer_than_a_chunk_is_stored_whole_and_progress_told(tmp_path
     n_pairs = 2 * CHUNK + 7
     corpus = Listed([Pair(str(i % 1000), str(i % 777)) for i in range(n_pairs)])
     told: list[int] = []
-    store = TokenStore.prepare(corpus, TOKENIZERS, max_length=9, cache=tmp_path, progress=told.append)
+    store = prepare(corpus, tmp_path, max_length=9, progress=told.append)
     assert texts(store) == corpus.content
     assert told == [CHUNK, 2 * CHUNK, n_pairs]
 
@@ -176,23 +159,22 @@ def test_a_corpus_without_a_usable_pair_is_reported_as_often_as_it_is_asked_for(
         )
 
 
-def test_files_that_do_not_match_leave_nothing_half_written(tmp_path: Path) -> None:
-    for name, n in (("a.en", 5000), ("a.de", 5001)):
+@pytest.mark.parametrize(
+    ("n_lines", "noted", "in_shard", "n_finished"),
+    [(5000, 10**9, SHARD_PAIRS, 0), (5000, CHUNK, SHARD_PAIRS, 0), (7, 10**9, 3, 2)],
+)
+def test_files_that_do_not_match_leave_finished_shards_and_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_lines: int, noted: int, in_shard: int, n_finished: int
+) -> None:
+    monkeypatch.setattr(store_module, "NOTED_PAIRS", noted)
+    for name, n in (("a.en", n_lines), ("a.de", n_lines + 1)):
         (tmp_path / name).write_text("line\n" * n)
-    files = [str(tmp_path / name) for name in ("a.en", "a.de")]
-    cache = tmp_path / "cache"
-    with pytest.raises(DataError, match="parallel files must match"):
-        prepare(open_corpus(files, src_lang="en", tgt_lang="de"), cache)
-    assert list(cache.iterdir()) == []
-
-
-def test_an_interruption_leaves_nothing_half_written(tmp_path: Path) -> None:
-    def interrupt(_: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        TokenStore.prepare(Listed(SENTENCES), TOKENIZERS, max_length=30, cache=tmp_path, progress=interrupt)
-    assert list(tmp_path.iterdir()) == []
+    corpus = open_corpus([str(tmp_path / name) for name in ("a.en", "a.de")], src_lang="en", tgt_lang="de")
+    for _ in range(2):
+        with pytest.raises(DataError, match="parallel files must match"):
+            prepare(corpus, tmp_path / "cache", shard_pairs=in_shard)
+        assert len(list((tmp_path / "cache").glob("*/meta.json"))) == n_finished
+        assert len(list((tmp_path / "cache").iterdir())) == n_finished
 
 
 def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,9 +189,6 @@ def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, monkeypatch:
         "free some space there, or choose another folder"
     )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cache_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     with pytest.raises(DataError, match=r"cannot hold the token store of listed \(File exists\)"):
         prepare(Listed(SENTENCES), tmp_path / "cache")
@@ -268,16 +247,10 @@ def test_a_corpus_of_one_shard_has_the_files_of_a_store_without_shards(tmp_path:
 
 
 def test_shards_that_are_finished_are_kept_when_a_build_is_broken_off(tmp_path: Path) -> None:
+    break_off(Listed(USABLE), tmp_path, after=0, max_length=30)
+    assert list(tmp_path.iterdir()) == [], "nothing half written"
     corpus = Listed(USABLE * 4)
-
-    def interrupt(n_read: int) -> None:
-        if n_read > 6:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        TokenStore.prepare(
-            corpus, TOKENIZERS, max_length=30, cache=tmp_path, shard_pairs=3, progress=interrupt
-        )
+    break_off(corpus, tmp_path, after=6, max_length=30, shard_pairs=3)
     finished = {folder: folder.stat().st_mtime_ns for folder in tmp_path.iterdir()}
     assert len(finished) == 2
     assert texts(prepare(corpus, tmp_path, shard_pairs=3)) == USABLE * 4
@@ -302,24 +275,6 @@ class Encoded:
         monkeypatch.setattr(Encoder, "__call__", counting)
 
 
-def break_off(cache: Path, *, after: int, dropout: tuple[int, ...] | None = None) -> None:
-    """Interrupt a build of MANY when more than `after` pairs have been read."""
-
-    def interrupt(n_read: int) -> None:
-        if n_read > after:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        TokenStore.prepare(
-            Listed(MANY),
-            DROPPING if dropout else TOKENIZERS,
-            max_length=9,
-            cache=cache,
-            dropout=dropout,
-            progress=interrupt,
-        )
-
-
 def content(cache: Path) -> dict[str, bytes]:
     return {str(path.relative_to(cache)): path.read_bytes() for path in cache.glob("*/*")}
 
@@ -332,7 +287,7 @@ def test_a_shard_that_is_broken_off_goes_on_where_it_was_noted(
     prepare(Listed(MANY), tmp_path / "whole", max_length=9, dropout=dropout)
     broken = tmp_path / "broken"
     for after in (2 * CHUNK, 3 * CHUNK):  # twice
-        break_off(broken, after=after, dropout=dropout)
+        break_off(Listed(MANY), broken, after=after, dropout=dropout)
     encoded = Encoded(monkeypatch)
     prepare(Listed(MANY), broken, max_length=9, dropout=dropout)
     assert encoded.n_pairs == len(MANY) - 3 * CHUNK
@@ -345,7 +300,7 @@ def test_what_was_begun_and_is_damaged_is_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: str
 ) -> None:
     monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
-    break_off(tmp_path, after=3 * CHUNK)
+    break_off(Listed(MANY), tmp_path, after=3 * CHUNK)
     (path,) = tmp_path.glob(f"*.partial/{name}")
     data = path.read_bytes()
     path.unlink()
@@ -355,18 +310,6 @@ def test_what_was_begun_and_is_damaged_is_begun_again(
     assert texts(prepare(Listed(MANY), tmp_path, max_length=9)) == [pair for pair in MANY if pair.tgt]
     assert encoded.n_pairs == len(MANY)
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_text_that_is_wrong_at_its_end_leaves_nothing_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
-    for name, n in (("a.en", 5000), ("a.de", 5001)):
-        (tmp_path / name).write_text("line\n" * n)
-    files = [str(tmp_path / name) for name in ("a.en", "a.de")]
-    with pytest.raises(DataError, match="parallel files must match"):
-        prepare(open_corpus(files, src_lang="en", tgt_lang="de"), tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_a_full_disk_keeps_what_was_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,17 +370,6 @@ def test_shards_of_another_size_go_on_where_those_that_are_there_end(tmp_path: P
     store = prepare(corpus, tmp_path, shard_pairs=5)
     assert [len(shard) for shard in store.shards] == [3, 3, 5, 1]
     assert texts(store) == USABLE * 4
-
-
-def test_files_that_do_not_match_leave_only_finished_shards(tmp_path: Path) -> None:
-    for name, n in (("a.en", 7), ("a.de", 8)):
-        (tmp_path / name).write_text("line\n" * n)
-    corpus = open_corpus([str(tmp_path / name) for name in ("a.en", "a.de")], src_lang="en", tgt_lang="de")
-    for _ in range(2):
-        with pytest.raises(DataError, match="parallel files must match"):
-            prepare(corpus, tmp_path / "cache", shard_pairs=3)
-        assert len(list((tmp_path / "cache").glob("*/meta.json"))) == 2
-        assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 def test_rows_of_pairs_are_those_of_their_shard(tmp_path: Path) -> None:

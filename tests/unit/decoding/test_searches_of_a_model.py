@@ -27,11 +27,6 @@ TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog"]
 
 
 @pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
-@pytest.fixture(scope="module")
 def ensemble(translator: Translator) -> Translator:
     """The run's model and another one."""
     torch.manual_seed(7)

@@ -22,7 +22,6 @@ from dragoman.distillation.distilling import STUDENTS, chosen_beam, distill, stu
 from dragoman.distillation.material import Lessons
 from dragoman.distillation.teaching import LESSONS, nearest, teach
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -32,6 +31,11 @@ from tiny import TINY
 
 EVERYTHING = Lessons(max_ratio=0.0, min_chrf=0.0, max_pairs=5)
 SHORT = ("training.max_steps=3", "training.valid_every=3")
+
+
+@pytest.fixture(autouse=True)
+def _measure_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distilling, "ROUNDS", 1)
 
 
 @pytest.fixture
@@ -88,11 +92,6 @@ def test_presets_and_settings_that_do_not_exist_are_named(
         made("slow")
     with pytest.raises(ConfigError, match=r"training.max_step is not a setting; did you mean"):
         made("fast", overrides=("training.max_step=3",))
-
-
-def test_chrf_of_a_sentence_is_100_for_itself_and_0_for_nothing_in_common() -> None:
-    assert sentence_chrf("rot Katze", "rot Katze") == pytest.approx(100)
-    assert sentence_chrf("xyz", "abc") == 0
 
 
 def translate(job: Job) -> Summary:
@@ -208,12 +207,9 @@ def distil_tiny(
 
 
 @pytest.mark.slow
-def test_a_whole_distillation_of_a_tiny_run(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_whole_distillation_of_a_tiny_run(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "student"
     calls: list[str] = []
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
     said: list[str] = []
     record = distil_tiny(tiny_run, out, calls=calls, said=said)
     assert sum("as it is read:" in line for line in said) == 1
@@ -241,7 +237,6 @@ def test_a_whole_distillation_of_a_tiny_run(
 def test_a_student_begins_as_its_teacher_and_continues_after_a_kill(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     keep_still = "training.learning_rate=1e-12", "training.max_steps=6", "training.ema_decay=0.0"
     distil_tiny(tiny_run, whole, *keep_still, calls=[])
@@ -251,11 +246,10 @@ def test_a_student_begins_as_its_teacher_and_continues_after_a_kill(
         torch.testing.assert_close(new[name], value, rtol=0, atol=1e-9)
 
     learning = "training.max_steps=6", "training.learning_rate=0.01"
-    monkeypatch.setattr(Trainer, "finish", Mock(side_effect=ZeroDivisionError))  # for a kill
-    with pytest.raises(ZeroDivisionError):
-        distil_tiny(tiny_run, killed, *learning, calls=[])
-    monkeypatch.undo()
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "finish", Mock(side_effect=ZeroDivisionError))  # for a kill
+        with pytest.raises(ZeroDivisionError):
+            distil_tiny(tiny_run, killed, *learning, calls=[])
     shutil.rmtree(killed / "checkpoints" / "step-000006")
     calls: list[str] = []
     distil_tiny(tiny_run, killed, *learning, calls=calls)
@@ -291,7 +285,6 @@ def test_the_chosen_search_is_the_students_own_and_a_search_that_was_asked_for_s
     next_to_nothing: float, overrides: tuple[str, ...], beam_size: int, tiny_run: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
     monkeypatch.setattr(distilling, "NEXT_TO_NOTHING", next_to_nothing)
     record = distil_tiny(tiny_run, tmp_path / "student", *overrides, calls=[])
     assert record["beam_sizes"] == {"teacher": 3, "student": beam_size}
@@ -339,10 +332,7 @@ def test_the_table_compares_both_as_configured_and_searched_alike() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_prints_a_table_and_says_what_is_wrong(
-    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
+def test_the_command_prints_a_table_and_says_what_is_wrong(tmp_path: Path, tiny_run: Path) -> None:
     out = tmp_path / "student"
     overrides = [word for setting in (*TINY, *SHORT) for word in ("--set", setting)]
     assert "--preset slow: there are" in error_of("distill", tiny_run, "--preset", "slow", "--out", out)

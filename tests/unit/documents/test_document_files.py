@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import docx
 import pytest
@@ -43,11 +42,6 @@ FILES = {
     ".html": HTML.encode(),
 }  # fmt: skip
 FILES[".htm"] = FILES[".html"]
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
 def word_by_word(translations: Sequence[Translation]) -> list[list[Link]]:
@@ -187,14 +181,6 @@ def test_an_unknown_ending_is_answered_with_those_that_there_are(name: str, show
     message = f"{name}: {shown} is no format of documents; there are .txt, .srt, .tmx, .docx, .html, .htm"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         DocumentFile.read(name, b"", EN_DE)
-
-
-@pytest.mark.parametrize(
-    ("content", "where"), [(b"a\n\xff", "a.txt, line 2: is not UTF-8"), (b"a\0", "a.txt, line 1: holds")]
-)
-def test_what_is_no_text_is_refused(content: bytes, where: str) -> None:
-    with pytest.raises(DataError, match=f"^{where}"):
-        DocumentFile.read("a.txt", content, EN_DE)
 
 
 def test_a_number_that_no_pattern_protects_is_counted(translator: Translator) -> None:

@@ -36,17 +36,22 @@ from flows import answering, saying
 EN_DE = ("en", "de")
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml."
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+TYPES = (
+    f'<Types xmlns="{PACKAGE}/content-types">'
+    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>{}'
+    "</Types>"
+)
+MAIN = f'<Override PartName="/word/document.xml" ContentType="{WORD}document.main+xml"/>'
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 
 
 def docx(body: str, **parts: str) -> bytes:
     """A Word document; `parts` are in the place of its own, by the names that they have here."""
     there = {
-        "types": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        f'<Override PartName="/word/document.xml" ContentType="{WORD}document.main+xml"/></Types>',
-        "rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        "types": TYPES.format(MAIN),
+        "rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
         f'<Relationship Id="r1" Type="{RELATIONS}/officeDocument" Target="word/document.xml"/>'
         "</Relationships>",
         "document": f"<w:document {W}><w:body>{body}</w:body></w:document>",
@@ -225,21 +230,15 @@ def test_namespaces_within_one_another_are_bounded() -> None:
 
 
 def test_a_part_that_hides_that_it_is_xml_is_refused() -> None:
-    types = (
-        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>{}'
-        "</Types>"
-    )
     kind = f"{WORD}document.main+xml"
     for declared in (
         f'<Override PartName="/word/document.bin" ContentType="{kind}"/>',
         f'<Default Extension="bin" ContentType="{kind.upper()}"/>',
     ):
         with pytest.raises(DataError, match=r"\.bin is declared to be XML, which has other endings"):
-            read("a.docx", docx("", types=types.format(declared)))
+            read("a.docx", docx("", types=TYPES.format(declared)))
     picture = '<Default Extension="svg" ContentType="image/svg+xml"/>'
-    main = f'<Override PartName="/word/document.xml" ContentType="{kind}"/>'
-    read("a.docx", docx("", types=types.format(picture + main)))
+    read("a.docx", docx("", types=TYPES.format(picture + MAIN)))
 
 
 def test_parts_have_few_relations_and_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +248,7 @@ def test_parts_have_few_relations_and_short_names(monkeypatch: pytest.MonkeyPatc
 
     def related(n: int, mode: str) -> bytes:
         rels = "".join(relation.format(i, mode) for i in range(n))
-        namespace = "http://schemas.openxmlformats.org/package/2006/relationships"
-        part = f'<Relationships xmlns="{namespace}">{rels}</Relationships>'
+        part = f'<Relationships xmlns="{PACKAGE}/relationships">{rels}</Relationships>'
         return docx("", **{"word/_rels/document.xml.rels": part})
 
     read("a.docx", related(9, 'TargetMode="External"'))

@@ -1,8 +1,5 @@
 """A document keeps its form, whatever becomes of its sentences."""
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,11 +11,6 @@ LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
 TEXTS = st.text(
     st.one_of(st.sampled_from("  ..!?。「」\"'aB1\n\r\t\u2028\x85\x0c\ud800"), st.characters()), max_size=80
 )
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
 @given(TEXTS, LANGUAGES)

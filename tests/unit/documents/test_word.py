@@ -11,6 +11,7 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
 from docx.text.paragraph import Paragraph
 
+from corpus_files import complaint_of
 from dragoman.documents import word
 from dragoman.documents.files import DocumentFile
 from dragoman.errors import DataError
@@ -218,11 +219,9 @@ def hostile() -> dict[str, tuple[bytes, str]]:
 @pytest.mark.parametrize("kind", hostile())
 def test_a_damaged_or_hostile_file_is_refused_in_one_line(kind: str) -> None:
     content, message = hostile()[kind]
-    with pytest.raises(DataError) as caught:
-        DocumentFile.read("a.docx", content, EN_DE)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-    assert " at 0x" not in str(caught.value)
+    complaint = complaint_of(lambda: DocumentFile.read("a.docx", content, EN_DE).sentences)
+    assert complaint.startswith(message)
+    assert " at 0x" not in complaint
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.errors import ConfigError, RunError
 from dragoman.evaluation.kept import TranslatedSet, Translations, kept_name
 from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.evaluation.translation import scores_of
@@ -82,15 +81,6 @@ def test_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
     config = run.config_path.read_text(encoding="utf-8")
     run.config_path.write_text(config.replace(str(test_file), str(other)), encoding="utf-8")
     assert translate(Run.open(run.path))[1]
-
-
-def test_int8_is_refused_where_the_processor_has_it_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.predict.translator.has_int8", lambda: False)
-    monkeypatch.setattr("dragoman.predict.translator.can_compile", lambda *_: False)
-    with pytest.raises(
-        ConfigError, match=r"^precision int8: needs compiled searches .* or a processor with VNNI"
-    ):
-        Translations(run, device="cpu", precision="int8").sets("test")
 
 
 @pytest.mark.slow
@@ -167,12 +157,6 @@ def test_a_run_that_cannot_keep_translations_has_them_all_the_same(run: Run) -> 
     translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
     assert len(translations.sets("test")[0].evaluation.hypotheses) == 15
     assert any(message.startswith("not kept: ") for message in messages)
-
-
-def test_without_weights_there_is_nothing_to_translate(run: Run) -> None:
-    run.weights_path.unlink()
-    with pytest.raises(RunError, match="holds no model"):
-        translate(run)
 
 
 def test_scores_that_are_kept_at_the_same_time_are_all_kept(run: Run) -> None:

@@ -340,30 +340,24 @@ def test_a_classifier_gives_the_same_logits_in_onnx(
     assert np.abs(found - expected).max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("kind", "lines", "n_labels"),
+    [
+        ("praise", ["good cat", "", "a very long text with a dull old dog and awful river in it", "strange"],
+         [1, 0, 1, 1]),
+        ("topics", ["tree river old", "house street wave boat red", "", "big old red"], [1, 2, 0, 0]),
+    ],
+)  # fmt: skip
 def test_the_script_of_a_classifier_gives_its_labels_and_probabilities(
-    tiny_classifier_run: Path, tmp_path: Path
-) -> None:
-    report = export_run(tiny_classifier_run, tmp_path / "out", to="onnx", n_sentences=20)
+    kind: str, lines: list[str], n_labels: list[int], tiny_classifier_run: Path, tiny_topics_run: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    run = tiny_classifier_run if kind == "praise" else tiny_topics_run
+    report = export_run(run, tmp_path / "out", to="onnx", n_sentences=20)
     assert report.parity.same == {"label": 1.0}
-    lines = ["good cat", "", "a very long text with a dull old dog and an awful river in it", "strange"]
     found = run_script_of_readme(tmp_path / "out", "\n".join(lines))
-    classified = Classifier.load(tiny_classifier_run, precision="fp32").classify(lines)
-    for line, one in zip(found, classified, strict=True):
-        label, probability = line.split("\t")
-        assert label == one.label
-        if label:
-            assert float(probability) == pytest.approx(one.probabilities[label], abs=1e-4)
-
-
-def test_the_script_of_a_classifier_of_several_labels_gives_all_of_them(
-    tiny_topics_run: Path, tmp_path: Path
-) -> None:
-    report = export_run(tiny_topics_run, tmp_path / "out", to="onnx", n_sentences=20)
-    assert report.parity.same == {"label": 1.0}
-    lines = ["tree river old", "house street wave boat red", "", "big old red"]
-    found = run_script_of_readme(tmp_path / "out", "\n".join(lines))
-    classified = Classifier.load(tiny_topics_run, precision="fp32").classify(lines)
-    assert [len(one.labels) for one in classified] == [1, 2, 0, 0]
+    classified = Classifier.load(run, precision="fp32").classify(lines)
+    assert [len(one.labels) for one in classified] == n_labels
     for line, one in zip(found, classified, strict=True):
         labels, shares = line.split("\t")
         assert labels == "|".join(one.labels)
@@ -371,57 +365,34 @@ def test_the_script_of_a_classifier_of_several_labels_gives_all_of_them(
         assert [float(share) for share in shares.split("|") if share] == pytest.approx(expected, abs=1e-4)
 
 
-def test_formats_that_cannot_hold_a_classifier_say_why(tiny_classifier_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"transformers has no architecture.*export it --to onnx"):
-        export_run(tiny_classifier_run, tmp_path / "out", to="huggingface")
-    with pytest.raises(ConfigError, match="ctranslate2 is for translators; export a classifier --to onnx"):
-        export_run(tiny_classifier_run, tmp_path / "out", to="ctranslate2")
-    with pytest.raises(ConfigError, match="--compute-type int8: a classifier is exported as float32"):
-        export_run(tiny_classifier_run, tmp_path / "out", to="onnx", compute_type="int8")
-    assert list(tmp_path.iterdir()) == []
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("classifier", {"to": "huggingface"}, {}, "transformers has no architecture.*export it --to onnx"),
+    ("classifier", {"to": "ctranslate2"}, {}, "ctranslate2 is for translators; export a classifier --to onn"),
+    ("classifier", {"compute_type": "int8"}, {}, "--compute-type int8: a classifier is exported as float32"),
+    ("tiny", {"to": "tensorrt"}, {}, "--to tensorrt: is not a format; there are ctranslate2, onnx, hugg"),
+    ("tiny", {"to": "huggingface", "compute_type": "int8"}, {}, "int8: huggingface has float32 here"),
+    ("tiny", {"n_sentences": 0}, {}, "--sentences 0: compare one sentence at least"),
+    ("tiny", {}, {"LARGEST": 2**15}, "encoder.onnx: a graph in one file .*, and the model has 0.0; export"),
+    ("tiny", {"n_sentences": 5}, {"FORBIDDEN": (0, 1, 3, 5, 6, 7, 8, 9)},
+     r"onnx, float32: gives other probabilities than the run \(.*nothing was"),
+    ("tiny", {}, {"onnxruntime": None}, "exporting to ONNX needs the package onnxruntime: pip install"),
+]  # fmt: skip
+"""A run, how it is to be exported, what is otherwise in the module or not installed, and what is said."""
 
 
-def test_unknown_formats_and_types_are_named(tiny_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match="--to tensorrt: is not a format; there are ctranslate2, onnx, hugg"
-    ):
-        export_run(tiny_run, tmp_path / "out", to="tensorrt")
-    with pytest.raises(ConfigError, match="--compute-type int8: huggingface has float32 here"):
-        export_run(tiny_run, tmp_path / "out", to="huggingface", compute_type="int8")
-    with pytest.raises(ConfigError, match="--sentences 0: compare one sentence at least"):
-        export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=0)
-
-
-def test_a_model_too_large_for_a_graph_is_refused(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(onnx, "LARGEST", 2**15)
-    with pytest.raises(
-        ConfigError, match=r"encoder.onnx: a graph in one file .*, and the model has 0.0; export"
-    ):
-        export_run(tiny_run, tmp_path / "out", to="onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_runtime_names_its_extra(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(
-        MissingExtraError, match=r"exporting to ONNX needs the package onnxruntime: pip install"
-    ):
-        export_run(tiny_run, tmp_path / "out", to="onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_export_that_computes_something_else_is_not_written(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dragoman.interop.onnx.FORBIDDEN", (0, 1, 3, 5, 6, 7, 8, 9))
-    with pytest.raises(
-        RunError, match=r"onnx, float32: gives other probabilities than the run \(.*nothing was"
-    ):
-        export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=5)
+@pytest.mark.parametrize(("kind", "options", "otherwise", "message"), REFUSED)
+def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
+    kind: str, options: dict[str, Any], otherwise: dict[str, Any], message: str, tiny_run: Path,
+    tiny_classifier_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for name, value in otherwise.items():
+        if value is None:
+            monkeypatch.setitem(sys.modules, name, None)
+        else:
+            monkeypatch.setattr(onnx, name, value)
+    run = tiny_run if kind == "tiny" else tiny_classifier_run
+    with pytest.raises((ConfigError, RunError, MissingExtraError), match=message):
+        export_run(run, tmp_path / "out", **{"to": "onnx", **options})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -457,9 +428,7 @@ def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_p
 def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    with replacing_folder(out) as folder:
-        (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
-        (folder / "old").touch()
+    export_of("1", out)
     with replacing_folder(out) as folder:
         (folder / "new").touch()
     assert [path.name for path in out.iterdir()] == ["new"]
@@ -514,10 +483,15 @@ def test_an_export_with_a_file_of_the_user_is_left_alone(
     export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
 
 
+def export_of(version: str, out: Path) -> None:
+    """Write what stands for an export by this version of Dragoman."""
+    with replacing_folder(out) as folder:
+        (folder / REPORT).write_text(f'{{"origin": {{"dragoman": "{version}"}}}}')
+
+
 def test_an_error_leaves_the_export_that_was_there(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with replacing_folder(out) as folder:
-        (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
+    export_of("1", out)
 
     def fail() -> None:
         with replacing_folder(out) as folder:
@@ -535,8 +509,7 @@ def test_a_kill_between_the_renames_loses_neither_export(
     nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    with replacing_folder(out) as folder:
-        (folder / REPORT).write_text('{"origin": {"dragoman": "1"}}')
+    export_of("1", out)
     rename, n_renames = Path.rename, 0
 
     def killed(path: Path, target: Path) -> Path:
@@ -549,8 +522,8 @@ def test_a_kill_between_the_renames_loses_neither_export(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", killed)
         patch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)  # a kill cleans nothing up
-        with pytest.raises(SystemExit), replacing_folder(out) as folder:
-            (folder / REPORT).write_text('{"origin": {"dragoman": "2"}}')
+        with pytest.raises(SystemExit):
+            export_of("2", out)
     with replacing_folder(out) as folder:
         assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "1"
         (folder / REPORT).write_text('{"origin": {"dragoman": "3"}}')

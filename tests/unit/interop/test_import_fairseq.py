@@ -21,7 +21,6 @@ from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
-from migrating import run_section
 
 D, F = 8, 12
 PAD = 1
@@ -295,9 +294,3 @@ def test_several_checkpoints_are_told_apart_by_name(tmp_path: Path) -> None:
     assert "holds checkpoint1.pt, checkpoint2.pt; name the checkpoint itself" in message
     run = import_model(folder / "checkpoint2.pt", tmp_path / "run")
     assert "checkpoint2.pt" in Run.open(run.path).read_json("report.json")["imported"]["files"]
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "checkpoints")
-    run_section("fairseq", tmp_path, monkeypatch)

@@ -169,11 +169,6 @@ def test_a_hostile_folder_is_refused_in_one_line(name: str, there: Path, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == before, "nothing is left behind, nothing ran"
 
 
-def test_the_command_says_it_in_one_line(there: Path, tmp_path: Path) -> None:
-    HOSTILE["a pickle that is a program alone"][0](there)
-    assert "which could run code" in error_of("import", there, "--out", tmp_path / "run")
-
-
 def test_a_sound_folder_is_read(there: Path, tmp_path: Path) -> None:
     assert import_model(there, tmp_path / "run").weights_path.exists()
 

@@ -26,7 +26,7 @@ from dragoman.runs import Run
 from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from foreign_models import SENTENCES, write_marian
-from tiny import TINY, write_corpus
+from tiny import TRAINING, write_corpus
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore:Recommended. pip install sacremoses"
@@ -229,10 +229,9 @@ def test_ctranslate2_gives_the_same_probabilities(pair: Pair, tmp_path: Path) ->
 @pytest.mark.slow
 def test_an_imported_run_is_trained_further(opus: Pair, tmp_path: Path) -> None:
     write_corpus(tmp_path, "new", 60, seed=5)
-    settings = [x for o in TINY if o.startswith("training.") for x in ("--set", o)]
     succeed(
         "train", "--from", opus.run.path, "--tsv", tmp_path / "new.tsv", "--out", tmp_path / "further",
-        *settings, "--set", "training.max_steps=3", "--set", "training.n_threads=1",
+        *TRAINING, "--set", "training.max_steps=3", "--set", "training.n_threads=1",
     )  # fmt: skip
     before, after = (
         load_tensors(path / "model.safetensors") for path in (opus.run.path, tmp_path / "further")
@@ -251,9 +250,8 @@ def test_a_table_of_positions_is_kept_while_training(pairs: dict[str, Pair], tmp
     run = pairs["positions of its own"].run
     assert run.config.model.positions == "stored"
     write_corpus(tmp_path, "new", 60, seed=5)
-    settings = [x for o in TINY if o.startswith("training.") for x in ("--set", o)]
     succeed(
-        "train", "--from", run.path, "--tsv", tmp_path / "new.tsv", "--out", tmp_path / "further", *settings,
+        "train", "--from", run.path, "--tsv", tmp_path / "new.tsv", "--out", tmp_path / "further", *TRAINING,
         "--set", "training.ema_decay=0.5", "--set", "data.max_length=48",
     )  # fmt: skip
     before, after = (load_tensors(path / "model.safetensors") for path in (run.path, tmp_path / "further"))

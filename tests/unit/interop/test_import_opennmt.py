@@ -19,7 +19,6 @@ from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
-from migrating import run_section
 
 D, F, N_POSITIONS = 8, 12, 5000
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
@@ -365,10 +364,3 @@ def test_of_several_steps_the_last_is_taken(tmp_path: Path) -> None:
     (tmp_path / "there" / "model_step_900.pt").write_bytes(b"not read")
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
     assert set(Run.open(run.path).read_json("report.json")["imported"]["files"]) == {last.name}
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_onmt(tmp_path / "checkpoints")
-    write_eole(tmp_path / "eole")
-    run_section("OpenNMT-py and eole", tmp_path, monkeypatch)

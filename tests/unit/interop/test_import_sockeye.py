@@ -15,7 +15,6 @@ from dragoman.interop.importing import import_model
 from dragoman.interop.sockeye import read
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, linear, norm, random_tensors
-from migrating import run_section
 
 pytest.importorskip("yaml")
 
@@ -235,9 +234,3 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
     assert "does not say its languages; add --src-lang and --tgt-lang" in error_of(
         "import", write(tmp_path / "another")[0], "--out", tmp_path / "run"
     )
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "model")
-    run_section("Sockeye", tmp_path, monkeypatch)

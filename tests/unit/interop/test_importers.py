@@ -32,6 +32,7 @@ from dragoman.model.layers import sinusoids
 from exports import untrained_run
 from foreign_checkpoints import WORDS, Attack, random_tensors
 from foreign_models import write_marian
+from migrating import run_section
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the other side's packages
 HERE = ImportOptions(src_lang="en", tgt_lang="de")
@@ -177,6 +178,23 @@ def refused(folder: Path, run: Path, **given: Any) -> str:
 
 def test_every_format_is_tested() -> None:
     assert SAMPLES.keys() == FORMATS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("section", "folders_of"),
+    [
+        ("fairseq", {"checkpoints": "fairseq"}),
+        ("OpenNMT-py and eole", {"checkpoints": "opennmt", "eole": "eole"}),
+        ("Sockeye", {"model": "sockeye"}),
+    ],
+)
+def test_the_commands_of_the_page_run(
+    section: str, folders_of: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, name in folders_of.items():
+        SAMPLES[name].write(tmp_path / folder)
+    run_section(section, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

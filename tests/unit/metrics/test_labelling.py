@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from dragoman.metrics.classification import (
-    counts_of,
     fit_temperature,
     micro_f1,
     negative_log_likelihood,
@@ -162,9 +161,3 @@ def test_the_worst_mistake_is_the_surest_wrong_decision() -> None:
     numbers, sure = Exclusive().worst(p, np.array([0, 1]), np.array([0, 0]))
     assert numbers[1] == 0
     assert sure.tolist() == [-1.0, 0.9]
-
-
-def test_counts_of_a_confusion_matrix_are_those_of_its_labels() -> None:
-    confusion = np.array([[3, 1], [2, 4]])
-    right, found, there = counts_of(confusion)
-    assert (right.tolist(), found.tolist(), there.tolist()) == ([3, 4], [5, 5], [4, 6])

@@ -226,7 +226,7 @@ def test_votes_are_summed_text_by_text() -> None:
     torch.testing.assert_close(votes(together), torch.stack(expected))
 
 
-def test_votes_and_encoder_are_mixed() -> None:
+def test_votes_and_encoder_are_mixed_and_one_without_a_share_is_not_computed() -> None:
     model, laid_out, bags = wide_model()
     assert model.votes is not None
     model.mixture.data = torch.tensor([2.0, 0.5])
@@ -234,11 +234,6 @@ def test_votes_and_encoder_are_mixed() -> None:
         both = model(laid_out.ids, laid_out.real, laid_out.document, 4, bags)
         expected = 2.0 * model.votes(bags) + 0.5 * laid_out.read(model)
     torch.testing.assert_close(both, expected)
-
-
-def test_an_encoder_without_a_share_is_not_computed() -> None:
-    model, laid_out, bags = wide_model()
-    assert model.votes is not None
     model.mixture.data = torch.tensor([1.0, 0.0])
     model.encoder = torch.nn.ModuleList([torch.nn.Identity()])  # which would be called with two arguments
     with torch.no_grad():

@@ -11,38 +11,34 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.config import ModelConfig
 from dragoman.model import recording, static
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.recording import Recording, record
 from dragoman.model.static import LEAST_ROOM, RecordedStep, Shape, StaticDecoder, power_of_two, stage_bytes
-from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
+from small_models import random_ids, small_model
 
-V = 30
 SENTENCES = ["red cat", "two small dogs run", "the red bird sings a song", "cat", "a dog sees a red red bird"]
 
 
-def small_model(**settings: object) -> Seq2SeqTransformer:
-    torch.manual_seed(0)
-    shape = {"d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "n_decoder_layers": 2}
-    config = ModelConfig.model_validate({**shape, **settings})
-    model = Seq2SeqTransformer(config, src_vocab_size=V, tgt_vocab_size=V, kernels=FAST_ON_GPU)
-    return model.eval().requires_grad_(False)
+@pytest.fixture
+def translator(tiny_run: Path) -> Translator:
+    """One whose searches have recorded nothing yet."""
+    return Translator.load(tiny_run, precision="fp32")
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("n_rows", [1, 3])
 def test_a_step_asks_the_device_nothing(n_rows: int, norm: str) -> None:
     """On the meta device there are no numbers: asking for one, or bringing one from elsewhere, fails."""
-    stage = RecordedStep(small_model(norm=norm).to("meta"), Shape(4, n_rows, 16, 16))
+    stage = RecordedStep(small_model(FAST_ON_GPU, norm=norm).to("meta"), Shape(4, n_rows, 16, 16))
     assert stage.log_probs.is_meta
     with torch.inference_mode():
         stage._compute()
 
 
 def test_a_model_on_a_processor_is_not_recorded() -> None:
-    assert not static.can_record(small_model())
+    assert not static.can_record(small_model(FAST_ON_GPU))
 
 
 class Recorder:
@@ -87,8 +83,8 @@ def places(stage: RecordedStep) -> dict[str, int]:
 
 def test_a_step_is_recorded_once_for_a_shape_and_all_share_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(monkeypatch)
-    decoder = StaticDecoder(small_model())
-    src = torch.randint(4, V, (3, 5), generator=torch.Generator().manual_seed(1))
+    decoder = StaticDecoder(small_model(FAST_ON_GPU))
+    src = random_ids(3, 5)
     for n_steps in (10, 2 * LEAST_ROOM):
         step = decoder.start(src, src > 0)
         for _ in range(n_steps):
@@ -101,19 +97,19 @@ def test_a_step_is_recorded_once_for_a_shape_and_all_share_memory(monkeypatch: p
 
 
 def test_a_step_without_memory_to_be_recorded_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    src = torch.randint(4, V, (3, 5), generator=torch.Generator().manual_seed(1))
+    src = random_ids(3, 5)
     found = []
     for room_for in (0, 1):
         recorder = Recorder(monkeypatch, room_for=room_for)
-        step = StaticDecoder(small_model()).start(src, src > 0)
+        step = StaticDecoder(small_model(FAST_ON_GPU)).start(src, src > 0)
         found.append([step(src[:, 0], torch.arange(3)).clone() for _ in range(5)])
         assert len(recorder.shapes) == room_for
     torch.testing.assert_close(*found)
 
 
 def test_finished_sentences_leave_when_they_are_half() -> None:
-    decoder = StaticDecoder(small_model())
-    src = torch.randint(4, V, (8, 5), generator=torch.Generator().manual_seed(1))
+    decoder = StaticDecoder(small_model(FAST_ON_GPU))
+    src = random_ids(8, 5)
     step = decoder.start(src, src > 0)
     sizes = []
     for parents in ([*range(8)], [*range(8)], [0, 2, 3, 5, 7], [0, 1, 3, 4], [1, 2], [1]):
@@ -125,7 +121,7 @@ def test_finished_sentences_leave_when_they_are_half() -> None:
 
 
 def test_the_stages_used_longest_ago_go_where_all_weigh_too_much() -> None:
-    model = small_model()
+    model = small_model(FAST_ON_GPU)
     shapes = [Shape(n, 1, 16, 16) for n in (1, 2, 4)]
     weights = [stage_bytes(model, shape) for shape in shapes]
     decoder = StaticDecoder(model, max_bytes=sum(weights) - 1)
@@ -140,7 +136,7 @@ def test_the_stages_used_longest_ago_go_where_all_weigh_too_much() -> None:
 @pytest.mark.parametrize("shape", [Shape(64, 4, 32, 16), Shape(128, 1, 16, 64)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_stage_weighs_what_its_tensors_do(shape: Shape, dtype: torch.dtype) -> None:
-    model = small_model()
+    model = small_model(FAST_ON_GPU)
     model.dtype = dtype
     stage = RecordedStep(model, shape)
     n_bytes = sum(value.nbytes for value in vars(stage).values() if torch.is_tensor(value))
@@ -150,7 +146,7 @@ def test_a_stage_weighs_what_its_tensors_do(shape: Shape, dtype: torch.dtype) ->
 def test_stages_go_with_their_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without waiting for the garbage collector, which does not know what a GPU's memory is worth."""
     Recorder(monkeypatch)
-    decoder, src = StaticDecoder(small_model()), torch.full((2, 3), 5)
+    decoder, src = StaticDecoder(small_model(FAST_ON_GPU)), torch.full((2, 3), 5)
     step = decoder.start(src, src > 0)
     for _ in range(2 * LEAST_ROOM):
         step(src[:, 0], torch.arange(2))
@@ -165,7 +161,7 @@ def test_stages_go_with_their_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_steps_of_an_earlier_search_are_not_taken_for_the_later_ones() -> None:
-    decoder, src = StaticDecoder(small_model()), torch.full((2, 3), 5)
+    decoder, src = StaticDecoder(small_model(FAST_ON_GPU)), torch.full((2, 3), 5)
     early = decoder.start(src, src > 0)
     decoder.start(src, src > 0)
     with pytest.raises(AssertionError, match="another search"):
@@ -187,9 +183,8 @@ def test_steps_of_an_earlier_search_are_not_taken_for_the_later_ones() -> None:
     ids=str,
 )
 def test_every_search_finds_the_same_on_a_static_decoder(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
     expected = translator.translate(SENTENCES, **settings)
     monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: True)
     monkeypatch.setattr("dragoman.predict.engine.PackedDecoder", None)  # not to be called
@@ -201,9 +196,8 @@ def test_every_search_finds_the_same_on_a_static_decoder(
 
 
 def test_a_search_that_does_not_fit_is_made_in_halves(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
     settings = {"method": "sampling", "n_best": 2, "seed": 3}
     expected = translator.translate(SENTENCES, **settings)
     sizes = []
@@ -221,10 +215,9 @@ def test_a_search_that_does_not_fit_is_made_in_halves(
 
 
 def test_a_sentence_that_does_not_fit_alone_is_tried_twice(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was kept from searches before may have taken its room."""
-    translator = Translator.load(tiny_run, precision="fp32")
     calls = []
 
     def start(self: StaticDecoder, *_: Any, **__: Any) -> Any:

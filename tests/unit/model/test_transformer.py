@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig
 from dragoman.decoding.hypotheses import NextToken
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels import FAST, PLAIN, Kernels
@@ -15,34 +14,17 @@ from dragoman.model.packed import PackedDecoder, PackedSteps
 from dragoman.model.static import StaticDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.native import native
+from small_models import V, random_ids, small_model
 
-V, PAD = 30, 0
-
-
-def small_model(kernels: Kernels = PLAIN, **settings: object) -> Seq2SeqTransformer:
-    torch.manual_seed(0)
-    config = ModelConfig.model_validate(
-        {"d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 2, "n_decoder_layers": 2, **settings}
-    )
-    return Seq2SeqTransformer(config, src_vocab_size=V, tgt_vocab_size=V, kernels=kernels).eval()
-
-
-def random_ids(*shape: int) -> torch.Tensor:
-    return torch.randint(4, V, shape, generator=torch.Generator().manual_seed(1))
+PAD = 0
 
 
 @pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
-def test_padding_does_not_change_the_encoding(kernels: Kernels) -> None:
-    model, src = small_model(kernels), random_ids(2, 5)
+def test_padding_does_not_change_the_encoding_nor_the_logits(kernels: Kernels) -> None:
+    model, src, tgt = small_model(kernels), random_ids(2, 5), random_ids(2, 4)
     padded = torch.nn.functional.pad(src, (0, 3), value=PAD)
     alone = model.encode(src, src != PAD)
     torch.testing.assert_close(model.encode(padded, padded != PAD)[:, :5], alone)
-
-
-@pytest.mark.parametrize("kernels", [PLAIN, FAST], ids=["plain", "fast"])
-def test_padded_source_does_not_change_the_logits(kernels: Kernels) -> None:
-    model, src, tgt = small_model(kernels), random_ids(2, 5), random_ids(2, 4)
-    padded = torch.nn.functional.pad(src, (0, 3), value=PAD)
     torch.testing.assert_close(model(padded, padded != PAD, tgt), model(src, src != PAD, tgt))
 
 
@@ -56,28 +38,22 @@ def test_future_tokens_do_not_change_earlier_logits(kernels: Kernels) -> None:
     assert not torch.allclose(before[:, 4:], after[:, 4:])
 
 
-def packed_steps(
-    model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
-) -> NextToken:
+def packed_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
     """What `IncrementalDecoder` gives, by packed weights."""
-    return PackedSteps(PackedDecoder(model), src, src_mask, forbidden=forbidden)
+    return PackedSteps(PackedDecoder(model), *source, **options)
 
 
-def compiled_steps(
-    model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
-) -> NextToken:
+def compiled_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
     """What `IncrementalDecoder` gives, by compiled code."""
     decoder = PackedDecoder(model)
     if decoder.compiled is None:
         pytest.skip(native().reason or "no compiled code for such a model")
-    return decoder.start(src, src_mask, forbidden=forbidden)
+    return decoder.start(*source, **options)
 
 
-def static_steps(
-    model: Seq2SeqTransformer, src: Tensor, src_mask: Tensor, *, forbidden: tuple[int, ...] = ()
-) -> NextToken:
+def static_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
     """What `IncrementalDecoder` gives, in tensors that stay."""
-    return StaticDecoder(model).start(src, src_mask, forbidden=forbidden)
+    return StaticDecoder(model).start(*source, **options)
 
 
 on_all_decoders = pytest.mark.parametrize(

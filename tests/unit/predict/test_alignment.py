@@ -37,11 +37,6 @@ KINDS = ("bpe", "unigram", "words", "characters")
 
 
 @pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
-@pytest.fixture(scope="module")
 def tokenizers() -> list[Tokenizer]:
     texts = [f"{word}, {other}" for word, other in WORDS.items()] * 3
     return [

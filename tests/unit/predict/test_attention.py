@@ -1,6 +1,8 @@
 """Where a translator looks, and the picture of it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,19 +14,6 @@ from dragoman.predict.alignment import align, align_words, words_of
 from dragoman.predict.attention import AttentionMap, attention_maps
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
-def test_every_row_is_a_distribution_over_the_source(translator: Translator) -> None:
-    weights, tgt_tokens, src_tokens, _ = attention_maps(translator, "red cat big dog", "rot Katze groß").cross
-    config = translator.config.model
-    assert weights.shape == (config.n_decoder_layers, config.n_heads, len(tgt_tokens), len(src_tokens))
-    assert (weights >= 0).all()
-    np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
 
 
 def test_rows_and_columns_are_the_tokens_with_the_end_token(translator: Translator) -> None:
@@ -66,15 +55,17 @@ def test_a_later_target_token_does_not_change_earlier_rows(translator: Translato
     np.testing.assert_allclose(long.weights[:, :, :shared], short.weights, atol=1e-5)
 
 
-def test_every_row_of_self_attention_is_a_distribution_over_its_own_side(translator: Translator) -> None:
+def test_every_row_is_a_distribution_over_the_side_that_is_looked_at(translator: Translator) -> None:
     maps = attention_maps(translator, "red cat big dog", "rot Katze groß")
     config = translator.config.model
     for attention, n_layers in (
         (maps.encoder, config.n_encoder_layers),
         (maps.decoder, config.n_decoder_layers),
+        (maps.cross, config.n_decoder_layers),
     ):
         shape = (n_layers, config.n_heads, len(attention.rows), len(attention.columns))
         assert attention.weights.shape == shape
+        assert (attention.weights >= 0).all()
         np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
     assert maps.encoder.rows == maps.encoder.columns == maps.cross.columns
     assert maps.decoder.rows == maps.cross.rows
@@ -107,13 +98,6 @@ def test_the_links_of_a_picture_are_those_of_align(translator: Translator) -> No
     np.testing.assert_allclose(found.weights.sum(1), 1.0, atol=1e-5)
 
 
-def test_nothing_to_align_is_said(translator: Translator) -> None:
-    with pytest.raises(
-        DataError, match=r"there is nothing to align: a side is empty, or has \d+ tokens or more"
-    ):
-        align_words(translator, "red", " ")
-
-
 @pytest.mark.slow
 def test_every_layer_has_its_picture_and_every_link_its_frame(translator: Translator, tmp_path: Path) -> None:
     config = translator.config.model
@@ -128,14 +112,20 @@ def test_every_layer_has_its_picture_and_every_link_its_frame(translator: Transl
     assert drawn.count('id="link-') == len(alignment.links)
 
 
-def test_empty_and_endless_texts_are_refused(translator: Translator) -> None:
-    with pytest.raises(DataError, match="the source is empty; attention needs a sentence on both sides"):
-        attention_maps(translator, " ", "rot")
-    with pytest.raises(DataError, match="the target is empty"):
-        attention_maps(translator, "red", "")
-    limit = translator.config.model.max_positions
-    with pytest.raises(DataError, match=rf"the target has \d+ tokens and the model accepts {limit}; take a"):
-        attention_maps(translator, "red", "rot " * limit)
+@pytest.mark.parametrize(
+    ("look", "source", "target", "message"),
+    [
+        (attention_maps, " ", "rot", "the source is empty; attention needs a sentence on both sides"),
+        (attention_maps, "red", "", "the target is empty"),
+        (attention_maps, "red", "rot " * 512, r"the target has \d+ tokens and the model accepts 512; tak"),
+        (align_words, "red", " ", r"there is nothing to align: a side is empty, or has \d+ tokens or more"),
+    ],
+)
+def test_empty_and_endless_texts_are_refused(
+    translator: Translator, look: Callable[..., Any], source: str, target: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        look(translator, source, target)
 
 
 @pytest.mark.slow
@@ -144,9 +134,5 @@ def test_the_suffix_chooses_the_kind_of_picture(tmp_path: Path, name: str, magic
     weights = np.full((2, 4, 3, 2), 0.5, dtype=np.float32)
     plot_attention(AttentionMap(weights, ("▁b", "c", "</s>"), ("▁a", "</s>")), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(magic)
-
-
-def test_a_layer_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    weights = np.full((2, 1, 1, 1), 1.0, dtype=np.float32)
     with pytest.raises(DataError, match=r"layer = 2: there are 2, numbered from 0"):
-        plot_attention(AttentionMap(weights, ("</s>",), ("</s>",)), tmp_path / "a.svg", layer=2)
+        plot_attention(AttentionMap(weights, ("▁b", "c", "</s>"), ("▁a", "</s>")), tmp_path / name, layer=2)

@@ -1,7 +1,5 @@
 """A trained classifier as a function, and its evaluation beside the baseline."""
 
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,11 @@ import pytest
 import dragoman
 from dragoman.data.labelled import Labelled, open_labelled
 from dragoman.data.named import open_labelled_split
-from dragoman.errors import DataError, MissingExtraError, RunError
+from dragoman.errors import DataError, RunError
 from dragoman.evaluation.baseline import NAME, Baseline
 from dragoman.evaluation.classification import BaselineScorer, ClassificationScores, evaluate, split_of
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config
-from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from tiny import labelled_texts
 
@@ -23,14 +20,8 @@ EXAMPLES = [Labelled(text, label) for label, text in labelled_texts(40, seed=7)]
 
 
 @pytest.fixture
-def run(tiny_classifier_run: Path, tmp_path: Path) -> Path:
-    """A run that may be changed."""
-    return Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
-
-
-@pytest.fixture(scope="module")
-def classifier(tiny_classifier_run: Path) -> Classifier:
-    return Classifier.load(tiny_classifier_run, precision="fp32")
+def run(classifier_run: Path) -> Path:
+    return classifier_run
 
 
 # Classifier
@@ -94,13 +85,6 @@ def test_progress_counts_texts(classifier: Classifier) -> None:
     classifier.classify([example.text for example in EXAMPLES], progress=heard.append)
     assert heard == sorted(heard)
     assert heard[-1] == 40
-
-
-def test_a_classifier_does_not_translate_nor_a_translator_classify(run: Path, tiny_run: Path) -> None:
-    with pytest.raises(RunError, match=r"is a classifier; try: dragoman classify .*run"):
-        Translator.load(run)
-    with pytest.raises(RunError, match=r"is a translator; try: dragoman translate .*run"):
-        Classifier.load(tiny_run)
 
 
 @pytest.mark.parametrize(
@@ -249,18 +233,6 @@ def test_a_known_score_is_not_computed_again_and_a_damaged_one_is(run: Path, eva
     record = first.record()
     del record["baseline"]["scores"]
     assert scorer(run, [record]).beside(evaluation, EXAMPLES, print).baseline == first.baseline
-
-
-def test_without_scikit_learn_the_reason_stands_in_its_place(
-    run: Path, evaluation: Scores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[baseline\]'"):
-        Baseline.train(EXAMPLES)
-    beside = scorer(run).beside(evaluation, EXAMPLES, print)
-    assert beside.baseline is None
-    assert "needs the package scikit-learn: pip install 'dragoman[baseline]'" in beside.no_baseline
-    assert beside.record()["no_baseline"] == beside.no_baseline
 
 
 def test_without_training_texts_the_reason_or_the_known_score_is_there(run: Path, evaluation: Scores) -> None:

@@ -1,7 +1,6 @@
 """The probabilities of words are those of their tokens."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,6 @@ from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 
 PAIRS = [("red cat", "rot Katze"), ("big old house", "groß alt Haus!"), ("", ""), ("blue dog", "")]
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, precision="fp32")
 
 
 def test_words_together_are_as_probable_as_the_tokens_without_the_end(translator: Translator) -> None:

@@ -1,7 +1,6 @@
 """What translators share their work among: threads, and CTranslate2."""
 
 import json
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -64,8 +63,7 @@ def test_an_error_in_a_thread_is_raised_and_nothing_more_is_begun() -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
 
 
-def test_two_threads_translate_as_one_does(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
+def test_two_threads_translate_as_one_does(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for n_threads in (1, 2):
         monkeypatch.setattr(torch, "get_num_threads", lambda n=n_threads: n)
@@ -83,24 +81,18 @@ def test_weights_that_change_are_used_at_once(tiny_run: Path) -> None:
 
 
 def test_the_plain_decoder_is_taken_where_weights_cannot_be_packed(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = Translator.load(tiny_run, precision="fp32")
-    assert can_pack(packed.model)
+    assert can_pack(translator.model)
     halved = Translator.load(tiny_run, precision="fp32").model
     halved.dtype = torch.float16
     assert not can_pack(halved)
-    expected = packed.translate(SENTENCES)
+    expected = translator.translate(SENTENCES)
     monkeypatch.setattr("dragoman.predict.engine.PackedDecoder", None)  # not to be called
     monkeypatch.setattr("dragoman.predict.engine.can_pack", lambda model: False)
-    found = packed.translate(SENTENCES)
+    found = translator.translate(SENTENCES)
     assert [t.text for t in found] == [t.text for t in expected]
     assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-4)
-
-
-@pytest.fixture
-def run(tiny_run: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")

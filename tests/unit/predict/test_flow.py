@@ -1,8 +1,7 @@
-"""Laws of a flow: whoever drives it, and whatever is asked for together."""
+"""Laws of a flow: anyone who drives it, and whatever is asked for together."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,11 +44,6 @@ REQUESTS = st.builds(
     consensus=st.booleans(),
 )  # fmt: skip
 Drive = Callable[[Flow[Any]], Any]
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
 def for_a_client(run: Any) -> Drive:

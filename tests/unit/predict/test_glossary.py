@@ -54,26 +54,6 @@ def test_a_file_is_source_tab_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            "bank\tBank\nriver Fluss\n",
-            r"glossary.tsv line 2: is not source, tab, target; write one entry a line",
-        ),
-        ("bank\t\n", r"line 1: is not source, tab, target"),
-        ("a\tb\tc\n", r"line 1: is not source, tab, target"),
-        ("bank\tBank\n\nbank\tUfer\n", r"line 3: 'bank' is to be 'Ufer' here and 'Bank' in line 1; keep one"),
-        ("\n", r"glossary.tsv: has no entry; write one a line, source and target"),
-    ],
-)
-def test_a_file_that_is_no_glossary_is_refused(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "glossary.tsv"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        Glossary.load(path)
-
-
-@pytest.mark.parametrize(
     ("name", "content", "pairs"),
     [
         ("a.csv", 'bank,Bank\r\n"red, old",rot\r\n', {"bank": "Bank", "red, old": "rot"}),
@@ -136,57 +116,49 @@ def test_an_entry_with_a_control_character_is_left_out_and_counted(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "message"),
     [
-        (VERSION_2.replace('"de"', '"it"'), r"no entry has terms in both en and de; its languages: en, "),
-        (VERSION_2[:-9], r"terms.tbx line 9: not XML, or cut short"),
-        ("bank,Bank", r"terms.tbx line 1: not XML"),
-        ("<tmx/>", r"terms.tbx line 1: not TBX, for it begins with <tmx>; give another file"),
-        (VERSION_2.replace('.dtd">', '.dtd" [<!ENTITY a "b">]>'), r"line 2: declares the entity 'a'"),
-        (VERSION_2.replace(' xml:lang="de"', ""), r"line 6: <langSet> has no xml:lang; name its language"),
-        (VERSION_2.replace(">Geldhaus<", "> <"), r"line 6: <term> is empty; write one, or remove it"),
-        (VERSION_2.replace("fr", "de"), None),
-        (VERSION_2.replace("fr", "de").replace(">bench<", ">bank<"),
+        ("a.tbx", VERSION_2.replace('"de"', '"it"'), r"no entry has terms in both en and de; its languages"),
+        ("a.tbx", VERSION_2[:-9], r"a.tbx line 9: not XML, or cut short"),
+        ("a.tbx", "bank,Bank", r"a.tbx line 1: not XML"),
+        ("a.tbx", "<tmx/>", r"a.tbx line 1: not TBX, for it begins with <tmx>; give another file"),
+        ("a.tbx", VERSION_2.replace('.dtd">', '.dtd" [<!ENTITY a "b">]>'), r"line 2: declares the entity"),
+        ("a.tbx", VERSION_2.replace(' xml:lang="de"', ""), r"line 6: <langSet> has no xml:lang; name its l"),
+        ("a.tbx", VERSION_2.replace(">Geldhaus<", "> <"), r"line 6: <term> is empty; write one, or remove"),
+        ("a.tbx", VERSION_2.replace("fr", "de").replace(">bench<", ">bank<"),
          r"line 7: 'bank' is to be 'banc' here and 'Bank' in line 4; keep one of the two"),
-        ("<tbx>" + "<a>" * 100, r"more than 100 elements within one another; refused"),
-        ("<tbx><text>" + "<a/>" * 70_000, r"line 1: is longer than 1,048,576 bytes"),
+        ("a.tbx", "<tbx>" + "<a>" * 100, r"more than 100 elements within one another; refused"),
+        ("a.tbx", "<tbx><text>" + "<a/>" * 70_000, r"line 1: is longer than 1,048,576 bytes"),
+        ("a.csv", "bank,Bank\nriver\n", r"line 2: is not source, comma, target; write one entry a line"),
+        ("a.csv", "bank,Bank,x\n", r"line 1: is not source, comma, target"),
+        ("a.csv", "en,de,note\nbank,Bank\n", r"line 2: is not source, comma, target"),
+        ("a.csv", 'bank,"Bank\nriver,Fluss\n', r"line 1: not CSV"),
+        ("a.csv", "en,de\n", r"a.csv: has no entry"),
+        ("a.csv", "bank,Bank\n ,Fluss\n", r"line 2: is not source, comma, target"),
+        ("a.tsv", "bank\tBank\nriver Fluss\n", r"a.tsv line 2: is not source, tab, target; write one entry"),
+        ("a.tsv", "bank\t\n", r"line 1: is not source, tab, target"),
+        ("a.tsv", "a\tb\tc\n", r"line 1: is not source, tab, target"),
+        ("a.tsv", "bank\tBank\n\nbank\tUfer\n",
+         r"line 3: 'bank' is to be 'Ufer' here and 'Bank' in line 1; keep one"),
+        ("a.tsv", "\n", r"a.tsv: has no entry; write one a line, source and target"),
     ],
 )  # fmt: skip
-def test_a_term_base_that_is_wrong_is_refused_with_its_line(
-    tmp_path: Path, content: str, message: str | None
+def test_a_file_that_is_no_glossary_is_refused_with_its_line(
+    tmp_path: Path, name: str, content: str, message: str
 ) -> None:
-    path = tmp_path / "terms.tbx"
+    path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    if message is None:
-        assert Glossary.load(path, ("en", "de")).required("bench") == ["banc"]
-        return
     with pytest.raises(DataError, match=message):
         Glossary.load(path, ("en", "de"))
+    with pytest.raises(DataError, match="nowhere"):
+        Glossary.load(tmp_path / f"nowhere-{name}", ("en", "de"))
 
 
-def test_a_term_base_needs_languages() -> None:
+def test_a_term_base_needs_languages_and_may_have_several_terms(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"terms.tbx: has terms in several languages; say which: languages="):
         Glossary.load("terms.tbx")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("bank,Bank\nriver\n", r"line 2: is not source, comma, target; write one entry a line"),
-        ("bank,Bank,x\n", r"line 1: is not source, comma, target"),
-        ("en,de,note\nbank,Bank\n", r"line 2: is not source, comma, target"),
-        ('bank,"Bank\nriver,Fluss\n', r"line 1: not CSV"),
-        ("en,de\n", r"terms.csv: has no entry"),
-        ("bank,Bank\n ,Fluss\n", r"line 2: is not source, comma, target"),
-    ],
-)
-def test_a_csv_file_that_is_wrong_is_refused_with_its_line(
-    tmp_path: Path, content: str, message: str
-) -> None:
-    path = tmp_path / "terms.csv"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        Glossary.load(path, ("en", "de"))
+    (tmp_path / "terms.tbx").write_text(VERSION_2.replace("fr", "de"), encoding="utf-8")
+    assert Glossary.load(tmp_path / "terms.tbx", ("en", "de")).required("bench") == ["banc"]
 
 
 def test_pairs_of_a_request_are_checked_like_those_of_a_file() -> None:
@@ -204,8 +176,3 @@ def test_terms_may_be_inflected() -> None:
     assert isinstance(target, Inflectable)
     (target,) = Glossary([("bank", "Bank")]).required("bank")
     assert not isinstance(target, Inflectable)
-
-
-def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(DataError, match=r"nowhere.tsv"):
-        Glossary.load("nowhere.tsv")

@@ -1,7 +1,6 @@
 """Required phrases of which any inflection will do: which words are forms, and that searches write them."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -141,8 +140,7 @@ def test_a_phrase_that_tokens_cannot_tell_has_one_form() -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_every_alternative_holds_a_form_of_what_is_required(tiny_run: Path, beam_size: int) -> None:
-    translator = Translator.load(tiny_run, device="cpu", precision="fp32")
+def test_every_alternative_holds_a_form_of_what_is_required(translator: Translator, beam_size: int) -> None:
     required = [[Inflectable("Katze"), "Hund"], [Inflectable("alt Haus")], []]
     texts = ["red cat", "big old house", "blue dog"]
     options = {"beam_size": beam_size, "n_best": beam_size, "no_repeat_ngram": 2}

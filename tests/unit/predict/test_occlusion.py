@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +28,6 @@ class Counting(Classifier):
         return Logits(np.array([[0.0, s] for s in sums]), np.zeros(len(texts), dtype=np.int64))
 
 
-@pytest.fixture(scope="module")
-def classifier(tiny_classifier_run: Path) -> Classifier:
-    """One that is not so sure of itself that its probabilities are 1."""
-    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
-    classifier.temperature = 1.0
-    return classifier
-
-
 def effects_of(explanation: Any) -> dict[str, float]:
     return {explanation.text[start:end]: effect for start, end, effect in explanation.effects}
 
@@ -51,14 +42,14 @@ def test_where_words_add_up_the_effect_of_each_is_its_weight() -> None:
     assert effects_of(for_blame) == pytest.approx({word: -w for word, w in expected.items()})
 
 
-def test_what_the_model_ignores_has_no_effect(classifier: Classifier) -> None:
+def test_what_the_model_ignores_has_no_effect(unsure_classifier: Classifier) -> None:
     """The tiny classifier reads lower-case words; with a head and votes of 0 it ignores every one."""
     import copy
 
     import torch
 
-    deaf = copy.copy(classifier)
-    deaf.model = copy.deepcopy(classifier.model)
+    deaf = copy.copy(unsure_classifier)
+    deaf.model = copy.deepcopy(unsure_classifier.model)
     with torch.no_grad():
         deaf.model.head.weight.zero_()
         assert deaf.model.votes is not None
@@ -73,18 +64,18 @@ def test_the_temperature_divides_effects() -> None:
     assert effects_of(warm) == pytest.approx({word: e / 2 for word, e in effects_of(cold).items()})
 
 
-def test_words_of_praise_speak_for_praise(classifier: Classifier) -> None:
+def test_words_of_praise_speak_for_praise(unsure_classifier: Classifier) -> None:
     for words, label in ((PRAISE, "praise"), (BLAME, "blame")):
         texts = [f"{a} {word} {b}" for word in words for a, b in zip(WORDS, [*WORDS][1:], strict=False)][:12]
-        for explanation in word_importance(classifier, texts):
+        for explanation in word_importance(unsure_classifier, texts):
             assert explanation.label == label
             effects = effects_of(explanation)
             assert max(effects, key=lambda word: effects[word]) in words
 
 
-def test_effects_are_those_of_texts_classified_without_the_word(classifier: Classifier) -> None:
+def test_effects_are_those_of_texts_classified_without_the_word(unsure_classifier: Classifier) -> None:
     text = "red good, big dog"
-    (explanation,) = word_importance(classifier, [text])
+    (explanation,) = word_importance(unsure_classifier, [text])
     without = {
         "red": "good, big dog",
         "good": "red , big dog",
@@ -93,18 +84,18 @@ def test_effects_are_those_of_texts_classified_without_the_word(classifier: Clas
     }
     effects = effects_of(explanation)
     assert list(effects) == ["red", "good", ",", "big", "dog"]
-    found = classifier.classify([text, *without.values()])
+    found = unsure_classifier.classify([text, *without.values()])
     odds = [math.log(p / (1 - p)) for p in (each.probabilities[explanation.label] for each in found)]
     assert explanation.log_odds == pytest.approx(odds[0], abs=1e-4)
     for word, other in zip(without, odds[1:], strict=True):
         assert effects[word] == pytest.approx(odds[0] - other, abs=1e-4)
 
 
-def test_a_text_is_explained_as_it_is_alone(classifier: Classifier) -> None:
+def test_a_text_is_explained_as_it_is_alone(unsure_classifier: Classifier) -> None:
     texts = ["good red cat", "", "an awful river, really", "good"]
-    together = word_importance(classifier, texts)
+    together = word_importance(unsure_classifier, texts)
     for text, explanation in zip(texts, together, strict=True):
-        (alone,) = word_importance(classifier, [text])
+        (alone,) = word_importance(unsure_classifier, [text])
         assert alone.label == explanation.label
         for one, other in zip(alone.effects, explanation.effects, strict=True):
             assert one == pytest.approx(other, abs=1e-4)

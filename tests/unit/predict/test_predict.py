@@ -1,21 +1,14 @@
-import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.errors import ConfigError, DataError
 from dragoman.hardware import choose_device, choose_dtype, has_bf16
-from dragoman.predict.loading import inference_copy, load_weights
 from dragoman.predict.translator import Translator
 from dragoman.text.alterations import in_capitals, in_title_case
 
 SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " "]
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, precision="fp32")
 
 
 def test_sentences_keep_their_order_and_empty_ones_stay_empty(translator: Translator) -> None:
@@ -47,16 +40,6 @@ def test_progress_counts_up_to_every_sentence(translator: Translator) -> None:
     assert counts == sorted(counts)
 
 
-def test_a_single_string_is_no_list_of_sentences(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"takes a list of sentences; for a single one write"):
-        translator.translate("red cat")
-
-
-def test_more_alternatives_than_beam_are_refused(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match=r"n_best = 3 needs a beam at least as large; beam_size = 2"):
-        translator.translate(["red cat"], beam_size=2, n_best=3)
-
-
 def test_a_character_too_long_for_the_model_is_named(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,32 +53,6 @@ def test_a_character_too_long_for_the_model_is_named(
 def test_bf16_translates_like_fp32_nearly_always(tiny_run: Path, translator: Translator) -> None:
     rounded = Translator.load(tiny_run, precision="bf16").translate(["red cat"])[0]
     assert rounded.score == pytest.approx(translator.translate(["red cat"])[0].score, rel=0.1)
-
-
-def test_weights_of_another_model_are_refused(translator: Translator) -> None:
-    model = inference_copy(translator.model, torch.float32)
-    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    first = next(iter(weights))
-    without = {name: tensor for name, tensor in weights.items() if name != first}
-    with pytest.raises(
-        RunError, match=rf"here: is not for this configuration; missing \['{re.escape(first)}'\]"
-    ):
-        load_weights(model, without, where="here")
-    with pytest.raises(
-        RunError, match=r"unknown \['extra'\]; config.toml and weights must come from the same run"
-    ):
-        load_weights(model, {**weights, "extra": torch.zeros(1)}, where="here")
-    with pytest.raises(RunError, match=rf"{re.escape(first)} has shape \(1,\), the configuration says"):
-        load_weights(model, {**weights, first: torch.zeros(1)}, where="here")
-
-
-def test_weights_that_are_not_numbers_are_refused(translator: Translator) -> None:
-    model = inference_copy(translator.model, torch.float32)
-    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    first = next(iter(weights))
-    weights[first].view(-1)[0] = torch.nan
-    with pytest.raises(RunError, match=r"holds numbers that are not finite; the file is damaged"):
-        load_weights(model, weights, where="here")
 
 
 def test_a_device_that_does_not_exist_or_is_not_supported_is_named() -> None:

@@ -4,7 +4,6 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -37,11 +36,6 @@ HOSTILE: dict[str, Callable[[str], str]] = {
     "spans of its own": lambda text: " ".join([*SPANS, text]),
     "letters": lambda text: "x" * len(text),
 }
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
 def assert_protected(protection: Protection, source: str, output: str) -> None:

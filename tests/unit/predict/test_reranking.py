@@ -1,7 +1,5 @@
 """Of several candidates, the one that agrees most with the others comes first."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,8 +75,7 @@ def test_the_parts_of_a_text_choose_together_and_are_never_compared_as_a_whole(
 
 
 @pytest.mark.slow
-def test_parts_follow_the_choice_of_the_whole(tiny_run: Path) -> None:
-    translator = Translator.load(tiny_run, device="cpu", precision="fp32")
+def test_parts_follow_the_choice_of_the_whole(translator: Translator) -> None:
     text = "red cat, big dog. " * translator.config.model.max_positions
     chosen = minimum_risk(translator.translate([text], beam_size=3, n_best=3)[0])
     assert chosen.text == " ".join(part.text for part in chosen.parts if part.text)

@@ -1,7 +1,6 @@
 """The log-probability of given translations."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,11 +14,6 @@ from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPai
 
 SOURCES = ["red cat", "big old house", "", "small bird river tree", "blue dog"]
 TARGETS = ["rot Katze", "groß alt Haus", "", "klein", "blau Hund blau Hund blau Hund"]
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
 
 
 @torch.no_grad()

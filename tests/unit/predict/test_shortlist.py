@@ -36,11 +36,6 @@ PASSED_BY = {
 }
 
 
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
 @pytest.fixture
 def shortlist(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Shortlist:
     """Any tokens, few enough that they change what is found."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.config import ModelConfig, SearchConfig
+from dragoman.config import SearchConfig
 from dragoman.data.batching import source_mask
 from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
@@ -15,24 +15,7 @@ from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, PAD_ID
-
-V = 30
-
-
-def small_model(**settings: object) -> Seq2SeqTransformer:
-    torch.manual_seed(0)
-    config = ModelConfig.model_validate(
-        {"d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 2, "n_decoder_layers": 2, **settings}
-    )
-    return (
-        Seq2SeqTransformer(config, src_vocab_size=V, tgt_vocab_size=V, kernels=FAST)
-        .eval()
-        .requires_grad_(False)
-    )
-
-
-def ids(*shape: int) -> torch.Tensor:
-    return torch.randint(4, V, shape, generator=torch.Generator().manual_seed(1))
+from small_models import random_ids, small_model
 
 
 def ended(src: torch.Tensor, n_padding: int = 0) -> torch.Tensor:
@@ -42,14 +25,14 @@ def ended(src: torch.Tensor, n_padding: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_every_norm_has_the_epsilon_of_the_settings(norm: str) -> None:
-    model = small_model(norm=norm, norm_eps=0.25)
+    model = small_model(FAST, norm=norm, norm_eps=0.25)
     norms = [module for module in model.modules() if isinstance(module, LayerNorm)]
     assert len(norms) == 10 + 2 * (norm == "pre")
     assert {module.eps for module in norms} == {0.25}
 
 
 def test_without_source_end_the_end_token_is_as_if_it_were_not_there() -> None:
-    model, src, tgt = small_model(source_end=False), ids(2, 5), ids(2, 4)
+    model, src, tgt = small_model(FAST, source_end=False), random_ids(2, 5), random_ids(2, 4)
     without = model(src, torch.ones_like(src, dtype=torch.bool), tgt)
     for n_padding in (0, 3):
         padded = ended(src, n_padding)
@@ -65,7 +48,7 @@ def test_a_source_of_its_end_alone_is_still_something_to_look_at() -> None:
 
 
 def test_all_decoders_and_scores_leave_the_end_of_a_source_out() -> None:
-    model, src = small_model(source_end=False), ids(3, 5)
+    model, src = small_model(FAST, source_end=False), random_ids(3, 5)
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
     sentences = [SearchInput([*row, EOS_ID]) for row in src.tolist()]
     for coverage_penalty in (0.0, 0.1):  # the packed decoder, and the one that says where it looks
@@ -83,8 +66,7 @@ def test_all_decoders_and_scores_leave_the_end_of_a_source_out() -> None:
                 assert sum(scored[0]) == pytest.approx(own, abs=1e-3)
 
 
-def test_ctranslate2_leaves_the_end_of_a_source_out(tiny_run: Path, tmp_path: Path) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
+def test_ctranslate2_leaves_the_end_of_a_source_out(translator: Translator, tmp_path: Path) -> None:
     config = translator.model.config.model_copy(update={"source_end": False, "norm_eps": 1e-3})
     sizes = [pair.vocab_size for pair in (translator.tokenizers.src, translator.tokenizers.tgt)]
     torch.manual_seed(2)

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
-from dragoman.cli import app
+from commands import error_of, succeed
 from dragoman.config import ModelConfig, TrainingConfig
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer
@@ -21,16 +20,10 @@ from dragoman.training.updates.schedule import learning_rate, learning_rates
 SCHEDULES = ["inverse_sqrt", "linear", "cosine", "constant", "wsd", "plateau"]
 
 
-def show(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["show", *arguments])
-
-
 def drawn(folder: Path, *arguments: str) -> str:
     """The content of the picture that `dragoman show` draws; it names every text in it."""
-    path = folder / "drawn.svg"
-    result = show(*arguments, "--out", str(path))
-    assert result.exit_code == 0, result.stderr
-    return path.read_text(encoding="utf-8")
+    succeed("show", *arguments, "--out", folder / "drawn.svg")
+    return (folder / "drawn.svg").read_text(encoding="utf-8")
 
 
 # Schedules
@@ -167,17 +160,15 @@ def test_they_are_drawn_where_out_says(
     tmp_path: Path, what: str, noun: str, ending: str, magic: bytes
 ) -> None:
     path = tmp_path / f"a.{ending}"
-    result = show(what, "--out", str(path))
-    assert result.exit_code == 0
+    result = succeed("show", what, "--out", path)
     assert path.read_bytes().startswith(magic)
     assert (result.stdout, result.stderr) == ("", f"{noun}: {path}\n")
 
 
 def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = show("schedule", "--out", str(tmp_path / "a.svg"))
-    assert result.exit_code == 1
-    assert re.search("drawing learning rates needs the package matplotlib: .*pip install", result.stderr)
+    line = error_of("show", "schedule", "--out", tmp_path / "a.svg")
+    assert re.search("drawing learning rates needs the package matplotlib: .*pip install", line)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +186,7 @@ def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ],
 )
 def test_options_that_do_not_belong_together_are_named(arguments: list[str], message: str) -> None:
-    result = show(*arguments)
-    assert result.exit_code == 1
-    assert message in result.stderr
+    assert message in error_of("show", *arguments)
 
 
 def test_a_run_in_a_folder_called_schedule_is_shown_by_its_path(
@@ -205,4 +194,4 @@ def test_a_run_in_a_folder_called_schedule_is_shown_by_its_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schedule").mkdir()
-    assert "schedule: is not a run, for it holds no config.toml" in show("./schedule").stderr
+    assert "schedule: is not a run, for it holds no config.toml" in error_of("show", "./schedule")

@@ -28,16 +28,6 @@ def validate(run: Run, *, step: int, bleu: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "magic"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG"), ("a.pdf", b"%PDF")])
-def test_the_suffix_chooses_the_kind_of_picture(run: Run, name: str, magic: bytes) -> None:
-    log(run, step=1)
-    log(run, step=2)
-    validate(run, step=2, bleu=12.5)
-    plot_learning_curves(run, run.path / name)
-    assert (run.path / name).read_bytes().startswith(magic)
-
-
-@pytest.mark.slow
 def test_the_same_history_gives_the_same_file(run: Run) -> None:
     log(run, step=1)
     validate(run, step=1, bleu=50.0)

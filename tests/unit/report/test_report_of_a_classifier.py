@@ -3,7 +3,6 @@
 import copy
 import math
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from dragoman.cli import app
+from commands import error_of, succeed
 from dragoman.evaluation.classification import ClassificationScores
 from dragoman.metrics.classification import (
     ClassIntervals,
@@ -228,14 +226,6 @@ def test_a_classifier_that_is_always_right_can_be_drawn(tmp_path: Path) -> None:
         plot(e, tmp_path / "a.svg")
 
 
-@pytest.fixture(scope="module")
-def classifier(tiny_classifier_run: Path) -> Classifier:
-    """One that is not so sure of itself that its probabilities are 1."""
-    classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
-    classifier.temperature = 1.0
-    return classifier
-
-
 def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
     """Each label turned round, so that every text is a mistake."""
     logits, n_cut = classifier.logits(texts)
@@ -250,21 +240,21 @@ def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
 
 @pytest.mark.slow
 def test_the_page_shows_the_surest_mistakes_with_their_words(
-    classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
+    unsure_classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
     texts = [text for _, text in labelled_texts(12, seed=5)]
-    e = turned(classifier, texts)
+    e = turned(unsure_classifier, texts)
     run = Run.open(tiny_classifier_run)
     sets = [ClassifiedSet(e, ("turned.tsv",))]
-    page = classification_page(run, classifier, sets, figures=tmp_path, n_mistakes=4)
+    page = classification_page(run, unsure_classifier, sets, figures=tmp_path, n_mistakes=4)
     (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
     examples = [part for part in mistakes.parts if isinstance(part, Example)]
     assert len(examples) == 4
     for (i, _, _), example in zip(e.confident_mistakes(4), examples, strict=True):
         shown = {name: text for name, text, _ in example.rows}
         assert "".join(span.text for span in shown["text"]) == texts[i]  # type: ignore[union-attr]
-        assert shown["label"] == classifier.labels[e.expected[i]]
-        assert str(shown["given"]).startswith(f"{classifier.labels[e.found[i]]}, log-odds ")
+        assert shown["label"] == unsure_classifier.labels[e.expected[i]]
+        assert str(shown["given"]).startswith(f"{unsure_classifier.labels[e.found[i]]}, log-odds ")
         (strongest, *_) = (s.text for s in shown["text"] if s.kind == "for-strong")  # type: ignore[union-attr]
         assert strongest in PRAISE + BLAME
     assert "4 of 12 mistakes; turned: 12 texts with 2 labels, of turned.tsv" in str(mistakes.parts[0])
@@ -275,11 +265,12 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
 
 @pytest.mark.slow
 def test_hostile_labels_and_texts_are_text_on_the_page(
-    classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
+    unsure_classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
     hostile = '<script>alert(1)</script> $x^$ good & "bad"'
-    e = replace(turned(classifier, [hostile]), labels=("<img src=x onerror=y>", "$\\frac$"), name="<b>t</b>")
-    other = copy.copy(classifier)
+    labels = ("<img src=x onerror=y>", "$\\frac$")
+    e = replace(turned(unsure_classifier, [hostile]), labels=labels, name="<b>t</b>")
+    other = copy.copy(unsure_classifier)
     other.labels = e.labels
     run = Run.open(tiny_classifier_run)
     sets = [ClassifiedSet(e, ("<i>.tsv",))]
@@ -291,25 +282,19 @@ def test_hostile_labels_and_texts_are_text_on_the_page(
 
 
 @pytest.mark.slow
-def test_a_run_without_weights_has_a_page_about_its_training(
-    tiny_classifier_run: Path, tmp_path: Path
-) -> None:
-    run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
+def test_a_run_without_weights_has_a_page_about_its_training(classifier_run: Path) -> None:
+    run = classifier_run
     (run / "model.safetensors").unlink()
-    done = CliRunner().invoke(app, ["report", str(run)])
-    assert done.exit_code == 0, done.stderr
+    succeed("report", run)
     html = (run / "report.html").read_text("utf-8")
     assert "The run has no weights yet, so that nothing could be classified." in html
     assert "Learning curves" in html
-    again = CliRunner().invoke(app, ["report", str(run), "--split", "test"])
-    assert again.exit_code == 1
-    assert "model.safetensors" in again.stderr
+    assert "model.safetensors" in error_of("report", run, "--split", "test")
 
 
 @pytest.mark.slow
 def test_the_command_writes_a_page_of_a_classifier(tiny_classifier_run: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["report", str(tiny_classifier_run), "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.stderr
+    done = succeed("report", tiny_classifier_run, "--out", tmp_path / "out")
     assert done.stdout.strip() == str(tmp_path / "out" / "report.html")
     html = (tmp_path / "out" / "report.html").read_text("utf-8")
     headings = re.findall(r"<h2>(.*?)</h2>", html)
@@ -321,17 +306,15 @@ def test_the_command_writes_a_page_of_a_classifier(tiny_classifier_run: Path, tm
     assert "n:30|interval:Wilson" in html
     assert not re.search(r"(?:src|href)=.(?!data:|#)", html)
     assert len(html.encode()) < 3_000_000
-    wrong = CliRunner().invoke(app, ["report", str(tiny_classifier_run), "--split", "train"])
-    assert wrong.exit_code == 1
-    assert "--split train: there are test and valid" in wrong.stderr
+    wrong = error_of("report", tiny_classifier_run, "--split", "train")
+    assert "--split train: there are test and valid" in wrong
 
 
 @pytest.mark.slow
-def test_a_test_set_that_is_gone_is_told_on_the_page(tiny_classifier_run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(tiny_classifier_run, tmp_path / "run"))
+def test_a_test_set_that_is_gone_is_told_on_the_page(classifier_run: Path) -> None:
+    run = classifier_run
     config = (run / "config.toml").read_text("utf-8")
     (run / "config.toml").write_text(config.replace("test.tsv", "gone.tsv"), "utf-8")
-    done = CliRunner().invoke(app, ["report", str(run)])
-    assert done.exit_code == 0, done.stderr
+    succeed("report", run)
     assert "Nothing could be classified:" in (run / "report.html").read_text("utf-8")
-    assert CliRunner().invoke(app, ["report", str(run), "--split", "test"]).exit_code == 1
+    assert "gone.tsv" in error_of("report", run, "--split", "test")

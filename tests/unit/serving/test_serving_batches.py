@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -278,11 +277,6 @@ def test_closing_finishes_what_was_accepted_and_takes_nothing_more() -> None:
     assert [result.result(0) for result in results] == [1, 2, 3]
     with pytest.raises(GoneError):
         results_of(Client(made), list, [1], [1])
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, precision="fp32")
 
 
 def translate(

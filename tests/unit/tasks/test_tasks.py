@@ -9,7 +9,7 @@ import dragoman
 from dragoman import config
 from dragoman.data.corpora import Corpus
 from dragoman.data.named import open_text
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError
 from dragoman.tasks import TASKS, config_for, task_named, task_of
 from dragoman.tasks.task import EvaluationRequest, ReadOptions
 from dragoman.training import tasks as training_tasks
@@ -88,19 +88,6 @@ def test_config_for_of_labelled_texts_and_of_a_recipe(reviews: str, tmp_path: Pa
     assert task_of(chosen).noun == "classifier"
     with pytest.raises(ConfigError, match="is a recipe for classification; leave --task away"):
         config_for(recipe, task="translation")
-
-
-def test_config_for_refuses_what_goes_wrong(text: tuple[str, str], reviews: str) -> None:
-    with pytest.raises(ConfigError, match="--task sorting: is unknown; give translation or classification"):
-        config_for(task="sorting")
-    with pytest.raises(ConfigError, match="nothing to train on"):
-        config_for()
-    with pytest.raises(ConfigError, match="--src needs --tgt beside it"):
-        config_for(src=text[0])
-    with pytest.raises(ConfigError, match="a classifier has no source and target"):
-        config_for(reviews, task="classification", src=text[0], tgt=text[1])
-    with pytest.raises(DataError, match=r"gone\.en: no such file"):
-        config_for(src="gone.en", tgt="gone.de")
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -103,7 +103,7 @@ def test_case_is_lowered_where_the_model_wants_it() -> None:
 
 
 @pytest.mark.parametrize("make", [of_sentencepiece, of_pieces])
-def test_a_file_gives_the_tokenizer_back(make: type[Tokenizer], tmp_path: Path) -> None:
+def test_a_file_gives_back_a_tokenizer_that_learns_nothing(make: type[Tokenizer], tmp_path: Path) -> None:
     tokenizer: Tokenizer = make()  # type: ignore[call-arg]
     tokenizer.save(tmp_path / "x.json")
     again = load_tokenizer(tmp_path / "x.json")
@@ -112,6 +112,8 @@ def test_a_file_gives_the_tokenizer_back(make: type[Tokenizer], tmp_path: Path) 
     assert again.pieces() == tokenizer.pieces()
     assert again.vocab_size == tokenizer.vocab_size
     assert again.encode("the red cat") == tokenizer.encode("the red cat")
+    with pytest.raises(ConfigError, match="learns no new tokens; leave --extend-vocab away"):
+        tokenizer.extended(["new words"], 5)
 
 
 @pytest.mark.parametrize(
@@ -178,13 +180,6 @@ def test_they_are_not_learnt(kind: str, tmp_path: Path) -> None:
         "--out", tmp_path / "run", "--set", f"tokenizer.kind={kind}",
     )  # fmt: skip
     assert "start from one with dragoman train --from RUN" in message
-
-
-@pytest.mark.parametrize("make", [of_sentencepiece, of_pieces])
-def test_they_learn_no_new_tokens(make: type[Tokenizer]) -> None:
-    tokenizer: Tokenizer = make()  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="learns no new tokens; leave --extend-vocab away"):
-        tokenizer.extended(["new words"], 5)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -239,6 +239,8 @@ def test_a_missing_or_foreign_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     with pytest.raises(RunError, match=r"t\.json: cannot be read \(No such file or directory\).*train again"):
         load_tokenizer(path)
+    with pytest.raises(RunError, match=r"src\.json: cannot be read"):
+        TokenizerPair.load(tmp_path)
     foreign = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()
     for content in ("", "{", "{}", "[]", json.dumps({"model": {}}), foreign):
         path.write_text(content)
@@ -247,8 +249,9 @@ def test_a_missing_or_foreign_file_is_reported(tmp_path: Path) -> None:
 
 
 def test_no_text_is_reported() -> None:
-    with pytest.raises(DataError, match="no text to learn a vocabulary from: every line is empty"):
-        train_tokenizer(["", " \n"], TokenizerConfig(kind="bpe", vocab_size=300))
+    for kind in ("bpe", "words"):
+        with pytest.raises(DataError, match="no text to learn a vocabulary from: every line is empty"):
+            train_tokenizer(["", " \n"], TokenizerConfig(kind=kind, vocab_size=300))
     for shared in (True, False):
         with pytest.raises(DataError, match="no text"):
             TokenizerPair.train([], TokenizerConfig(shared=shared))
@@ -275,11 +278,6 @@ def test_separate_tokenizers_learn_their_own_language() -> None:
     )
     assert len(pair.src.encode("and")) < len(pair.tgt.encode("and"))
     assert len(pair.tgt.encode("und")) < len(pair.src.encode("und"))
-
-
-def test_a_pair_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"src\.json: cannot be read"):
-        TokenizerPair.load(tmp_path)
 
 
 def test_a_sample_is_drawn_evenly_and_always_the_same() -> None:

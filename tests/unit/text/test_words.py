@@ -193,11 +193,6 @@ def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
             load_tokenizer(path)
 
 
-def test_no_text_is_reported() -> None:
-    with pytest.raises(DataError, match="no text to learn a vocabulary from"):
-        train_tokenizer(["", " "], words())
-
-
 def test_a_shared_vocabulary_holds_the_words_of_both_sides() -> None:
     pair = TokenizerPair.train(zip(ENGLISH, GERMAN, strict=True), words())
     assert pair.shared

@@ -220,7 +220,7 @@ def validated(run: Run) -> tuple[Classifier, list[Labelled], Any, Any]:
     return classifier, examples, values, np.array([classifier.labels.index(e.label) for e in examples])
 
 
-def test_what_is_validated_is_what_the_classifier_then_says() -> None:
+def test_what_is_validated_is_what_the_classifier_then_says_and_its_temperature_is_fitted_on() -> None:
     run, _ = learn("training.average=none", "training.precision=fp32")
     classifier, examples, values, labels = validated(run)
     found = classifier.classify([example.text for example in examples])
@@ -228,11 +228,6 @@ def test_what_is_validated_is_what_the_classifier_then_says() -> None:
     best = [record for record in run.history() if record.get("best")][-1]
     assert best["accuracy"] == pytest.approx(100 * n_right / len(examples))
     assert best["valid_loss"] == pytest.approx(negative_log_likelihood(values, labels), rel=1e-5)
-
-
-def test_the_temperature_is_fitted_on_the_validation_texts() -> None:
-    run, _ = learn("training.precision=fp32")
-    classifier, _, values, labels = validated(run)
     calibration = run.read_json(CALIBRATION)
     assert calibration["temperature"] == pytest.approx(fit_temperature(values, labels), rel=1e-3)
     assert calibration["loss_after"] <= calibration["loss_before"]
@@ -252,13 +247,6 @@ def test_an_interrupted_classifier_continues_to_the_bit() -> None:
 def test_held_out_texts_are_used_where_no_validation_file_is_named() -> None:
     _, messages = learn("data.valid=[]", "data.n_held_out=10")
     assert any("110 training texts" in m and "10 validation texts" in m for m in messages)
-
-
-def test_a_label_that_only_validation_has_is_an_error() -> None:
-    with Path("valid.tsv").open("a", encoding="utf-8") as file:
-        file.write("neutral\ta house\n")
-    with pytest.raises(DataError, match=r"valid\.tsv: the label 'neutral' is not in the training data"):
-        learn()
 
 
 def test_bpe_dropout_draws_other_segmentations_every_epoch() -> None:

@@ -18,12 +18,9 @@ from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.tasks.text import SeveralCorpora
 from sharing import made_once
-from tiny import TINY, write_corpus
+from tiny import TINY, TRAINING, write_corpus
 
 REPLAY = ("train", "--tsv", "new.tsv", "--from", "start", "--replay", 0.2, "--out", "on")
-TRAINING = [
-    f"--set={setting}" for setting in TINY if setting.startswith("training.") and "freq" not in setting
-]
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +119,8 @@ def test_a_killed_training_with_replay_ends_as_one_that_never_stopped(there: Pat
     succeed(*REPLAY, *TRAINING)
     whole = Run.open("on").load_weights()
     shutil.rmtree("on")
-    command = [*REPLAY, *TRAINING]
-    paused = "--max-hours", "1e-9"
-
-    assert dragoman(*command, *paused).exit_code == 75
-    succeed(*command)
+    assert dragoman(*REPLAY, *TRAINING, "--max-hours", "1e-9").exit_code == 75
+    succeed(*REPLAY, *TRAINING)
     for name, value in Run.open("on").load_weights().items():
         assert value.equal(whole[name]), name
 

@@ -57,28 +57,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def config(*overrides: str, steps: str = "static") -> TranslationConfig:
-    data: dict[str, Any] = {"src_lang": "en", "tgt_lang": "de"}
-    data |= {name: [f"{name}.en", f"{name}.de"] for name in ("train", "valid")}
-    settings = [*TINY, "training.max_steps=12", f"training.steps={steps}", *overrides]
-    found = parse_config({"name": "tiny", "data": data}, overrides=settings)
+def config(*overrides: str, steps: str = "static", **data: Any) -> TranslationConfig:
+    data = data or {name: [f"{name}.en", f"{name}.de"] for name in ("train", "valid")}
+    settings = {"name": "tiny", "data": {"src_lang": "en", "tgt_lang": "de", **data}}
+    asked = [*TINY, "training.max_steps=12", f"training.steps={steps}", *overrides]
+    found = parse_config(settings, overrides=asked)
     assert found.task == "translation"
     return found
 
 
 def mixed_config(*overrides: str) -> TranslationConfig:
     """Two corpora of different lengths, the second at first alone, and read more often than the first."""
-    corpora = [
-        {"name": name, "files": [f"{name}.en", f"{name}.de"], "langs": ["en", "de"]}
-        for name in ("train", "few")
-    ]
-    corpora[0]["valid"] = ["valid.en", "valid.de"]
+    files = {name: [f"{name}.en", f"{name}.de"] for name in ("train", "few", "valid")}
+    corpora = [{"name": name, "files": files[name], "langs": ["en", "de"]} for name in ("train", "few")]
     stages = [{"mix": {"few": 1.0}, "until": "2 epochs"}, {"mix": {"train": 0.6, "few": 0.4}}]
-    settings = [*TINY, "training.max_steps=12", "training.steps=static", *overrides]
-    data = {"src_lang": "en", "tgt_lang": "de", "corpora": corpora, "stages": stages}
-    found = parse_config({"name": "tiny", "data": data}, overrides=settings)
-    assert found.task == "translation"
-    return found
+    return config(*overrides, corpora=[corpora[0] | {"valid": files["valid"]}, corpora[1]], stages=stages)
 
 
 # Batches
