@@ -32,8 +32,8 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def src_lengths(store: TokenStore) -> np.ndarray:
-    return np.concatenate([shard.open().src.lengths for shard in store.shards])
+    return np.concatenate([shard.open()[0].lengths for shard in store.shards])
 
 
 def tgt_lengths(store: TokenStore) -> np.ndarray:
-    return np.concatenate([shard.open().tgt.lengths for shard in store.shards])
+    return np.concatenate([shard.open()[1].lengths for shard in store.shards])

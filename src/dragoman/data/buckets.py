@@ -147,9 +147,7 @@ class StaticBatches:
     ) -> None:
         """`max_bytes`: what a block may take of the device's memory; else its tokens stay where they are."""
         self.store, self.buckets, self.device = store, buckets, device
-        n_bytes = [
-            4 * (shard.n_src_tokens + shard.n_tgt_tokens) + 16 * (len(shard) + 1) for shard in store.shards
-        ]
+        n_bytes = [4 * sum(shard.n_tokens) + 16 * (len(shard) + 1) for shard in store.shards]
         largest = max(sum(n_bytes[k] for k in block) for block in store.blocks)
         self.on_device = device.type != "cpu" and largest <= max_bytes
         self._opened: tuple[range, tuple[SideTensors, ...]] = range(0), ()

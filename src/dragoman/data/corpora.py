@@ -68,7 +68,7 @@ class Corpus(TextSource):
         """Yield the source of every pair: what a model reads. DataError: as `pairs`."""
         return (pair.src for pair in self.pairs())
 
-    def pairs(self, *, skip: int = 0) -> Iterator[Pair]:
+    def records(self, *, skip: int = 0) -> Iterator[Pair]:
         """Every pair in order, those with an empty side included, without the first `skip`.
 
         DataError, when it is met: a file cannot be read or does not fit the other; at the end: there was
@@ -90,6 +90,8 @@ class Corpus(TextSource):
                 f"{self.name}: none of the {n_pairs} pairs has text on both sides{self._because()}; "
                 "check that the files, languages and columns are the right ones"
             )
+
+    pairs = records
 
     def size(self) -> int:
         """Return how many pairs have text on both sides; of more than MANY, how many there are.

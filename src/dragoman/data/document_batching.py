@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled_store import LabelledStore
+from dragoman.data.store import LabelledStore
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.ngrams import NgramBags, bags_of_ngrams
 from dragoman.text.tokenizer import PAD_ID

@@ -42,6 +42,24 @@ def labels_of(cell: str, separator: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for part in cell.split(separator) if (label := part.strip())))
 
 
+def class_numbers(labels: Sequence[str]) -> dict[str, int]:
+    """Return the number of each class by its name."""
+    return {label: i for i, label in enumerate(labels)}
+
+
+def numbers_of(cell: str, numbers: Mapping[str, int], *, separator: str, where: str) -> list[int]:
+    """Return the class numbers of the labels in a cell. DataError: the classifier does not know one."""
+    labels = labels_of(cell, separator)
+    for label in labels:
+        if label not in numbers:
+            names = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
+            raise DataError(
+                f"{where}: the label {label!r} is not in the training data ({names}); "
+                "correct it, or train with examples of it"
+            )
+    return [numbers[label] for label in labels]
+
+
 class LabelledCorpus(TextSource):
     """Examples that can be read again and again."""
 
@@ -52,14 +70,19 @@ class LabelledCorpus(TextSource):
         """Yield the text of every example: what a model reads. DataError: as `examples`."""
         return (example.text for example in self.examples())
 
-    def examples(self) -> Iterator[Labelled]:
-        """Every example that has a text and a label, in order; `notes` counts the others.
+    def records(self, *, skip: int = 0) -> Iterator[Labelled]:
+        """Every example that has a text and a label, in order, without the first `skip`.
+
+        `notes` counts the others.
 
         With a separator, an example may have no label.
 
         DataError, when it is met: a file cannot be read, or has no such columns; at the end: there was no
         example, all had the same label, or most had a label of their own.
         """
+        if skip:
+            yield from islice(self._read(), skip, None)
+            return
         n = 0
         labels: dict[str, None] = {}
         for n, example in enumerate(self._read(), start=1):
@@ -68,6 +91,8 @@ class LabelledCorpus(TextSource):
                 self._check(n, labels)
             yield example
         self._check(n, labels)
+
+    examples = records
 
     def _check(self, n: int, labels: Collection[str]) -> None:
         """DataError: the labels of `n` examples are no classes."""

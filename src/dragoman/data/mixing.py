@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dragoman.config import StageConfig
 from dragoman.data.batching import Cut, EpochPlan, Indices
-from dragoman.data.store import Sides, TokenStore
+from dragoman.data.store import Side, TokenStore
 
 ROUND_PAIRS = 1 << 22
 """Pairs that are shuffled together, at most: they bound the memory of planning."""
@@ -159,14 +159,14 @@ class MixedStore(TokenStore):
         edges = accumulate(map(len, stores), initial=0)
         self.places = [range(*between) for between in pairwise(edges)]
         """The indices of each store's pairs."""
-        self._kept: dict[int, Sides] = {}
+        self._kept: dict[int, list[Side]] = {}
 
     @property
     def blocks(self) -> list[range]:
         """All shards in one."""
         return [range(len(self.shards))]
 
-    def sides(self, k: int) -> Sides:
+    def sides(self, k: int) -> list[Side]:
         """Return the sentences of shard `k`; all shards stay mapped."""
         if k not in self._kept:
             self._kept[k] = self.shards[k].open()

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled import Labelled, LabelledCorpus
-from dragoman.data.labelled_store import class_numbers, numbers_of
+from dragoman.data.labelled import Labelled, LabelledCorpus, class_numbers, numbers_of
 from dragoman.data.named import changed_files, hashes_of, open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError, counted

@@ -156,11 +156,11 @@ class Watched:
 def test_a_process_reads_the_ids_of_its_own_sentences_only(store: TokenStore) -> None:
     batch = plan(store)[0]
     (k,) = shard_of(store, batch)
-    offsets = store.shards[k].open().src.offsets
+    offsets = store.shards[k].open()[0].offsets
     for rank in range(3):
-        process, watched = Processes(rank, 3), Watched(store.shards[k].open().src.ids)
+        process, watched = Processes(rank, 3), Watched(store.shards[k].open()[0].ids)
         its_store = TokenStore(store.shards, max_length=store.max_length)
-        its_store.sides(k).src.ids = cast(Any, watched)
+        its_store.sides(k)[0].ids = cast(Any, watched)
         mine = process.share(batch)
         make_batch(its_store, mine)
         own = [range(offsets[i], offsets[i + 1]) for i in mine - store.starts[k]]

@@ -20,8 +20,8 @@ from dragoman.data.labelled import (
     open_labelled,
     split_labelled,
 )
-from dragoman.data.labelled_store import LabelledStore
 from dragoman.data.readers.tables import Column
+from dragoman.data.store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import train_tokenizer
 

@@ -17,7 +17,7 @@ from corpus_files import Listed
 from dragoman.config import TokenizerConfig
 from dragoman.data import store as store_module
 from dragoman.data.corpora import Corpus, Pair, open_corpus
-from dragoman.data.store import CHUNK, SHARD_PAIRS, Encoder, Side, Skipped, TokenStore
+from dragoman.data.store import CHUNK, SHARD_PAIRS, PairEncoder, Side, Skipped, TokenStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
@@ -64,10 +64,10 @@ def test_a_store_holds_the_usable_pairs_in_order_with_end_tokens(tmp_path: Path)
     for i, pair in enumerate(USABLE):
         assert store.src(i).tolist() == [*TOKENIZERS.src.encode(pair.src), EOS_ID]
         assert store.tgt(i).tolist() == [*TOKENIZERS.tgt.encode(pair.tgt), EOS_ID]
-    sides = store.sides(0)
-    assert sides.src.lengths.tolist() == [len(store.src(i)) for i in range(3)]
-    assert sides.tgt.lengths.tolist() == [len(store.tgt(i)) for i in range(3)]
-    assert (store.n_src_tokens, store.n_tgt_tokens) == (sides.src.lengths.sum(), sides.tgt.lengths.sum())
+    src, tgt = store.sides(0)
+    assert src.lengths.tolist() == [len(store.src(i)) for i in range(3)]
+    assert tgt.lengths.tolist() == [len(store.tgt(i)) for i in range(3)]
+    assert (store.n_src_tokens, store.n_tgt_tokens) == (src.lengths.sum(), tgt.lengths.sum())
 
 
 def test_what_is_skipped_is_counted_and_told_in_one_line(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_large_vocabulary_is_stored_in_wider_ids(tmp_path: Path, monkeypatch: 
     narrow = prepare(Listed(SENTENCES), tmp_path / "narrow")
     monkeypatch.setattr(type(TOKENIZERS.src), "vocab_size", 1 << 16)
     wide = prepare(Listed(SENTENCES), tmp_path / "wide")
-    assert (narrow.sides(0).src.ids.dtype, wide.sides(0).src.ids.dtype) == (np.uint16, np.uint32)
+    assert (narrow.sides(0)[0].ids.dtype, wide.sides(0)[0].ids.dtype) == (np.uint16, np.uint32)
     assert texts(wide) == texts(narrow)
 
 
@@ -266,13 +266,13 @@ class Encoded:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.n_pairs = 0
-        encode = Encoder.__call__
+        encode = PairEncoder.__call__
 
-        def counting(encoder: Encoder, pairs: Sequence[Pair], generator: Any = None) -> Any:
+        def counting(encoder: PairEncoder, pairs: Sequence[Pair], generator: Any = None) -> Any:
             self.n_pairs += len(pairs)
             return encode(encoder, pairs, generator)
 
-        monkeypatch.setattr(Encoder, "__call__", counting)
+        monkeypatch.setattr(PairEncoder, "__call__", counting)
 
 
 def content(cache: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from dragoman.data.document_batching import (
     make_documents,
 )
 from dragoman.data.labelled import Labelled, open_labelled
-from dragoman.data.labelled_store import LabelledStore
+from dragoman.data.store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.metrics.classification import fit_temperature, negative_log_likelihood
 from dragoman.metrics.labelling import Exclusive

@@ -186,7 +186,7 @@ def test_a_static_batch_holds_its_pairs_and_rows_that_say_nothing(store: TokenSt
 
 
 def test_tokens_gathered_on_the_device_are_those_of_the_files(store: TokenStore) -> None:
-    side, indices = store.sides(0).src, np.array([7, len(store.shards[0]) - 1, 0])
+    side, indices = store.sides(0)[0], np.array([7, len(store.shards[0]) - 1, 0])
     ids = torch.from_numpy(side.ids.astype(np.int32))
     found = gather_padded(ids, torch.tensor(side.offsets), torch.from_numpy(indices), 5, 60)
     assert found.shape == (5, 60)

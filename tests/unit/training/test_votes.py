@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.data.labelled import open_labelled
-from dragoman.data.labelled_store import LabelledStore
+from dragoman.data.store import LabelledStore
 from dragoman.metrics.labelling import Exclusive, Labelling, Several
 from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer

@@ -28,7 +28,6 @@ from dragoman.data.doctor.language import check_languages, wrong_declarations
 from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, with_several
 from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
-from dragoman.data.store import chunks
 from dragoman.errors import DataError, MissingExtraError, counted, printable
 from dragoman.text.languages import detect, language_code
 
@@ -220,7 +219,7 @@ def _scan(parts: Sequence[Iterable[tuple[str, str]]]) -> tuple[list[tuple[str, s
     kept: list[list[tuple[str, str]]] = []
     hashes: tuple[list[int], list[int]] = [], []
     stride = 1
-    blocks = (block for part in parts for block in chunks(islice(part, limit), BLOCK))
+    blocks = (block for part in parts for block in _blocks(islice(part, limit)))
     for n, block in enumerate(blocks):
         for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
             column.extend(hash(" ".join(text.split())) for text in texts)
@@ -231,6 +230,12 @@ def _scan(parts: Sequence[Iterable[tuple[str, str]]]) -> tuple[list[tuple[str, s
             kept, stride = kept[::2], 2 * stride
     first, second = (np.array(column, dtype=np.int64) for column in hashes)
     return [example for block in kept for example in block], first, second
+
+
+def _blocks(records: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Yield lists of BLOCK records, the last one shorter."""
+    while block := list(islice(records, BLOCK)):
+        yield block
 
 
 def _spread(examples: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -13,9 +13,8 @@ from torch import Tensor
 from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import ClassificationBatch, make_classification_batch, plan_documents
 from dragoman.data.labelled import LabelledCorpus
-from dragoman.data.labelled_store import LabelledStore
 from dragoman.data.named import open_labelled_split
-from dragoman.data.store import keep_only
+from dragoman.data.store import LabelledStore, keep_only
 from dragoman.errors import RunError, counted
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled_store import LabelledStore
+from dragoman.data.store import LabelledStore
 from dragoman.metrics.labelling import Labelling
 from dragoman.model.ngrams import bags_of_ngrams, hash_ngrams
 
