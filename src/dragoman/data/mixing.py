@@ -14,11 +14,10 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dragoman.config import StageConfig
 from dragoman.data.batching import Cut, EpochPlan, Indices
-from dragoman.data.store import Side, TokenStore
+from dragoman.data.store import TokenStore
 
 ROUND_PAIRS = 1 << 22
 """Pairs that are shuffled together, at most: they bound the memory of planning."""
@@ -151,6 +150,8 @@ class Mixture:
 class MixedStore(TokenStore):
     """The stores of several parts, one after the other: a batch may hold pairs of all of them."""
 
+    is_together = True
+
     def __init__(self, stores: Sequence[TokenStore]) -> None:
         super().__init__(
             [shard for store in stores for shard in store.shards],
@@ -159,40 +160,6 @@ class MixedStore(TokenStore):
         edges = accumulate(map(len, stores), initial=0)
         self.places = [range(*between) for between in pairwise(edges)]
         """The indices of each store's pairs."""
-        self._kept: dict[int, list[Side]] = {}
-
-    @property
-    def blocks(self) -> list[range]:
-        """All shards in one."""
-        return [range(len(self.shards))]
-
-    def sides(self, k: int) -> list[Side]:
-        """Return the sentences of shard `k`; all shards stay mapped."""
-        if k not in self._kept:
-            self._kept[k] = self.shards[k].open()
-        return self._kept[k]
-
-    def padded(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        parts = [(rows, *super(MixedStore, self).padded(indices[rows])) for rows in self._by_shard(indices)]
-        src, tgt = (
-            np.zeros((len(indices), max(part[side].shape[1] for part in parts)), dtype=np.int64)
-            for side in (1, 2)
-        )
-        for rows, own_src, own_tgt in parts:
-            src[rows, : own_src.shape[1]] = own_src
-            tgt[rows, : own_tgt.shape[1]] = own_tgt
-        return src, tgt
-
-    def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        src, tgt = np.empty((2, len(indices)), dtype=np.int32)
-        for rows in self._by_shard(indices):
-            src[rows], tgt[rows] = super().lengths(indices[rows])
-        return src, tgt
-
-    def _by_shard(self, indices: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-        """Return the places in `indices` that lie in the same shard, shard by shard."""
-        shards = np.searchsorted(self.starts, indices, side="right")
-        return [np.flatnonzero(shards == k) for k in np.unique(shards)]
 
 
 def plan_mix(
@@ -221,7 +188,8 @@ def plan_mix(
         if not len(indices):
             return []
         rng = np.random.default_rng([seed, epoch, k])
-        return [indices[batch] for batch in cut(*mixed.lengths(indices), rng)]
+        src, tgt = mixed.lengths(indices)
+        return [indices[batch] for batch in cut(src, tgt, rng)]
 
     n_pairs = sum((s.stop - s.start) * len(place) for s, place in zip(stretches, places, strict=True))
     n_rounds = max(1, math.ceil(n_pairs / ROUND_PAIRS))

@@ -145,21 +145,26 @@ class Shard:
 class Store:
     """The usable records of a corpus as ids, in the corpus' order; `len(store)` is their number."""
 
+    is_together = False
+    """Whether shards stay mapped, and a batch may hold records of several; else memory is that of one."""
+
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = shards
         self.starts = np.cumsum([0, *map(len, shards)])
         """Shard k holds the records from starts[k] to starts[k + 1]."""
         self.skipped = sum((shard.skipped for shard in shards), Skipped())
-        self._opened = 0, shards[0].open()
+        self._opened: dict[int, list[Side]] = {}
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def sides(self, k: int) -> list[Side]:
-        """Return the columns of shard `k`. Those of the shard before are let go: memory is that of one."""
-        if self._opened[0] != k:
-            self._opened = k, self.shards[k].open()
-        return self._opened[1]
+        """Return the columns of shard `k`; those of the shard before are let go, unless all stay mapped."""
+        if k not in self._opened:
+            if not self.is_together:
+                self._opened.clear()
+            self._opened[k] = self.shards[k].open()
+        return self._opened[k]
 
 
 class TokenStore(Store):
@@ -176,8 +181,9 @@ class TokenStore(Store):
 
     @property
     def blocks(self) -> list[range]:
-        """Shards by their numbers: the pairs of a batch lie in one block, which here is a shard."""
-        return [range(k, k + 1) for k in range(len(self.shards))]
+        """Shards by their numbers: the pairs of a batch lie in one block, a shard or all of them."""
+        n = len(self.shards)
+        return [range(n)] if self.is_together else [range(k, k + 1) for k in range(n)]
 
     def src(self, i: int) -> npt.NDArray[Any]:
         """Return the source ids of pair `i`, the end token last."""
@@ -189,28 +195,40 @@ class TokenStore(Store):
         k = self.shard_of(i)
         return self.sides(k)[1][i - self.starts[k]]
 
-    def padded(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Source rows (B, S) and target rows (B, T) of the pairs at `indices`, which lie in one shard.
+    def padded(self, indices: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        """Source rows (B, S) and target rows (B, T) of the pairs at `indices`, which lie in one block.
 
         No ids of other pairs are read.
         """
-        k, inside = self.locate(indices)
-        src, tgt = self.sides(k)
-        return src.padded(inside), tgt.padded(inside)
+        parts = [
+            (rows, [side.padded(inside) for side in self.sides(k)])
+            for k, rows, inside in self._by_shard(indices)
+        ]
+        if len(parts) == 1:
+            return parts[0][1]
+        padded = []
+        for of_side in zip(*(sides for _, sides in parts), strict=True):
+            whole = np.full((len(indices), max(ids.shape[1] for ids in of_side)), PAD_ID, dtype=np.int64)
+            for (rows, _), ids in zip(parts, of_side, strict=True):
+                whole[rows, : ids.shape[1]] = ids
+            padded.append(whole)
+        return padded
 
-    def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Tokens of the sources and of the targets of the pairs at `indices`, which lie in one shard."""
-        k, inside = self.locate(indices)
-        src, tgt = self.sides(k)
-        return src.lengths[inside], tgt.lengths[inside]
+    def lengths(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """(2, B): tokens of the sources and of the targets of the pairs at `indices`, in one block."""
+        lengths = np.empty((2, len(indices)), dtype=np.int32)
+        for k, rows, inside in self._by_shard(indices):
+            lengths[:, rows] = [side.lengths[inside] for side in self.sides(k)]
+        return lengths
 
-    def locate(self, indices: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the number of the shard that holds the pairs at `indices`, and their places in it."""
-        k = self.shard_of(indices[0])
-        inside = indices - self.starts[k]
-        assert inside.min() >= 0
-        assert inside.max() < len(self.shards[k])
-        return k, inside
+    def _by_shard(
+        self, indices: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Yield each shard that holds pairs at `indices`, which of them it holds, and their places in it."""
+        shards = np.searchsorted(self.starts, indices, side="right") - 1
+        for k in np.unique(shards).tolist():
+            rows = np.flatnonzero(shards == k)
+            yield k, rows, indices[rows] - self.starts[k]
 
     def shard_of(self, i: int | np.int64) -> int:
         """Return the number of the shard that holds pair `i`."""
