@@ -8,13 +8,13 @@ reader leaves out is counted, and told by `Corpus.notes`.
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice, starmap, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from dragoman.data.readers.files import (
     hash_text,
     open_lines,
 )
-from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated, TextSource
+from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
 from dragoman.errors import DataError, counted
 from dragoman.text.normalisation import plain
 from dragoman.text.vocabulary import draw_sample
@@ -56,17 +56,56 @@ def has_text(pair: Pair) -> bool:
     return bool(pair.src.strip() and pair.tgt.strip())
 
 
+class TextSource(ABC):
+    """Records of two texts that can be read again and again: what a model reads, and what it should answer.
+
+    `name` says in messages where they come from.
+    """
+
+    name: str
+    position = ReadOffset()
+    """How far its first file has been read; it stays at 0 for formats that cannot tell."""
+    _notes = Notes("records")
+
+    def sources(self) -> Iterator[str]:
+        """Yield what a model reads of every record. DataError: as `records`."""
+        return (record[0] for record in self.records())
+
+    @abstractmethod
+    def records(self, *, skip: int = 0) -> Iterator[Any]:
+        """Every record in order, without the first `skip`. DataError: they cannot be read, or used."""
+
+    @abstractmethod
+    def _read(self) -> Iterator[Any]:
+        """Every record in order."""
+
+    def _read_after(self, n: int) -> Iterator[Any]:
+        """Every record after the first `n`, in order."""
+        return islice(self._read(), n, None)
+
+    def notes(self) -> list[str]:
+        """Return a line for each kind of records skipped in the last reading."""
+        return self._notes.lines(self.name)
+
+    def _because(self) -> str:
+        """Describe skipped records, for an error about the rest."""
+        skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
+        return skipped and f" ({skipped})"
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a hash of the content: sources of equal hash hold the same records."""
+
+    def hashes(self) -> dict[str, str]:
+        """Return a hash of each file, or other source, that it is read from."""
+        return {self.name: self.fingerprint()}
+
+
 class Corpus(TextSource):
     """Pairs that can be read again and again."""
 
     has_slots: bool = False
     """Whether `SLOTS` in its pairs are tokens: Dragoman has put them there."""
-    position = ReadOffset()
-    """How far its first file has been read; it stays at 0 for formats that cannot tell."""
-
-    def sources(self) -> Iterator[str]:
-        """Yield the source of every pair: what a model reads. DataError: as `pairs`."""
-        return (pair.src for pair in self.pairs())
 
     def records(self, *, skip: int = 0) -> Iterator[Pair]:
         """Every pair in order, those with an empty side included, without the first `skip`.
@@ -106,14 +145,6 @@ class Corpus(TextSource):
         DataError: as `pairs`, unless it is about a pair that is not drawn.
         """
         return draw_sample(self.pairs(), n)
-
-    @abstractmethod
-    def _read(self) -> Iterator[Pair]:
-        """Every pair in order."""
-
-    def _read_after(self, n: int) -> Iterator[Pair]:
-        """Every pair after the first `n`, in order."""
-        return islice(self._read(), n, None)
 
 
 class AlignedFiles(Corpus):
@@ -307,11 +338,11 @@ class JoinedCorpora(Corpus):
         return {file: digest for corpus in self.corpora for file, digest in corpus.hashes().items()}
 
 
-class Derived(Corpus):
-    """What is made of the pairs of another corpus: it is read from the same files, and notes the same."""
+class View(TextSource):
+    """What is made of the records of another source: it is read from the same files, and notes the same."""
 
-    def __init__(self, corpus: Corpus, name: str = "") -> None:
-        """`name` says in brackets which of the pairs these are; without one, the corpora have one name."""
+    def __init__(self, corpus: TextSource, name: str = "") -> None:
+        """`name` says in brackets which of the records these are; without one, both have one name."""
         self.corpus = corpus
         self.name = f"{corpus.name} ({name})" if name else corpus.name
 
@@ -320,6 +351,40 @@ class Derived(Corpus):
 
     def hashes(self) -> dict[str, str]:
         return self.corpus.hashes()
+
+
+class HeldOut(View):
+    """The records of a source whose text is among the held-out ones, or those whose text is not."""
+
+    def __init__(
+        self, corpus: TextSource, held_out: frozenset[int], *, seed: int, name: str, inside: bool
+    ) -> None:
+        super().__init__(corpus, name)
+        self.held_out, self.seed, self.inside = held_out, seed, inside
+
+    def _read(self) -> Iterator[Any]:
+        for record in self.corpus.records():
+            if (hash_text(record[0], seed=self.seed) in self.held_out) == self.inside:
+                yield record
+
+    def fingerprint(self) -> str:
+        held_out = map(str, sorted(self.held_out))
+        return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
+
+
+class HeldOutPairs(HeldOut, Corpus):
+    """Pairs by their sources."""
+
+    def taken_from(self, other: Corpus) -> Corpus:
+        """Return `other` without the pairs whose sources are held out here."""
+        name = f"without pairs held out of {self.corpus.name}"
+        return HeldOutPairs(other, self.held_out, seed=self.seed, name=name, inside=False)
+
+
+class Derived(View, Corpus):
+    """What is made of the pairs of another corpus."""
+
+    corpus: Corpus
 
 
 class Reversed(Derived):
@@ -333,30 +398,6 @@ class Reversed(Derived):
 
     def fingerprint(self) -> str:
         return hash_strings("reversed", self.corpus.fingerprint())
-
-
-class HeldOut(Derived):
-    """The pairs of a corpus whose source is among the held-out ones, or those whose source is not."""
-
-    def __init__(
-        self, corpus: Corpus, held_out: frozenset[int], *, seed: int, name: str, inside: bool
-    ) -> None:
-        super().__init__(corpus, name)
-        self.held_out, self.seed, self.inside = held_out, seed, inside
-
-    def _read(self) -> Iterator[Pair]:
-        for pair in self.corpus.pairs():
-            if (hash_text(pair.src, seed=self.seed) in self.held_out) == self.inside:
-                yield pair
-
-    def taken_from(self, other: Corpus) -> Corpus:
-        """Return `other` without the pairs whose sources are held out here."""
-        name = f"without pairs held out of {self.corpus.name}"
-        return HeldOut(other, self.held_out, seed=self.seed, name=name, inside=False)
-
-    def fingerprint(self) -> str:
-        held_out = map(str, sorted(self.held_out))
-        return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
 
 
 class Unseen(Derived):
@@ -493,7 +534,7 @@ _BILINGUAL: dict[str, tuple[PairReader, str]] = {
 }
 
 
-def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[HeldOut, HeldOut]:
+def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[HeldOutPairs, HeldOutPairs]:
     """Split off about `n_held_out` random pairs, at most a tenth: return the rest, and the held-out pairs.
 
     Pairs with the same source stay together, so that no held-out source is also trained on. The choice
@@ -512,8 +553,8 @@ def split_held_out(corpus: Corpus, *, n_held_out: int, seed: int) -> tuple[HeldO
             "give data.valid files of its own"
         )
     return (
-        HeldOut(corpus, held_out, seed=seed, name="without held-out pairs", inside=False),
-        HeldOut(corpus, held_out, seed=seed, name="held-out pairs", inside=True),
+        HeldOutPairs(corpus, held_out, seed=seed, name="without held-out pairs", inside=False),
+        HeldOutPairs(corpus, held_out, seed=seed, name="held-out pairs", inside=True),
     )
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import file_names
 from dragoman.data import phrasebook
+from dragoman.data.corpora import HeldOut, TextSource
 from dragoman.data.readers.columns import looks_like_names, match_labelled, open_table
 from dragoman.data.readers.files import hash_strings, hash_text
-from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated, TextSource
+from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
 from dragoman.errors import DataError
 
 SETTING = "--text-column and --label-column, or data.text_column and data.label_column"
@@ -66,10 +66,6 @@ class LabelledCorpus(TextSource):
     separator: str = ""
     """Of the labels in a cell; "" = a cell is one label."""
 
-    def sources(self) -> Iterator[str]:
-        """Yield the text of every example: what a model reads. DataError: as `examples`."""
-        return (example.text for example in self.examples())
-
     def records(self, *, skip: int = 0) -> Iterator[Labelled]:
         """Every example that has a text and a label, in order, without the first `skip`.
 
@@ -81,7 +77,7 @@ class LabelledCorpus(TextSource):
         example, all had the same label, or most had a label of their own.
         """
         if skip:
-            yield from islice(self._read(), skip, None)
+            yield from self._read_after(skip)
             return
         n = 0
         labels: dict[str, None] = {}
@@ -130,10 +126,6 @@ class LabelledCorpus(TextSource):
                 "give a file with two labels or more (data.label_separator)"
             )
         return counts
-
-    @abstractmethod
-    def _read(self) -> Iterator[Labelled]:
-        """Every example that has a text and a label, in order."""
 
 
 class LabelledTable(LabelledCorpus):
@@ -199,29 +191,15 @@ class Reviews(LabelledCorpus):
         return hash_strings("reviews", *(part for example in self._read() for part in example))
 
 
-class _HeldOutPart(LabelledCorpus):
-    """The examples of a corpus whose text is among the held-out ones, or those whose text is not."""
+class _HeldOutTexts(HeldOut, LabelledCorpus):
+    """Examples by their texts."""
 
-    def __init__(
-        self, corpus: LabelledCorpus, held_out: frozenset[int], *, seed: int, name: str, inside: bool
-    ) -> None:
-        self.corpus, self.held_out, self.seed, self.inside = corpus, held_out, seed, inside
-        self.name, self.separator = f"{corpus.name} ({name})", corpus.separator
-
-    def _read(self) -> Iterator[Labelled]:
-        for example in self.corpus.examples():
-            if (hash_text(example.text, seed=self.seed) in self.held_out) == self.inside:
-                yield example
+    def __init__(self, corpus: LabelledCorpus, *held_out: Any, **which: Any) -> None:
+        super().__init__(corpus, *held_out, **which)
+        self.separator = corpus.separator
 
     def _check(self, n: int, labels: Collection[str]) -> None:
         """Nothing: the whole corpus has been checked, and a part may be small."""
-
-    def notes(self) -> list[str]:
-        return self.corpus.notes()
-
-    def fingerprint(self) -> str:
-        held_out = map(str, sorted(self.held_out))
-        return hash_strings("part", self.corpus.fingerprint(), str(self.seed), str(self.inside), *held_out)
 
 
 def open_labelled(
@@ -360,8 +338,8 @@ def split_labelled(
             "give a data.valid file of its own"
         )
     return (
-        _HeldOutPart(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
-        _HeldOutPart(corpus, held_out, seed=seed, name="held-out examples", inside=True),
+        _HeldOutTexts(corpus, held_out, seed=seed, name="without held-out examples", inside=False),
+        _HeldOutTexts(corpus, held_out, seed=seed, name="held-out examples", inside=True),
     )
 
 

@@ -48,30 +48,6 @@ class Notes:
         return [f"{name}: {line}" for line in ([total] if reasons else []) + self.remarks]
 
 
-class TextSource(ABC):
-    """Text that can be read again and again. `name` says in messages where it comes from."""
-
-    name: str
-    _notes = Notes("records")
-
-    def notes(self) -> list[str]:
-        """Return a line for each kind of records skipped in the last reading."""
-        return self._notes.lines(self.name)
-
-    def _because(self) -> str:
-        """Describe skipped records, for an error about the rest."""
-        skipped = "; ".join(note.removeprefix(f"{self.name}: ") for note in self.notes())
-        return skipped and f" ({skipped})"
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Return a hash of the content: sources of equal hash hold the same records."""
-
-    def hashes(self) -> dict[str, str]:
-        """Return a hash of each file, or other source, that it is read from."""
-        return {self.name: self.fingerprint()}
-
-
 class RecordTable(ABC):
     """Records that are read again and again. `setting` names, in complaints, what chooses the columns."""
 
