@@ -11,24 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dragoman.cli import options
 from dragoman.cli.app import FILE_OR_STDOUT, INTERRUPTED, check_outputs, command_line, say
-from dragoman.cli.options import (
-    BatchSentences,
-    BeamSize,
-    Columns,
-    Device,
-    Ensemble,
-    LengthPenalty,
-    MaxRatio,
-    Method,
-    Overrides,
-    Precision,
-    RayAddress,
-    RunPath,
-    To,
-    Workers,
-    two_columns,
-)
 from dragoman.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -37,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def backtranslate(
-    run: RunPath,
+    run: options.RunPath,
     mono: Annotated[
         str,
         typer.Argument(help="Text in RUN's source language, one sentence per line.", show_default=False),
@@ -49,18 +33,18 @@ def backtranslate(
             help="Output: translation<TAB>text per line, as .tsv, .tsv.gz, .tsv.xz or .tsv.zst.",
         ),
     ],
-    to: To = None,
+    to: options.To = None,
     tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
-    max_ratio: MaxRatio = 3.0,
-    method: Method = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    batch_sentences: BatchSentences = None,
-    overrides: Overrides = None,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 1,
-    ray: RayAddress = None,
+    max_ratio: options.MaxRatio = 3.0,
+    method: options.Method = None,
+    beam_size: options.BeamSize = None,
+    length_penalty: options.LengthPenalty = None,
+    batch_sentences: options.BatchSentences = None,
+    overrides: options.Overrides = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    workers: options.Workers = 1,
+    ray: options.RayAddress = None,
 ) -> None:
     """Make training pairs from monolingual text (back-translation).
 
@@ -106,7 +90,7 @@ STDOUT = Path("-")
 
 
 def score_model(
-    run: RunPath,
+    run: options.RunPath,
     files: Annotated[
         list[str],
         typer.Argument(
@@ -131,14 +115,14 @@ def score_model(
     json_: Annotated[
         bool, typer.Option("--json", help="Write one JSON object per pair, not a table.")
     ] = False,
-    columns: Columns = None,
+    columns: options.Columns = None,
     batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
-    to: To = None,
-    ensemble: Ensemble = None,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    workers: Workers = 1,
-    ray: RayAddress = None,
+    to: options.To = None,
+    ensemble: options.Ensemble = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    workers: options.Workers = 1,
+    ray: options.RayAddress = None,
 ) -> None:
     """Score given translations by the model's own probabilities (forced decoding).
 
@@ -164,7 +148,7 @@ def score_model(
         write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
     model = ModelSpec(run, tuple(ensemble or ()), to, device, precision)
     check_outputs(out, files=files, runs=model.runs)
-    pair_columns = two_columns(columns)
+    pair_columns = options.two_columns(columns)
     pairs = scoring.PairsInput.of(
         *files, languages=model.config().languages,
         columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,

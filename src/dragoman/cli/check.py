@@ -12,22 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from dragoman.cli import options
 from dragoman.cli.app import check_folders, check_outputs, say
-from dragoman.cli.options import (
-    AsJson,
-    Columns,
-    LabelColumn,
-    LabelSeparator,
-    Src,
-    SrcLang,
-    TaskName,
-    TextColumn,
-    Tgt,
-    TgtLang,
-    column,
-    corpus_files,
-    two_columns,
-)
 from dragoman.errors import ConfigError, DataError, counted, require
 
 if TYPE_CHECKING:
@@ -64,8 +50,8 @@ def check(
         list[str] | None,
         typer.Argument(help="Two aligned files, one file of pairs, or a recipe.toml.", show_default=False),
     ] = None,
-    src: Src = None,
-    tgt: Tgt = None,
+    src: options.Src = None,
+    tgt: options.Tgt = None,
     valid: Annotated[
         str | None,
         typer.Option(metavar="FILES", help="Validation set to check for overlap: a.en,a.de or a.tsv."),
@@ -74,13 +60,13 @@ def check(
         list[str] | None,
         typer.Option(metavar="FILES", help="Test set to check for overlap; repeatable.", show_default=False),
     ] = None,
-    src_lang: SrcLang = None,
-    tgt_lang: TgtLang = None,
-    columns: Columns = None,
-    task: TaskName = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = "",
+    src_lang: options.SrcLang = None,
+    tgt_lang: options.TgtLang = None,
+    columns: options.Columns = None,
+    task: options.TaskName = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    label_separator: options.LabelSeparator = "",
     examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples shown per finding.")] = 3,
     write_clean: Annotated[
         Path | None,
@@ -120,7 +106,7 @@ def check(
         typer.Option(metavar="FILE", help="Write a page (HTML) of what each filter and threshold finds."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check a corpus: empty or wrong sides, shifts, duplicates, overlap with test sets, and more.
 
@@ -141,9 +127,13 @@ def check(
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
     thresholds = thresholds_of(threshold or ())
     reading = ReadOptions(
-        (src_lang, tgt_lang), two_columns(columns), column(text_column), column(label_column), label_separator
+        (src_lang, tgt_lang),
+        options.two_columns(columns),
+        options.column(text_column),
+        options.column(label_column),
+        label_separator,
     )
-    files = corpus_files(files, src, tgt)
+    files = options.corpus_files(files, src, tgt)
     held_out = _held_out(valid, test or ())
     jobs = list(_jobs(files, held_out, task, reading))
     if (report or threshold) and not isinstance(jobs[0].corpus, Corpus):

@@ -10,25 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dragoman.cli import options
 from dragoman.cli.app import FILE_OR_STDOUT, check_folders, check_outputs, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.options import (
-    BEAM,
-    BatchSentences,
-    BeamSize,
-    CoveragePenalty,
-    Device,
-    EngineName,
-    Ensemble,
-    LengthPenalty,
-    Method,
-    NoRepeatedNgram,
-    Precision,
-    RayAddress,
-    RunPath,
-    To,
-    Workers,
-)
 from dragoman.errors import ConfigError
 from dragoman.files import room_for
 
@@ -36,12 +20,12 @@ if TYPE_CHECKING:
     from dragoman.bulk.job import Job
     from dragoman.predict.protection import Protection
 
-SAMPLING, CONTENT, DOCUMENTS, BULK = "Sampling", "Constraints", "Documents", "Large files"
+BEAM, SAMPLING, CONTENT, DOCUMENTS, BULK = options.BEAM, "Sampling", "Constraints", "Documents", "Large files"
 """Panels of the help page."""
 
 
 def translate(
-    run: RunPath,
+    run: options.RunPath,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -50,7 +34,7 @@ def translate(
             show_default="-",
         ),
     ] = None,
-    to: To = None,
+    to: options.To = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -77,22 +61,24 @@ def translate(
     n_best: Annotated[
         int, typer.Option(min=1, help="Number of alternatives (or samples) in --json, best first.")
     ] = 1,
-    ensemble: Ensemble = None,
-    batch_sentences: BatchSentences = None,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    engine: EngineName = "native",
-    method: Method = None,
-    no_repeat_ngram: NoRepeatedNgram = None,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    coverage_penalty: CoveragePenalty = None,
+    ensemble: options.Ensemble = None,
+    batch_sentences: options.BatchSentences = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    engine: options.EngineName = "native",
+    method: options.Method = None,
+    no_repeat_ngram: options.NoRepeatedNgram = None,
+    beam_size: options.BeamSize = None,
+    length_penalty: options.LengthPenalty = None,
+    coverage_penalty: options.CoveragePenalty = None,
     diversity_groups: Annotated[
         int | None, typer.Option(min=1, help="Groups of diverse beam search.", rich_help_panel=BEAM)
     ] = None,
     diversity_penalty: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Penalty in nats for a token of an earlier group.", rich_help_panel=BEAM),
+        typer.Option(
+            min=0.0, help="Penalty in nats for a token of an earlier group.", rich_help_panel=BEAM
+        ),
     ] = None,
     temperature: Annotated[
         float | None,
@@ -180,8 +166,8 @@ def translate(
             rich_help_panel=DOCUMENTS,
         ),
     ] = False,
-    workers: Workers = 1,
-    ray: RayAddress = None,
+    workers: options.Workers = 1,
+    ray: options.RayAddress = None,
     skip_long: Annotated[
         bool,
         typer.Option(
