@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 def backtranslate(
     run: options.RunPath,
-    mono: Annotated[
-        str,
-        typer.Argument(help="Text in RUN's source language, one sentence per line.", show_default=False),
-    ],
+    mono: Annotated[str, typer.Argument(help="Text in RUN's source language, one sentence per line.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -93,10 +90,7 @@ def score_model(
     run: options.RunPath,
     files: Annotated[
         list[str],
-        typer.Argument(
-            help="Sources and their translations: two aligned files, or one file of pairs.",
-            show_default=False,
-        ),
+        typer.Argument(help="Sources and their translations: two aligned files, or one file of pairs."),
     ],
     out: Annotated[
         Path,

@@ -47,8 +47,7 @@ class CorpusCheck(NamedTuple):
 
 def check(
     files: Annotated[
-        list[str] | None,
-        typer.Argument(help="Two aligned files, one file of pairs, or a recipe.toml.", show_default=False),
+        list[str] | None, typer.Argument(help="Two aligned files, one file of pairs, or a recipe.toml.")
     ] = None,
     src: options.Src = None,
     tgt: options.Tgt = None,
@@ -57,8 +56,7 @@ def check(
         typer.Option(metavar="FILES", help="Validation set to check for overlap: a.en,a.de or a.tsv."),
     ] = None,
     test: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILES", help="Test set to check for overlap; repeatable.", show_default=False),
+        list[str] | None, typer.Option(metavar="FILES", help="Test set to check for overlap; repeatable.")
     ] = None,
     src_lang: options.SrcLang = None,
     tgt_lang: options.TgtLang = None,
@@ -69,27 +67,19 @@ def check(
     label_separator: options.LabelSeparator = "",
     examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples shown per finding.")] = 3,
     write_clean: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write a copy without faulty lines to this folder."),
+        Path | None, typer.Option(metavar="DIR", help="Write a copy without faulty lines to this folder.")
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KIND", help="With --write-clean: drop this kind as well; repeatable.", show_default=False
-        ),
+        typer.Option(metavar="KIND", help="With --write-clean: drop this kind as well; repeatable."),
     ] = None,
     keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND", help="With --write-clean: keep this kind; repeatable.", show_default=False
-        ),
+        list[str] | None, typer.Option(metavar="KIND", help="With --write-clean: keep this kind; repeatable.")
     ] = None,
     threshold: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KIND=VALUE",
-            help="Threshold of length, overlap-near or unrelated; repeatable.",
-            show_default=False,
+            metavar="KIND=VALUE", help="Threshold of length, overlap-near or unrelated; repeatable."
         ),
     ] = None,
     workers: Annotated[

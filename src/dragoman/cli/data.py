@@ -41,9 +41,7 @@ data_app = typer.Typer(
 def list_(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Show details of this data set; opus:en-pl lists the corpora of OPUS.", show_default=False
-        ),
+        typer.Argument(help="Show details of this data set; opus:en-pl lists the corpora of OPUS."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,19 +103,15 @@ data_app.command("check", cls=Command)(check)
 def filter_(
     by_score: Annotated[
         list[str],
-        typer.Option(
-            help="Scores of the pairs, line by line, higher is better; the mean of several files.",
-            show_default=False,
-        ),
+        typer.Option(help="Scores of the pairs, line by line, higher is better; the mean of several files."),
     ],
     files: Annotated[
-        list[str] | None, typer.Argument(help="Two aligned files, or one file of pairs.", show_default=False)
+        list[str] | None, typer.Argument(help="Two aligned files, or one file of pairs.")
     ] = None,
     src: Src = None,
     tgt: Tgt = None,
     at_least: Annotated[
-        float | None,
-        typer.Option(min=-1e9, max=1e9, help="Keep pairs with at least this score.", show_default=False),
+        float | None, typer.Option(min=-1e9, max=1e9, help="Keep pairs with at least this score.")
     ] = None,
     keep: Annotated[
         float | None,
@@ -126,7 +120,6 @@ def filter_(
             min=0.0,
             max=1.0,
             help="Keep this share of the pairs, those with the best scores, as 0.8.",
-            show_default=False,
         ),
     ] = None,
     dual: Annotated[

@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
 def reproduce(
     name: Annotated[
-        str | None,
-        typer.Argument(help="Name or folder of a recipe; omit it to list all.", show_default=False),
+        str | None, typer.Argument(help="Name or folder of a recipe; omit it to list all.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Train the quick version (minutes), which has its own scores.")
     ] = False,
     variant: Annotated[
-        str | None,
-        typer.Option(help="Another recipe of the folder: NAME for NAME.toml.", show_default=False),
+        str | None, typer.Option(help="Another recipe of the folder: NAME for NAME.toml.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63 - 1, help="Random seed.", show_default="the recipe's")

@@ -32,7 +32,7 @@ PACKAGES = (
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or hf:user/model.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or hf:user/model.")],
     host: Annotated[
         str, typer.Option(help="Address to listen on; the default accepts connections of this machine only.")
     ] = "127.0.0.1",
@@ -170,7 +170,7 @@ RELOAD = "restart the service (under systemd), or send it SIGHUP"
 
 @key_app.command(cls=Command)
 def add(
-    name: Annotated[str, typer.Argument(help="Name of the key's owner.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.")],
     file: KeysFile = Path("keys.toml"),
     per_minute: Annotated[
         int, typer.Option(min=0, max=10**9, help="Rate limit in requests per minute; 0 = the service's.")
@@ -202,7 +202,7 @@ def list_(file: KeysFile = Path("keys.toml")) -> None:
 
 @key_app.command(cls=Command)
 def revoke(
-    name: Annotated[str, typer.Argument(help="Name of the key's owner.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.")],
     file: KeysFile = Path("keys.toml"),
 ) -> None:
     """Remove a key from the file. A running service refuses the key after its next reload."""

@@ -31,10 +31,7 @@ PLACEHOLDER = {"name": "figure", "data": {"src_lang": "en", "tgt_lang": "de", "t
 
 def show(
     run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|schedule|positions|masks", help="Run folder, or a figure.", show_default=False
-        ),
+        str, typer.Argument(metavar="RUN|schedule|positions|masks", help="Run folder, or a figure.")
     ],
     plot: Annotated[
         bool, typer.Option("--plot", help="Draw the learning curves into the run folder.")

@@ -76,9 +76,7 @@ def translate(
     ] = None,
     diversity_penalty: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, help="Penalty in nats for a token of an earlier group.", rich_help_panel=BEAM
-        ),
+        typer.Option(min=0.0, help="Penalty in nats for a token of an earlier group.", rich_help_panel=BEAM),
     ] = None,
     temperature: Annotated[
         float | None,
@@ -98,8 +96,7 @@ def translate(
         int | None, typer.Option(min=0, help="Random seed of the samples.", rich_help_panel=SAMPLING)
     ] = None,
     prefixes: Annotated[
-        str | None,
-        typer.Option(help="File with a target prefix for each line.", rich_help_panel=CONTENT),
+        str | None, typer.Option(help="File with a target prefix for each line.", rich_help_panel=CONTENT)
     ] = None,
     required: Annotated[
         str | None,
@@ -146,8 +143,7 @@ def translate(
         ),
     ] = None,
     align: Annotated[
-        bool,
-        typer.Option("--align", help="Add the word alignment to --json.", rich_help_panel=DOCUMENTS),
+        bool, typer.Option("--align", help="Add the word alignment to --json.", rich_help_panel=DOCUMENTS)
     ] = False,
     pharaoh: Annotated[
         Path | None,
