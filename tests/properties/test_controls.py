@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from dragoman.bulk.input import Chunk, Input
-from dragoman.bulk.job import ChunkTranslator, Job, ModelSpec
-from dragoman.bulk.output import Lines, SyntheticPairs, as_line, json_line
+from dragoman.bulk.job import Job, ModelSpec
+from dragoman.bulk.output import SyntheticPairs, as_line, json_line
 from dragoman.config import TokenizerConfig
 from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file
@@ -162,9 +162,9 @@ def test_a_document_has_the_lines_that_it_had(translator: Translator, name: str,
 
 
 OUTPUTS = {
-    "lines": Lines(as_line),
-    "json": Lines(json_line),
-    "candidates": Lines(as_candidates),
+    "lines": as_line,
+    "json": json_line,
+    "candidates": as_candidates,
     "pairs": SyntheticPairs("<BT>", 0.0),
 }
 
@@ -174,9 +174,8 @@ OUTPUTS = {
 def test_files_of_translations_have_a_line_for_each(kind: str, tiny_run: Path, evil: str) -> None:
     request = TranslationRequest(settings={"method": "sampling"}, n_best=3)
     job = Job(ModelSpec(tiny_run), Input("in", Path("in")), Path("out"), OUTPUTS[kind], request)
-    translate = ChunkTranslator(job)
-    write(evil, translate.translator.tokenizers.tgt)
-    done = translate(Chunk(1, SOURCES, 1, ""), lambda n: None)
+    write(evil, job.model.translator.tokenizers.tgt)
+    done = job.open()(Chunk(1, SOURCES, 1, ""), lambda n: None)
     lines = done.data.decode().split("\n")[:-1]
     for line in lines:
         assert all(map(is_clean, line.split("\t"))), repr(line)

@@ -203,15 +203,11 @@ class ClusterWorker:
         import pyarrow as pa
 
         (row,) = rows.to_pylist()
-        done = self._done(row)._asdict()
-        return pa.table({k: [json.dumps(v) if k in AS_JSON else v] for k, v in done.items()})
-
-    def _done(self, row: dict[str, Any]) -> Done:
-        if row["problem"]:
-            return Done(0, 0, 0, b"", {}, problem=row["problem"])
-        chunk = Chunk(*json.loads(row["chunk"]))
-        try:
-            self.translate = self.translate or self.job.open()
-            return self.translate(chunk, lambda n_lines: None)
-        except DragomanError as error:
-            return Done(chunk.first_number, 0, 0, b"", {}, problem=str(error))
+        done = Done(0, 0, 0, b"", {}, problem=row["problem"])
+        if not done.problem:
+            try:
+                self.translate = self.translate or self.job.open()
+                done = self.translate(Chunk(*json.loads(row["chunk"])), lambda n_lines: None)
+            except DragomanError as error:
+                done = done._replace(problem=str(error))
+        return pa.table({k: [json.dumps(v) if k in AS_JSON else v] for k, v in done._asdict().items()})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input, Sent
-from dragoman.bulk.output import LINES, Dropped, Output
+from dragoman.bulk.output import Dropped, Output, SyntheticPairs, as_line
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed
 from dragoman.documents.files import Marks
@@ -118,7 +118,7 @@ class Job:
     input: Input
     out: Path | None = None
     """Compressed according to its suffix; None = stdout."""
-    output: Output = LINES
+    output: Output = as_line
     request: TranslationRequest = field(default_factory=TranslationRequest)
     skip_long: bool = False
     """Whether lines longer than the model accepts are skipped and counted; otherwise they are split."""
@@ -162,7 +162,7 @@ class Job:
 
     def open(self) -> Callable[[Chunk, Tick], Done]:
         """Load the weights; return what makes the output of a chunk."""
-        return ChunkTranslator(self)
+        return partial(translate_chunk, self, self.model.translator)
 
     def described(self) -> dict[str, Any]:
         """Return all that the output depends on, except the input, as a JSON value.
@@ -171,7 +171,7 @@ class Job:
             ConfigError: a search setting is unknown or wrong.
             RunError: a run is missing, a classifier, or has no weights yet.
         """
-        search, request = self.model.config().search, self.request
+        search, request, output = self.model.config().search, self.request, self.output
         changed = search.changed(request.search(search), where=f"translating with {self.model.run}")
         rarer = {
             "encoding": "" if self.input.encoding == "utf-8" else self.input.encoding,
@@ -187,7 +187,7 @@ class Job:
             **self.model.described(),
             "search": changed.model_dump(),
             "skip_long": self.skip_long,
-            "output": dict(self.output.described()),
+            "output": asdict(output) if isinstance(output, SyntheticPairs) else {"lines": output.__name__},
             **{name: value for name, value in rarer.items() if value},
         }
 
@@ -198,90 +198,85 @@ def by_reason(counts: Mapping[str, int], *, n_lines: int) -> str:
     return f"{sum(counts.values()):,} of {n_lines:,}: {reasons}"
 
 
-class ChunkTranslator:
-    """A job with its weights in memory: takes chunks of lines, returns their output."""
+def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) -> Done:
+    """Translate a chunk; `tick` receives the number of lines translated since its last call.
 
-    def __init__(self, job: Job) -> None:
-        """Load the model, unless it is."""
-        self.job, self.translator = job, job.model.translator
+    Raises:
+        DataError: a single character has more tokens than the model accepts, or a constraint cannot be met.
+    """
+    request, too_long = job.request, set[int]()
+    if job.skip_long:
+        limit = translator.config.model.max_positions
+        rows = translator.tokenizers.src.encode_batch(chunk.lines)
+        too_long = {i for i, ids in enumerate(rows) if len(ids) >= limit}  # and the end token
+    texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
+    try:
+        translations = finish(_flow(job, translator, chunk, texts, too_long), as_steps(tick))
+    except DataError as error:
+        raise DataError(f"{job.input.name}: {error}") from error
+    every: list[list[Link]] | None = None
+    if job.align or job.pharaoh:
+        every = finish(aligned(translator, translations))
+    counts: Counter[str] = Counter()
+    written, linked, remarks = [], [], []
+    for i, translation in enumerate(translations):
+        links = None if every is None else every[i]
+        if job.pharaoh and links is not None:
+            linked.append(f"{pharaoh(links, translation.source, translation.text)}\n")
+        for reason, remark in _exceptions(translation, links, limit=translator.max_positions):
+            if job.has_journal:
+                counts[reason] += 1
+            else:
+                remarks.append(f"{chunk.place(i)}{remark}")
+        shown = translation._replace(
+            source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
+        )
+        line = job.output(shown, translator.tokenizers, links if job.align else None)
+        if i in too_long:
+            counts["sentences too long for the model"] += 1
+        elif isinstance(line, Dropped):
+            counts[line.reason] += 1
+        if not isinstance(line, Dropped):
+            written.append(f"{line}\n")
+    if request.glossary is not None:
+        counts[TERMS] = sum(len(request.glossary.required(text)) for text in texts)
+    return Done(
+        chunk.first_number, len(chunk.lines), chunk.n_bytes,
+        data=job.framed("".join(written)) if written else b"",
+        counts=dict(counts), digest=chunk.digest, remarks=remarks, links="".join(linked),
+    )  # fmt: skip
 
-    def __call__(self, chunk: Chunk, tick: Tick) -> Done:
-        """Translate a chunk; `tick` receives the number of lines translated since its last call.
 
-        Raises:
-            DataError: a single character has more tokens than the model accepts, or a constraint cannot be
-                met.
-        """
-        job, request = self.job, self.job.request
-        too_long = self._too_long(chunk.lines) if job.skip_long else frozenset[int]()
-        texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
-        try:
-            translations = finish(self._flow(chunk, texts, too_long), as_steps(tick))
-        except DataError as error:
-            raise DataError(f"{job.input.name}: {error}") from error
-        every: list[list[Link]] | None = None
-        if job.align or job.pharaoh:
-            every = finish(aligned(self.translator, translations))
-        counts: Counter[str] = Counter()
-        written, linked, remarks = [], [], []
-        for i, translation in enumerate(translations):
-            links = None if every is None else every[i]
-            if job.pharaoh and links is not None:
-                linked.append(f"{pharaoh(links, translation.source, translation.text)}\n")
-            for reason, remark in self._exceptions(translation, links):
-                if job.has_journal:
-                    counts[reason] += 1
-                else:
-                    remarks.append(f"{chunk.place(i)}{remark}")
-            shown = translation._replace(
-                source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
-            )
-            line = job.output(shown, self.translator.tokenizers, links if job.align else None)
-            if i in too_long:
-                counts["sentences too long for the model"] += 1
-            elif isinstance(line, Dropped):
-                counts[line.reason] += 1
-            if not isinstance(line, Dropped):
-                written.append(f"{line}\n")
-        if request.glossary is not None:
-            counts[TERMS] = sum(len(request.glossary.required(text)) for text in texts)
-        return Done(
-            chunk.first_number, len(chunk.lines), chunk.n_bytes,
-            data=job.framed("".join(written)) if written else b"",
-            counts=dict(counts), digest=chunk.digest, remarks=remarks,
-            links="".join(linked),
-        )  # fmt: skip
+def _flow(
+    job: Job, translator: Translator, chunk: Chunk, texts: Sequence[str], skipped: Set[int]
+) -> Flow[list[Translation]]:
+    """Return the translation of the lines of a chunk, `skipped` ones empty."""
+    number = chunk.first_number
+    if chunk.marks is not None:
+        marks = Marks(*chunk.marks)  # a list, if it comes from Ray
+        return marks.translations(translator, texts, job.request, first_number=number)
+    beside = {
+        name: ["" if i in skipped else line for i, line in enumerate(lines)]
+        for name, lines in chunk.beside.items()
+    }
+    phrase: type[str] = Inflectable if job.inflect else str
+    required = [[phrase(p) for p in line.split("\t") if p.strip()] for line in beside.get("required", ())]
+    return translated(
+        translator, texts, job.request, prefixes=beside.get("prefixes"), required=required or None,
+        first_number=number,
+    )  # fmt: skip
 
-    def _flow(self, chunk: Chunk, texts: Sequence[str], skipped: frozenset[int]) -> Flow[list[Translation]]:
-        request, number = self.job.request, chunk.first_number
-        if chunk.marks is not None:
-            marks = Marks(*chunk.marks)  # a list, if it comes from Ray
-            return marks.translations(self.translator, texts, request, first_number=number)
-        beside = {
-            name: ["" if i in skipped else line for i, line in enumerate(lines)]
-            for name, lines in chunk.beside.items()
-        }
-        phrase: type[str] = Inflectable if self.job.inflect else str
-        required = [[phrase(p) for p in line.split("\t") if p.strip()] for line in beside.get("required", ())]
-        return translated(
-            self.translator, texts, request, prefixes=beside.get("prefixes"), required=required or None,
-            first_number=number,
-        )  # fmt: skip
 
-    def _exceptions(self, translation: Translation, links: list[Link] | None) -> Iterator[tuple[str, str]]:
-        """Yield why a line is an exception: its key in the counts, and what is said of it alone."""
-        if translation.outcome == "untranslated":
-            yield UNTRANSLATED, ": left untranslated; no candidate keeps its protected text"
-        if n_parts := len(translation.parts):
-            limit = self.translator.max_positions
-            yield IN_PARTS, f" is longer than the model's {limit} tokens: translated in {n_parts} parts"
-        if links is not None and translation.text.strip() and not links:
-            yield UNALIGNED, ": is too long for the model to align its words"
-
-    def _too_long(self, lines: list[str]) -> frozenset[int]:
-        limit = self.translator.config.model.max_positions
-        rows = self.translator.tokenizers.src.encode_batch(lines)
-        return frozenset(i for i, ids in enumerate(rows) if len(ids) >= limit)  # and the end token
+def _exceptions(
+    translation: Translation, links: list[Link] | None, *, limit: int
+) -> Iterator[tuple[str, str]]:
+    """Yield why a line is an exception: its key in the counts, and what is said of it alone."""
+    if translation.outcome == "untranslated":
+        yield UNTRANSLATED, ": left untranslated; no candidate keeps its protected text"
+    if n_parts := len(translation.parts):
+        yield IN_PARTS, f" is longer than the model's {limit} tokens: translated in {n_parts} parts"
+    if links is not None and translation.text.strip() and not links:
+        yield UNALIGNED, ": is too long for the model to align its words"
 
 
 def as_steps(tick: Tick) -> Callable[[int], None]:

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from dragoman.bulk.job import Done
@@ -111,12 +110,7 @@ class Journal:
         file.truncate(self.n_bytes)
         return file
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         with self._open:
             if self._file is not None:
                 with suppress(OSError):  # what it could not write, it has said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -24,12 +24,12 @@ class Dropped(NamedTuple):
     reason: str
 
 
-def as_line(translation: Translation) -> str:
+def as_line(translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None) -> str:
     """Return the text of a translation."""
     return translation.text
 
 
-def json_line(translation: Translation, links: Sequence[Link] | None = None) -> str:
+def json_line(translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None) -> str:
     """Return a translation as one line of JSON, with its word alignment if `links` are given.
 
     A link has half-open character spans of source and translation, and a weight.
@@ -52,27 +52,9 @@ def json_line(translation: Translation, links: Sequence[Link] | None = None) -> 
     return json.dumps(record, ensure_ascii=False)
 
 
-def as_sentence(translation: Translation) -> str:
+def as_sentence(translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None) -> str:
     """Return the text of a translation as a JSON string, which is one line whatever it holds."""
     return json.dumps(translation.text)
-
-
-@dataclass(frozen=True)
-class Lines:
-    """One output line per input line, formatted by `write`, a module-level function."""
-
-    write: Callable[..., str] = as_line
-
-    def __call__(
-        self, translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None = None
-    ) -> str:
-        return self.write(translation) if links is None else self.write(translation, links)
-
-    def described(self) -> Mapping[str, Any]:
-        return {"lines": self.write.__name__}
-
-
-LINES = Lines()
 
 
 @dataclass(frozen=True)
@@ -100,12 +82,9 @@ class SyntheticPairs:
             return Dropped(fault)
         return f"{self.tag} {made}\t{source}" if self.tag else f"{made}\t{source}"
 
-    def described(self) -> Mapping[str, Any]:
-        return {"tag": self.tag, "max_ratio": self.max_ratio}
 
-
-Output: TypeAlias = Lines | SyntheticPairs
-"""Formats translations as lines. It is sent to other processes, so it has settings but no files."""
+Output: TypeAlias = Callable[[Translation, TokenizerPair, Sequence[Link] | None], str | Dropped]
+"""Formats a translation as a line. It is sent to processes: `SyntheticPairs`, or a function of a module."""
 
 
 def check_max_ratio(max_ratio: float) -> None:

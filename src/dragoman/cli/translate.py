@@ -185,7 +185,7 @@ def translate(
     """
     from dragoman.bulk.input import Input
     from dragoman.bulk.job import TERMS, Job, ModelSpec
-    from dragoman.bulk.output import Lines, as_line, as_sentence, json_line
+    from dragoman.bulk.output import as_line, as_sentence, json_line
     from dragoman.predict.glossary import Glossary
     from dragoman.predict.request import TranslationRequest
     from dragoman.tasks.translation.task import check_precision
@@ -217,7 +217,7 @@ def translate(
             required=required,
         )  # fmt: skip
         write = as_sentence if source.ending else json_line if json_ else as_line
-        jobs.append(Job(model, source, place, Lines(write), request, skip_long, inflect, align, pharaoh))
+        jobs.append(Job(model, source, place, write, request, skip_long, inflect, align, pharaoh))
         check_document(jobs[-1], as_json=json_)
     if len(jobs) > 1 and (prefixes or required or pharaoh):
         raise ConfigError("--prefixes, --required and --pharaoh have a line for each of one FILE")

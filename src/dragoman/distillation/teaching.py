@@ -28,7 +28,7 @@ import numpy as np
 
 from dragoman.bulk.input import Input
 from dragoman.bulk.job import Job, ModelSpec
-from dragoman.bulk.output import Lines, fault_of
+from dragoman.bulk.output import fault_of
 from dragoman.bulk.running import Summary
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig, parse_json
@@ -51,7 +51,7 @@ from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
 from dragoman.predict.request import TranslationRequest
-from dragoman.predict.results import Translation
+from dragoman.predict.results import Link, Translation
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -69,7 +69,7 @@ class Judged(NamedTuple):
     fault: str
 
 
-def as_candidates(translation: Translation) -> str:
+def as_candidates(translation: Translation, tokenizers: TokenizerPair, links: Sequence[Link] | None) -> str:
     """Return the alternatives of a translation on one line, best first, separated by tabs."""
     return "\t".join(one_line(alternative.text) for alternative in translation.alternatives)
 
@@ -158,7 +158,7 @@ def _translate(
         model = ModelSpec(writer.run, writer.ensemble, _direction(writer_config))
         request = TranslationRequest(n_best=n_offered(writer_config, material.lessons))
         source = Input.of(str(texts), out=translations)
-        translate(Job(model, source, translations, Lines(as_candidates), request, skip_long=True))
+        translate(Job(model, source, translations, as_candidates, request, skip_long=True))
 
 
 def _direction(config: TranslationConfig) -> str | None:
