@@ -21,20 +21,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from dragoman import files
 from dragoman.bulk.job import Done
 from dragoman.config import parse_json
 from dragoman.data.readers.files import compressed
 from dragoman.errors import RunError
-from dragoman.files import (
-    beside,
-    destination,
-    has_folder,
-    locked,
-    open_through,
-    put_in_place,
-    remove_unfinished,
-    write_atomically,
-)
 from dragoman.runs import differences
 
 HASHES = {"model": "the run has other weights or tokens", "glossary": "the glossary has other terms"}
@@ -51,15 +42,15 @@ class Journal:
             RunError: `out` is a folder, its folder is missing, or an unfinished output has other settings.
         """
         try:
-            target = destination(out)
+            target = files.destination(out)
         except OSError as error:
             raise RunError(f"{out}: {error.strerror}; give the name of a file to write") from error
-        if not has_folder(out):
+        if not files.has_folder(out):
             raise RunError(f"{out}: there is no folder {out.parent}; give the name of a file to write")
         self.out = target or out
         self.resumable = target is not None
-        self.partial = beside(self.out, f"{self.out.name}.partial")
-        self.path = beside(self.out, f"{self.out.name}.journal")
+        self.partial = files.beside(self.out, f"{self.out.name}.partial")
+        self.path = files.beside(self.out, f"{self.out.name}.journal")
         self.settings = dict(settings)
         self.n_lines = 0
         """Number of finished lines of the input."""
@@ -79,10 +70,12 @@ class Journal:
         with ExitStack() as opened:
             try:
                 if self.resumable:
-                    opened.enter_context(locked(beside(self.out, f".{self.out.name}.lock"), what=self.out))
+                    opened.enter_context(
+                        files.locked(files.beside(self.out, f".{self.out.name}.lock"), what=self.out)
+                    )
                     self._file = self._take_over(opened)
                 else:
-                    self._file = opened.enter_context(open_through(self.out))
+                    self._file = opened.enter_context(files.open_through(self.out))
             except OSError as error:
                 raise _cannot_write(self.out, error) from error
             self._open = opened.pop_all()
@@ -90,7 +83,7 @@ class Journal:
 
     def _take_over(self, opened: ExitStack) -> IO[bytes] | None:
         """Return the partial file, truncated to its valid bytes; None = the output is complete."""
-        remove_unfinished(self.path)
+        files.remove_unfinished(self.path)
         if not self._read():
             if self.partial.exists():
                 raise RunError(
@@ -140,7 +133,7 @@ class Journal:
                 self._file.close()  # Windows renames no open file
             if self.resumable:
                 if self.partial.exists():  # it is not, if a kill came right here
-                    put_in_place(self.partial, self.out)
+                    files.put_in_place(self.partial, self.out)
                 self.path.unlink()
         except OSError as error:
             raise _cannot_write(self.out, error) from error
@@ -168,7 +161,9 @@ class Journal:
             "finished": self.finished,
         }
         if self.resumable:
-            write_atomically(self.path, json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n")
+            files.write_atomically(
+                self.path, json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n"
+            )
 
     def _read(self) -> bool:
         """Load the journal, if there is one. RunError: it has other settings, or is damaged."""

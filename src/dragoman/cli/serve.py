@@ -65,41 +65,31 @@ def serve(
     from rich.text import Text
 
     from dragoman.cli.console import Console
+    from dragoman.serving import running
     from dragoman.serving.access import Keys
     from dragoman.serving.models import LoadOptions, Models
     from dragoman.serving.monitoring import set_up
-    from dragoman.serving.running import (
-        IGNORED,
-        LOCAL_NAMES,
-        check_address,
-        handled,
-        is_local,
-        listen,
-        prepare,
-        run,
-        url_of,
-    )
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
     from dragoman.serving.supervisor import Supervisor, check_workers
 
     config = load_settings(settings, set_ or [])
-    check_address(host, has_keys=keys is not None, forced=force_public)
-    if is_local(host) and keys is None and not config.hosts:
-        config = config.model_copy(update={"hosts": [*LOCAL_NAMES, host]})
+    running.check_address(host, has_keys=keys is not None, forced=force_public)
+    if running.is_local(host) and keys is None and not config.hosts:
+        config = config.model_copy(update={"hosts": [*running.LOCAL_NAMES, host]})
     check_workers(workers, device=device, engine=engine)
 
     def load_keys() -> Keys | None:
         return None if keys is None else Keys.load(keys)
 
     api_keys = load_keys()
-    signals = {signal.SIGTERM: _leave, **dict.fromkeys(IGNORED, signal.SIG_IGN)}
-    with listen(host, port) as listening, handled(signals):
-        n_threads = prepare(config, n_workers=workers, device=device)
+    signals = {signal.SIGTERM: _leave, **dict.fromkeys(running.IGNORED, signal.SIG_IGN)}
+    with running.listen(host, port) as listening, running.handled(signals):
+        n_threads = running.prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
             models = Models(runs, LoadOptions(device, precision, engine), note=note)
         set_up(config.log_format)
-        url = url_of(listening)
+        url = running.url_of(listening)
 
         def welcome() -> None:
             names = ", ".join(dict.fromkeys(printable(model.info.name) for model in models.served))
@@ -112,7 +102,7 @@ def serve(
 
         if workers == 1:
             service = Service(models, config, keys=api_keys, n_threads=n_threads)
-            run(service, listening, load_keys=load_keys, on_start=welcome)
+            running.run(service, listening, load_keys=load_keys, on_start=welcome)
         else:
             Supervisor(
                 models, config, listening, n_workers=workers, n_threads=n_threads, keys=api_keys,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from dragoman.config import Config
 from dragoman.report.curves import Curves
@@ -21,13 +22,6 @@ DECIMALS = {"valid_loss": 2}
 """Where it is not one."""
 
 
-class ReferencePoint(NamedTuple):
-    """A validation of the reference run."""
-
-    step: int
-    value: float
-
-
 class ReferenceCurve:
     """The validations of a recorded training: their steps, and what was to be the best."""
 
@@ -35,24 +29,16 @@ class ReferenceCurve:
         """`metric` is training.metric of the recipe, `max_steps` training.max_steps of the recorded run."""
         self.key, self.max_steps = KEYS.get(metric, metric), max_steps
         records = [r for r in history if r.get("kind") == "valid" and r.get(self.key) is not None]
-        self.points = sorted(ReferencePoint(record["step"], float(record[self.key])) for record in records)
+        self.points = sorted((record["step"], float(record[self.key])) for record in records)
 
     def at(self, step: float) -> float | None:
         """Return the reference's score at a step, interpolated; after the end, the last one.
 
         None before the first.
         """
-        after = bisect_left(self.points, step, key=lambda point: point.step)
-        if after == len(self.points):
-            return self.points[-1].value if self.points else None
-        upper = self.points[after]
-        if upper.step == step:
-            return upper.value
-        if after == 0:
+        if not self.points or step < self.points[0][0]:
             return None
-        lower = self.points[after - 1]
-        share = (step - lower.step) / (upper.step - lower.step)
-        return lower.value + share * (upper.value - lower.value)
+        return float(np.interp(step, *zip(*self.points, strict=True)))
 
     def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
         """Describe a validation beside the reference; "" = there is nothing to compare it with.
