@@ -280,9 +280,16 @@ def as_record(dataset: Dataset) -> dict[str, Any]:
 
 def describe(dataset: Dataset) -> Iterator[str]:
     """Describe a data set, line by line."""
+    from dragoman.data.catalog import whereabouts
+
+    place = whereabouts(dataset)
+    here = as_called(f"no: dragoman data fetch {dataset.name}")
+    if place.folder is not None:
+        lacks = f", without {', '.join(place.missing)}" if place.missing else ""
+        here = f"{place.folder} ({place.description}){lacks}"
     yield f"{dataset.name} · {dataset.title}"
     yield f"task      {dataset.task}, {_kind(dataset)}, examples: {dataset.n_examples}"
-    yield f"here      {_where(dataset)}"
+    yield f"here      {here}"
     yield f"licence   {dataset.licence}"
     yield f"from      {dataset.homepage}"
     if dataset.note:
@@ -301,17 +308,6 @@ def describe(dataset: Dataset) -> Iterator[str]:
 def _kind(dataset: Dataset) -> str:
     """Languages of a data set: "en → de" for translation, "en → label" for classification."""
     return " → ".join([*dataset.languages, "label"][:2])
-
-
-def _where(dataset: Dataset) -> str:
-    """Describe where a data set is, and which of its files are missing."""
-    from dragoman.data.catalog import whereabouts
-
-    place = whereabouts(dataset)
-    if place.folder is None:
-        return as_called(f"no: dragoman data fetch {dataset.name}")
-    lacks = f", without {', '.join(place.missing)}" if place.missing else ""
-    return f"{place.folder} ({place.description}){lacks}"
 
 
 def _print_table(datasets: list[Dataset]) -> None:

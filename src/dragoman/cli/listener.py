@@ -196,9 +196,16 @@ class TensorBoardListener(TrainingListener):
         self._writer.flush()
 
     def sampled(self, step: int, samples: Sequence[Sample]) -> None:
+        from tensorboard.compat.proto import event_pb2
+        from tensorboard.plugins.text.metadata import create_summary_metadata
+        from tensorboard.util.tensor_util import make_tensor_proto
+
         assert self._names is not None
-        table = markdown_table(self._names, samples)
-        self._text_writer.add_event(text_event("valid/samples", table, step=step))
+        tag, table = "valid/samples", make_tensor_proto([markdown_table(self._names, samples).encode()])
+        event = event_pb2.Event(wall_time=time.time(), step=step)
+        metadata = create_summary_metadata(display_name=tag, description="")
+        event.summary.value.add(tag=tag, tensor=table, metadata=metadata)
+        self._text_writer.add_event(event)
         self._text_writer.flush()
 
 
@@ -228,18 +235,6 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> st
     """Return a Markdown table for TensorBoard, with markup in cells escaped."""
     lines = [headings, ["---"] * len(headings), *([_literal(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def text_event(tag: str, text: str, *, step: int) -> Any:
-    """Return an event with `text` for TensorBoard's text dashboard."""
-    from tensorboard.compat.proto import event_pb2
-    from tensorboard.plugins.text.metadata import create_summary_metadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    event = event_pb2.Event(wall_time=time.time(), step=step)
-    metadata = create_summary_metadata(display_name=tag, description="")
-    event.summary.value.add(tag=tag, tensor=make_tensor_proto([text.encode()]), metadata=metadata)
-    return event
 
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.running import Summary
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section, to_toml
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.doctor.inspection import inspect_text
-from dragoman.distillation.material import Lessons, Material, check_lessons
-from dragoman.distillation.teaching import DROPPED, teach
+from dragoman.distillation.material import Lessons, Material
+from dragoman.distillation.teaching import DROPPED, Translate, teach
 from dragoman.errors import ConfigError, counted
 from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
@@ -32,6 +30,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.runs import Run, only_writer
+from dragoman.tasks.task import Say
 from dragoman.training.tasks.starting import misfits
 
 RESULT = "distillation.json"
@@ -57,9 +56,9 @@ def distill(
     to: str | None = None,
     overrides: tuple[str, ...] = (),
     with_test: bool = False,
-    translate: Callable[[Job], Summary],
+    translate: Translate,
     train: Callable[[TranslationConfig, Path], object],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Distil the run `teacher` into a student run `out`; return the content of its distillation.json.
 
@@ -75,8 +74,7 @@ def distill(
     """
     config = translation_config(Run.open(teacher))
     config = config.towards(config.direction(to))
-    check_lessons(config, lessons)  # complains before anything is written, as does what follows
-    Material(config, lessons)
+    Material(teacher, config, lessons)  # complains before anything is written, as does what follows
     folder = out / LESSONS_FOLDER
     with_pairs = lessons.references and not lessons.is_own_text
     student = student_config(
@@ -150,7 +148,7 @@ def compare(
     beams: Mapping[str, int],
     *,
     with_test: bool,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Measure the runs: architecture, speed, and BLEU on the pairs of `config`.
 
@@ -184,10 +182,7 @@ def compare(
 
 
 def _speeds(
-    translators: Mapping[str, Translator],
-    pairs: Sequence[Pair],
-    beams: Sequence[int],
-    say: Callable[[str], None],
+    translators: Mapping[str, Translator], pairs: Sequence[Pair], beams: Sequence[int], say: Say
 ) -> Iterator[dict[str, Any]]:
     """Return sentences per second by model and beam size: the best of several alternating rounds."""
     by_length = sorted((pair.src for pair in pairs), key=len)
@@ -210,12 +205,7 @@ def _speeds(
 
 
 def _score(
-    name: str,
-    translator: Translator,
-    which: str,
-    pairs: Sequence[Pair],
-    beam: int,
-    say: Callable[[str], None],
+    name: str, translator: Translator, which: str, pairs: Sequence[Pair], beam: int, say: Say
 ) -> dict[str, Any]:
     say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
     translations = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
@@ -319,16 +309,8 @@ def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_referenc
         listed += [{"name": "tests", "langs": languages, "test": data.test, "columns": data.columns}]
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
     listed += [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
-    nothing = {
-        "train": (),
-        "valid": (),
-        "test": {},
-        "stages": (),
-        "temperature": 1.0,
-        "choose_by": "",
-        "part": (0.0, 1.0),
-    }
-    return {**nothing, "columns": (0, 1), "corpora": listed}
+    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "choose_by": "", "part": (0.0, 1.0)}
+    return {**nothing, "temperature": 1.0, "columns": (0, 1), "corpora": listed}
 
 
 def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -154,14 +154,6 @@ class Writer(NamedTuple):
     """Whether it translates the references into the source language."""
 
 
-def writers(teacher: Path, lessons: Lessons) -> list[Writer]:
-    """Return the runs that translate, the teacher first."""
-    forward = (Writer(f"forward-{i}", Path(run)) for i, run in enumerate(lessons.forward, 1))
-    backward = (Writer(f"backward-{i}", Path(run), turned=True) for i, run in enumerate(lessons.backward, 1))
-    ensemble = tuple(map(Path, lessons.ensemble))
-    return [Writer("teacher", teacher, ensemble), *forward, *backward]
-
-
 class Offer(NamedTuple):
     """A text with the translations to choose from."""
 
@@ -176,10 +168,16 @@ class Offer(NamedTuple):
 class Material:
     """The sources of a distillation, and the translations of them that are offered."""
 
-    def __init__(self, config: TranslationConfig, lessons: Lessons) -> None:
-        """Open the text. DataError: a file is missing."""
-        self.lessons = lessons
-        self._config = config
+    def __init__(self, teacher: Path, config: TranslationConfig, lessons: Lessons) -> None:
+        """Open the text. Errors: those of `check_lessons`. DataError: a file is missing."""
+        check_lessons(config, lessons)
+        self.teacher, self.config, self.lessons = teacher, config, lessons
+        forward = (Writer(f"forward-{i}", Path(run)) for i, run in enumerate(lessons.forward, 1))
+        backward = (
+            Writer(f"backward-{i}", Path(run), turned=True) for i, run in enumerate(lessons.backward, 1)
+        )
+        self.writers = [Writer("teacher", teacher, tuple(map(Path, lessons.ensemble))), *forward, *backward]
+        """The runs that translate, the teacher first."""
         self._files = [find_file(name) for name in lessons.text]
         self._made: Corpus | None = None
         if lessons.teacher_output:
@@ -189,7 +187,7 @@ class Material:
     @cached_property
     def _corpus(self) -> Corpus:
         """The teacher's training text."""
-        return open_direction(self._config)[0]
+        return open_direction(self.config)[0]
 
     def fingerprint(self) -> str:
         """Return a hash of the text."""
@@ -209,8 +207,8 @@ class Material:
         lines = (one_line(line) for file in self._files for line in open_lines(file))
         return islice(lines, self.lessons.max_pairs or None)
 
-    def offers(self, folder: Path, made_by: Sequence[Writer]) -> Iterator[list[Offer]]:
-        """Yield the offers of each sentence: one by each of `made_by`, whose files are in `folder`.
+    def offers(self, folder: Path) -> Iterator[list[Offer]]:
+        """Yield the offers of each sentence: one by each of `writers`, whose files are in `folder`.
 
         Given translations (`teacher_output`) are an offer each.
         """
@@ -218,7 +216,7 @@ class Material:
             for src, tgt in islice(self._made.pairs(), self.lessons.max_pairs or None):
                 yield [Offer(one_line(src), [one_line(tgt)], None)]
             return
-        files = [open_lines(folder / f"{writer.name}.gz") for writer in made_by]
+        files = [open_lines(folder / f"{writer.name}.gz") for writer in self.writers]
         if self._files:
             for src, line in zip(self.texts(), *files, strict=True):
                 yield [Offer(src, line.split("\t"), None)]
@@ -228,7 +226,7 @@ class Material:
                 Offer(one_line(tgt), line.split("\t"), src, turned=True)
                 if writer.turned
                 else Offer(one_line(src), line.split("\t"), tgt)
-                for writer, line in zip(made_by, lines, strict=True)
+                for writer, line in zip(self.writers, lines, strict=True)
             ]
 
 

@@ -19,10 +19,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -34,16 +35,7 @@ from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.corpora import Pair, has_text
 from dragoman.data.readers.files import open_lines
-from dragoman.distillation.material import (
-    Lessons,
-    Material,
-    Offer,
-    Writer,
-    check_lessons,
-    n_offered,
-    one_line,
-    writers,
-)
+from dragoman.distillation.material import Lessons, Material, Offer, Writer, n_offered, one_line
 from dragoman.errors import DataError, RunError
 from dragoman.evaluation.translation import split_of
 from dragoman.files import replacing, write_atomically
@@ -84,8 +76,7 @@ def teach(
         DataError: a file cannot be read, or all pairs were skipped.
         RunError: the folder was started with other settings.
     """
-    check_lessons(config, lessons)
-    material = Material(config, lessons)
+    material = Material(teacher, config, lessons)
     asked = {
         "teacher": str(teacher),
         "models": model_hash(*map(Run.open, lessons.runs(teacher))),
@@ -104,12 +95,12 @@ def teach(
     elif "n_kept" in begun:
         return begun
     if not lessons.teacher_output:
-        for writer in writers(teacher, lessons):
-            _translate(writer, config, folder, material, translate)
+        for writer in material.writers:
+            _translate(writer, folder, material, translate)
     if config.data.train or config.data.valid:
         valid = (pair for _, corpus in split_of(config, "valid") for pair in corpus.pairs())
         _write_pairs(folder, "valid", filter(has_text, valid))
-    counts = _filter(teacher, config, folder, material, translate)
+    counts = _filter(material, folder, translate)
     n_pairs, n_references = counts.pop("pairs"), counts.pop("references")
     if n_pairs == counts.total():
         hint = "try a smaller --min-chrf" if lessons.is_own_text else f"{DROPPED} says why"
@@ -125,35 +116,49 @@ def teach(
     return record
 
 
-def _filter(
-    teacher: Path, config: TranslationConfig, folder: Path, material: Material, translate: Translate
-) -> Counter[str]:
-    """Write the training data; count pairs, references, and what was left out by reason."""
-    lessons = material.lessons
-    tokenizers = TokenizerPair.load(teacher / "tokenizer").towards(config.languages[1])
+def _filter(material: Material, folder: Path, translate: Translate) -> Counter[str]:
+    """Write what is kept, what is dropped, and the references; count pairs, references and faults."""
+    lessons, counts = material.lessons, Counter(pairs=0, references=0)
+    tokenizers = TokenizerPair.load(material.teacher / "tokenizer").towards(material.config.languages[1])
 
     def judged() -> Iterator[Judged]:
-        return judge(material.offers(folder, writers(teacher, lessons)), tokenizers, lessons)
+        return judge(material.offers(folder), tokenizers, lessons)
 
     pairs = judged()
     if lessons.keep_best < 1:
-        scores = _scores(teacher, config, folder, lessons, judged(), translate)
-        pairs = without_worst(pairs, scores, lessons.keep_best)
-    return _write_training(folder, pairs, material)
+        pairs = without_worst(pairs, _scores(material, folder, judged(), translate), lessons.keep_best)
+
+    def kept(dropped: TextIO) -> Iterator[Pair]:
+        for pair, fault in pairs:
+            counts["pairs"] += 1
+            if fault:
+                counts[fault] += 1
+                print(fault, *pair, sep="\t", file=dropped)
+            else:
+                yield pair
+
+    def references() -> Iterator[Pair]:
+        for pair in material.pairs() if lessons.references else ():
+            counts["references"] += 1
+            yield pair
+
+    with _gzipped(folder / DROPPED) as dropped:
+        _write_pairs(folder, "train", chain(kept(dropped), references() if lessons.is_own_text else ()))
+    if lessons.references and not lessons.is_own_text:
+        _write_pairs(folder, "references", references())
+    return counts
 
 
-def _translate(
-    writer: Writer, config: TranslationConfig, folder: Path, material: Material, translate: Translate
-) -> None:
+def _translate(writer: Writer, folder: Path, material: Material, translate: Translate) -> None:
     """Let a run translate the sources, or the references, or finish that."""
     texts = folder / ("targets.gz" if writer.turned else "sources.gz")
     translations = folder / f"{writer.name}.gz"
     if not texts.exists():
-        with _gzipped(texts) as write:
-            for text in material.texts(turned=writer.turned):
-                write(text)
+        with _gzipped(texts) as file:
+            file.writelines(f"{text}\n" for text in material.texts(turned=writer.turned))
     if not translations.exists():
-        direction = config.languages[::-1] if writer.turned else config.languages
+        languages = material.config.languages
+        direction = languages[::-1] if writer.turned else languages
         writer_config = translation_config(Run.open(writer.run)).towards(direction)
         model = ModelSpec(writer.run, writer.ensemble, _direction(writer_config))
         request = TranslationRequest(n_best=n_offered(writer_config, material.lessons))
@@ -199,27 +204,20 @@ def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
     return max(scored, key=itemgetter(1))
 
 
-def _scores(
-    teacher: Path,
-    config: TranslationConfig,
-    folder: Path,
-    lessons: Lessons,
-    judged: Iterable[Judged],
-    translate: Translate,
-) -> np.ndarray:
+def _scores(material: Material, folder: Path, judged: Iterable[Judged], translate: Translate) -> np.ndarray:
     """Return a score for each pair without fault: by the teacher, or by the reverse model; NaN: too long."""
-    pairs, scores = folder / "pairs.gz", folder / "scores.gz"
+    pairs, scores, reverse = folder / "pairs.gz", folder / "scores.gz", material.lessons.reverse
     if not pairs.exists():
-        with _gzipped(pairs) as write:
+        with _gzipped(pairs) as file:
             for (src, tgt), fault in judged:
                 if not fault:
-                    write(f"{tgt}\t{src}" if lessons.reverse else f"{src}\t{tgt}")
+                    print(*((tgt, src) if reverse else (src, tgt)), sep="\t", file=file)
     if next(open_lines(pairs), None) is None:
         return np.zeros(0)
     if not scores.exists():
-        model = ModelSpec(teacher, writers(teacher, lessons)[0].ensemble, _direction(config))
-        if lessons.reverse:
-            model = ModelSpec(Path(lessons.reverse), to="-".join(config.languages[::-1]))
+        model = ModelSpec(material.teacher, material.writers[0].ensemble, _direction(material.config))
+        if reverse:
+            model = ModelSpec(Path(reverse), to="-".join(material.config.languages[::-1]))
         languages = model.config().languages
         translate(ScoringJob(model, PairsInput.of(str(pairs), languages=languages), scores))
     return np.fromiter((float(line or "nan") for line in open_lines(scores)), dtype=np.float64)
@@ -242,49 +240,23 @@ def without_worst(judged: Iterable[Judged], scores: np.ndarray, share: float) ->
             yield Judged(pair, fault or ("low score" if score < worst else ""))
 
 
-def _write_training(folder: Path, judged: Iterable[Judged], material: Material) -> Counter[str]:
-    """Write what is kept, what is dropped, and the references; count pairs, references and faults."""
-    counts: Counter[str] = Counter(pairs=0, references=0)
-
-    def kept(drop: Callable[[str], None]) -> Iterator[Pair]:
-        for pair, fault in judged:
-            counts["pairs"] += 1
-            if fault:
-                counts[fault] += 1
-                drop("\t".join((fault, *pair)))
-            else:
-                yield pair
-
-    def references() -> Iterator[Pair]:
-        for pair in material.pairs() if material.lessons.references else ():
-            counts["references"] += 1
-            yield pair
-
-    is_own_text = material.lessons.is_own_text
-    with _gzipped(folder / DROPPED) as drop:
-        _write_pairs(folder, "train", chain(kept(drop), references() if is_own_text else ()))
-    if material.lessons.references and not is_own_text:
-        _write_pairs(folder, "references", references())
-    return counts
-
-
 @contextmanager
-def _gzipped(path: Path) -> Iterator[Callable[[str], None]]:
-    """Write a compressed text file, atomically: yield a function that writes a line."""
-    with replacing(path) as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as out:
-
-        def write(line: str) -> None:
-            out.write(line.encode() + b"\n")
-
-        yield write
+def _gzipped(path: Path) -> Iterator[TextIO]:
+    """Open a compressed text file, which is written atomically."""
+    with (
+        replacing(path) as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        TextIOWrapper(packed, "utf-8", newline="\n") as out,
+    ):
+        yield out
 
 
 def _write_pairs(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
     """Write the sides of pairs to the compressed files NAME.src.gz and NAME.tgt.gz, atomically."""
-    with _gzipped(folder / f"{name}.src.gz") as write_src, _gzipped(folder / f"{name}.tgt.gz") as write_tgt:
+    with _gzipped(folder / f"{name}.src.gz") as src_file, _gzipped(folder / f"{name}.tgt.gz") as tgt_file:
         for src, tgt in pairs:
-            write_src(one_line(src))
-            write_tgt(one_line(tgt))
+            print(one_line(src), file=src_file)
+            print(one_line(tgt), file=tgt_file)
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:

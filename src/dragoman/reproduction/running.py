@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.running import Summary, translate_file
+from dragoman.bulk.running import translate_file
 from dragoman.config import Config, file_names
 from dragoman.distillation.distilling import describe_lessons, take_tokenizer
-from dragoman.distillation.teaching import teach
+from dragoman.distillation.teaching import Translate, teach
 from dragoman.errors import ConfigError
 from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
@@ -22,7 +21,7 @@ from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_
 from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.task import EvaluationRequest, Say
 from dragoman.training.trainer import Listeners, TrainingListener, is_finished
 
 REPRODUCTION = "reproduction.json"
@@ -93,7 +92,7 @@ def reproduce(
     fetch: bool = True,
     robustness: bool = False,
     listener: TrainingListener | None = None,
-    translate: Callable[[Job], Summary] = translate_file,
+    translate: Translate = translate_file,
 ) -> Reproduction:
     """Train a version of a recipe into `out`, or continue there; evaluate its test sets and judge the scores.
 
@@ -163,9 +162,7 @@ def text_at_hand(config: Config, distillation: Distillation | None) -> Config:
     return config.model_copy(update={"data": data})
 
 
-def reproduce_first(
-    out: Path, *, fetch: bool, listener: TrainingListener, translate: Callable[[Job], Summary]
-) -> None:
+def reproduce_first(out: Path, *, fetch: bool, listener: TrainingListener, translate: Translate) -> None:
     """Reproduce the version and seed of a recipe that the folder `out` is called after, unless it is there.
 
     ConfigError: no recipe has runs of this name.
@@ -180,13 +177,7 @@ def reproduce_first(
     )  # fmt: skip
 
 
-def write_lessons(
-    config: Config,
-    distillation: Distillation,
-    *,
-    translate: Callable[[Job], Summary],
-    say: Callable[[str], None],
-) -> None:
+def write_lessons(config: Config, distillation: Distillation, *, translate: Translate, say: Say) -> None:
     """Let runs write the text that `config` learns from, where its data.train says, or finish that.
 
     ConfigError: data.train names other files than lessons are.
@@ -197,15 +188,10 @@ def write_lessons(
             "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files; name "
             "these two, in one folder"
         )
-    folder = files[0].parent
+    folder, teacher = files[0].parent, Path(distillation.teacher)
+    taught_by = translation_config(Run.open(teacher))
     with only_writer(folder.parent):
-        taught = teach(
-            Path(distillation.teacher),
-            translation_config(Run.open(distillation.teacher)),
-            folder,
-            lessons=distillation.lessons,
-            translate=translate,
-        )
+        taught = teach(teacher, taught_by, folder, lessons=distillation.lessons, translate=translate)
     say(describe_lessons(taught))
 
 
