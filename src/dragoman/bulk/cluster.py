@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -56,7 +57,7 @@ def on_cluster(
     import ray
     import ray.data
 
-    job = job.resolved()
+    job = replace(job, model=job.model.resolved(), input=job.input.resolved())  # absolute paths
     with _connected(ray, address, n_workers=n_workers):
         dataset = _dataset(ray, job, partial(read, job.input), n_workers=n_workers)
         try:

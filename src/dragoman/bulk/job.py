@@ -137,20 +137,16 @@ class Job:
         is_alone = self.input.ending is None and self.pharaoh is None
         return self.out is not None and is_alone and not self.input.is_stream
 
-    @property
-    def chunk_lines(self) -> int:
-        """Lines per chunk in one process."""
+    def chunk_lines(self, n_workers: int) -> int:
+        """Return the number of lines per chunk for this number of workers."""
         if self.has_journal:
             return CHUNK_LINES
-        return AS_THEY_COME if self.input.is_stream and self.input.ending is None else SOON
+        is_shown_at_once = self.input.is_stream and self.input.ending is None and n_workers == 1
+        return AS_THEY_COME if is_shown_at_once else SOON
 
     def framed(self, text: str) -> bytes:
         """Return a part of the output as it is stored."""
         return compressed(text.encode(), self.out.name if self.out and self.has_journal else "")
-
-    def resolved(self) -> Job:
-        """Return the same job with absolute paths of what is read."""
-        return replace(self, model=self.model.resolved(), input=self.input.resolved())
 
     def remarks(self, counts: Mapping[str, int], *, n_lines: int) -> list[str]:
         """Describe skipped and exceptional lines, by the `counts` of all chunks."""

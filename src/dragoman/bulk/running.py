@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from dragoman.bulk.input import AS_THEY_COME, SOON, Chunk, Input
+from dragoman.bulk.input import Chunk, Input
 from dragoman.bulk.job import Done, Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import write_output
@@ -141,9 +141,7 @@ def translate_file(
         inputs=[*job.input.files, *(file for run in job.model.runs for file in Run.open(run).files())],
     )
     if chunk_lines is None:
-        chunk_lines = job.chunk_lines
-        if chunk_lines == AS_THEY_COME and n_workers > 1:
-            chunk_lines = SOON
+        chunk_lines = job.chunk_lines(n_workers)
     output: AbstractContextManager[Journal | Plain] = nullcontext(Plain(job, say))
     if job.out is not None and job.has_journal:
         output = Journal(job.out, {**job.described(), "chunk_lines": chunk_lines})

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from dragoman.hardware import Machine
     from dragoman.runs import Run
 
-FIGURES = ("schedule", "positions", "masks")
-"""Arguments that select a figure, not a run; a run in a folder of that name is ./schedule."""
-
-NOUNS = {"schedule": "learning rates"}
-"""Titles of figures that differ from their names."""
+FIGURES = {"schedule": "learning rates", "positions": "positions", "masks": "masks"}
+"""Titles of the figures by the argument that selects one; a run in a folder of that name is ./schedule."""
 
 PLACEHOLDER = {"name": "figure", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]}}
 """The settings that every recipe needs; figures do not depend on them."""
@@ -53,7 +50,7 @@ def show(
     attend to which. --set changes settings such as training.max_steps.
     """
     if run in FIGURES:
-        noun = NOUNS.get(run, run)
+        noun = FIGURES[run]
         if plot or out is None:
             raise ConfigError(f"{noun} are drawn into a file: give --out {run}.svg, and no --plot")
         refuse_overwriting(out, inputs=[recipe] if recipe else [])
@@ -116,7 +113,11 @@ def describe_run(run: Run) -> Iterator[str]:
     config = run.config
     yield f"{run.path} · {config.name} · {config.subject}"
     yield f"state     {_state(run)}"
-    yield f"size      {_size(run)}"
+    size = "no weights yet"
+    if run.weights_path.exists():
+        n_parameters = sum(map(math.prod, run.weight_shapes().values()))
+        size = f"{counted(n_parameters, 'parameter')}, {run.weights_path.stat().st_size / 1e6:.1f} MB"
+    yield f"size      {size}"
     yield f"best      {_best(run)}"
     if (labels := _labels(run)) is not None:
         yield f"labels    {labels}"
@@ -148,13 +149,6 @@ def _state(run: Run) -> str:
             f"{report['minutes']:.1f} minutes"
         )
     return f"not finished, step {step:,} of {run.config.training.max_steps:,}; train again to continue"
-
-
-def _size(run: Run) -> str:
-    if not run.weights_path.exists():
-        return "no weights yet"
-    n_parameters = sum(map(math.prod, run.weight_shapes().values()))
-    return f"{counted(n_parameters, 'parameter')}, {run.weights_path.stat().st_size / 1e6:.1f} MB"
 
 
 def _best(run: Run) -> str:

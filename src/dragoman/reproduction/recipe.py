@@ -42,11 +42,6 @@ class Distillation(Settings):
             return value
         return {name: tuple(part) if isinstance(part, list) else part for name, part in value.items()}
 
-    @property
-    def runs(self) -> list[str]:
-        """All runs that translate."""
-        return [self.teacher, *self.lessons.ensemble, *self.lessons.forward, *self.lessons.backward]
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -16,18 +16,15 @@ from dragoman.training.state import TrainPosition
 from dragoman.training.task import TITLES
 from dragoman.training.trainer import TrainingListener
 
-KEYS = {"loss": "valid_loss"}
-"""What history.jsonl calls the setting training.metric, where it is not the same word."""
-DECIMALS = {"valid_loss": 2}
-"""Where it is not one."""
 
+class ReferenceListener(TrainingListener):
+    """Says after every validation where a recorded training stood."""
 
-class ReferenceCurve:
-    """The validations of a recorded training: their steps, and what was to be the best."""
-
-    def __init__(self, history: Sequence[dict[str, Any]], *, metric: str, max_steps: int) -> None:
+    def __init__(self, history: Sequence[dict[str, Any]], say: Say, *, metric: str, max_steps: int) -> None:
         """`metric` is training.metric of the recipe, `max_steps` training.max_steps of the recorded run."""
-        self.key, self.max_steps = KEYS.get(metric, metric), max_steps
+        self.key = "valid_loss" if metric == "loss" else metric  # in history.jsonl
+        self.max_steps, self._say = max_steps, say
+        self._training_steps = 1
         records = [r for r in history if r.get("kind") == "valid" and r.get(self.key) is not None]
         self.points = sorted((record["step"], float(record[self.key])) for record in records)
 
@@ -38,7 +35,8 @@ class ReferenceCurve:
         """
         if not self.points or step < self.points[0][0]:
             return None
-        return float(np.interp(step, *zip(*self.points, strict=True)))
+        steps, values = zip(*self.points, strict=True)
+        return float(np.interp(step, steps, values))
 
     def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
         """Describe a validation beside the reference; "" = there is nothing to compare it with.
@@ -50,7 +48,7 @@ class ReferenceCurve:
         reference = self.at(record["step"] if same_length else record["step"] * self.max_steps / max_steps)
         if value is None or reference is None:
             return ""
-        digits = DECIMALS.get(self.key, 1)
+        digits = 2 if self.key == "valid_loss" else 1
         lead = round(reference, digits) - round(value, digits)
         lead = lead if self.key == "valid_loss" else -lead
         place = f"step {record['step']:,}" if same_length else f"{100 * record['step'] / max_steps:.0f} %"
@@ -61,19 +59,11 @@ class ReferenceCurve:
             f"at {place}: {verdict if abs(lead) >= 0.5 * 10**-digits else 'the same'}"
         )
 
-
-class ReferenceListener(TrainingListener):
-    """Says after every validation where the reference stood."""
-
-    def __init__(self, curve: ReferenceCurve, say: Say) -> None:
-        self._curve, self._say = curve, say
-        self._max_steps = 1
-
     def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
-        self._max_steps = config.training.max_steps
+        self._training_steps = config.training.max_steps
 
     def logged(self, record: dict[str, Any]) -> None:
-        if record["kind"] == "valid" and (text := self._curve.compare(record, max_steps=self._max_steps)):
+        if record["kind"] == "valid" and (text := self.compare(record, max_steps=self._training_steps)):
             self._say(text)
 
 

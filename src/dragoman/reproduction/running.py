@@ -18,7 +18,7 @@ from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
 from dragoman.reproduction.expected import Expectation, ExpectedScore, check_data, provide_data
 from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_of_run, version_option
-from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
+from dragoman.reproduction.reference import ReferenceListener
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest, Say
@@ -123,8 +123,9 @@ def reproduce(
         listener.message(f"{run.path} is trained; evaluating it")
     else:
         recorded = Run(recipe.results(version), config).history()  # empty where none is kept
-        curve = ReferenceCurve(recorded, metric=config.training.metric, max_steps=expectation.max_steps)
-        train(config, out, listener=Listeners([listener, ReferenceListener(curve, listener.message)]))
+        metric, max_steps = config.training.metric, expectation.max_steps
+        reference = ReferenceListener(recorded, listener.message, metric=metric, max_steps=max_steps)
+        train(config, out, listener=Listeners([listener, reference]))
     robustness |= any(score.test_set.endswith(OF_SET) for score in expectation.scores)
     records = evaluate_run(run, listener, robustness=robustness)
     keep_scores(run, records)
@@ -150,7 +151,7 @@ def runs_before(config: Config, distillation: Distillation | None) -> list[Path]
     start = start_of(config)
     runs = [start] if start else []
     if distillation:
-        runs += map(Path, distillation.runs)
+        runs += distillation.lessons.runs(Path(distillation.teacher))
     return list(dict.fromkeys(runs))
 
 

@@ -43,7 +43,7 @@ from dragoman.reproduction.recipe import (
     version_of_run,
     version_option,
 )
-from dragoman.reproduction.reference import ReferenceCurve, ReferenceListener
+from dragoman.reproduction.reference import ReferenceListener
 from dragoman.reproduction.running import environment_differences, judge
 from dragoman.training.state import TrainPosition
 
@@ -272,7 +272,7 @@ def test_other_versions_and_machines_are_named_and_the_same_are_not() -> None:
 # The reference curve
 
 
-def curve(*, metric: str = "bleu", max_steps: int = 300) -> ReferenceCurve:
+def reference(said: list[str] | None = None, *, metric: str = "bleu") -> ReferenceListener:
     history = [
         {"kind": "train", "step": 50, "train_loss": 3.0},
         {"kind": "valid", "step": 100, "bleu": 10.0, "valid_loss": 3.0},
@@ -280,15 +280,16 @@ def curve(*, metric: str = "bleu", max_steps: int = 300) -> ReferenceCurve:
         {"kind": "valid", "step": 300, "bleu": None, "valid_loss": None},
         {"kind": "average", "step": 300, "bleu": 99.0, "valid_loss": 0.0},
     ]
-    return ReferenceCurve(history, metric=metric, max_steps=max_steps)
+    say = [].append if said is None else said.append
+    return ReferenceListener(history, say, metric=metric, max_steps=300)
 
 
 @pytest.mark.parametrize(
     ("step", "value"), [(99, None), (100, 10.0), (150, 20.0), (175, 25.0), (200, 30.0), (900, 30.0)]
 )
 def test_the_reference_is_a_line_between_its_validations(step: int, value: float | None) -> None:
-    assert curve().at(step) == value
-    empty = ReferenceCurve([], metric="bleu", max_steps=10)  # says nothing
+    assert reference().at(step) == value
+    empty = ReferenceListener([], print, metric="bleu", max_steps=10)  # says nothing
     assert empty.at(step) is None
     assert empty.compare({"step": step, "bleu": 1.0}, max_steps=10) == ""
 
@@ -309,12 +310,12 @@ def test_the_reference_is_a_line_between_its_validations(step: int, value: float
 def test_a_validation_is_ahead_or_behind_at_the_same_step_or_share(
     metric: str, record: dict[str, Any], max_steps: int, text: str
 ) -> None:
-    assert curve(metric=metric).compare(record, max_steps=max_steps) == text
+    assert reference(metric=metric).compare(record, max_steps=max_steps) == text
 
 
 def test_where_the_reference_stood_is_said_after_a_validation() -> None:
     said: list[str] = []
-    listener = ReferenceListener(curve(), said.append)
+    listener = reference(said)
     valid = {"kind": "valid", "step": 100, "bleu": 12.0}
     listener.started(TrainPosition(), parse_config(laid_over(DATA, {"training": {"max_steps": 300}})), 7)
     for record in ({"kind": "train", "step": 50}, valid, {**valid, "kind": "average"}):
