@@ -90,14 +90,13 @@ def reproduce(
     out: Path,
     overrides: Sequence[str] = (),
     fetch: bool = True,
-    robustness: bool = False,
     listener: TrainingListener | None = None,
     translate: Translate = translate_file,
 ) -> Reproduction:
     """Train a version of a recipe into `out`, or continue there; evaluate its test sets and judge the scores.
 
     The runs that it starts from or learns from, if any, are trained and judged first; `translate` runs the
-    jobs of those it learns from. `robustness` scores altered text even if nothing is expected of it.
+    jobs of those it learns from.
 
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
@@ -126,7 +125,7 @@ def reproduce(
         metric, max_steps = config.training.metric, expectation.max_steps
         reference = ReferenceListener(recorded, listener.message, metric=metric, max_steps=max_steps)
         train(config, out, listener=Listeners([listener, reference]))
-    robustness |= any(score.test_set.endswith(OF_SET) for score in expectation.scores)
+    robustness = any(score.test_set.endswith(OF_SET) for score in expectation.scores)
     records = evaluate_run(run, listener, robustness=robustness)
     keep_scores(run, records)
     result = Reproduction(
