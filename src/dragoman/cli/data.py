@@ -68,7 +68,14 @@ def list_(
     elif name:
         typer.echo("\n".join(describe(datasets[0])))
     else:
-        _print_table(datasets)
+        listed = []
+        for dataset in datasets:
+            place = catalog.whereabouts(dataset)
+            where = f"{'partly in ' * bool(place.missing and place.folder)}{place.description}"
+            licence = re.split(r"[;,(]| by ", dataset.licence)[0].strip()
+            cells = dataset.name, _kind(dataset), dataset.n_examples, licence
+            listed.append((*cells, (where, "" if place.missing else "green")))
+        print_table(("name", "task", ">examples", "licence", "where"), listed)
 
 
 @data_app.command(cls=Command)
@@ -308,18 +315,3 @@ def describe(dataset: Dataset) -> Iterator[str]:
 def _kind(dataset: Dataset) -> str:
     """Languages of a data set: "en → de" for translation, "en → label" for classification."""
     return " → ".join([*dataset.languages, "label"][:2])
-
-
-def _print_table(datasets: list[Dataset]) -> None:
-    """Print a table: name, task, size, short licence and place of each data set."""
-    from dragoman.cli.console import print_table
-    from dragoman.data.catalog import whereabouts
-
-    rows = []
-    for dataset in datasets:
-        place = whereabouts(dataset)
-        partly = "partly in " if place.missing and place.folder else ""
-        licence = re.split(r"[;,(]| by ", dataset.licence)[0].strip()
-        where = f"{partly}{place.description}", "" if place.missing else "green"
-        rows.append((dataset.name, _kind(dataset), dataset.n_examples, licence, where))
-    print_table(("name", "task", ">examples", "licence", "where"), rows)
