@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -54,8 +55,8 @@ def _search(step: SearchStep, tell: Callable[[int], None]) -> list[list[Hypothes
     size = min(step.settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
     batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
     searches = map_in_threads(
-        lambda batch: engine.search([sentences[i] for i in batch], step.settings),
-        batches,
+        partial(engine.search, settings=step.settings),
+        [[sentences[i] for i in batch] for batch in batches],
         n_threads=n_threads,
     )
     results: dict[int, list[Hypothesis]] = {}
