@@ -379,10 +379,10 @@ def test_no_search_is_begun_when_the_check_has_raised(
     translator, n_batches = Translator.load(tiny_run, device="cpu"), 0
     search = translator.engine.search
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **settings: Any) -> Any:
         nonlocal n_batches
         n_batches += 1
-        return search(*arguments)
+        return search(*arguments, **settings)
 
     def check() -> None:
         if n_batches:
