@@ -48,17 +48,15 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
 
 
 def _search(step: SearchStep, tell: Callable[[int], None]) -> list[list[Hypothesis]]:
-    """SearchStep for sentences in batches of similar length; `tell` receives how many texts are finished."""
+    """Search for sentences in batches of similar length; `tell` receives how many texts are finished."""
     engine, sentences = step.model.engine, step.sentences
     n_threads = torch.get_num_threads() if step.model.model.device.type == "cpu" else 1
     by_length = sorted(range(len(sentences)), key=lambda i: len(sentences[i].source), reverse=True)
     size = min(step.settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
     batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
-    searches = map_in_threads(
-        partial(engine.search, settings=step.settings),
-        [[sentences[i] for i in batch] for batch in batches],
-        n_threads=n_threads,
-    )
+    search = partial(engine.search, settings=step.settings)
+    groups = [[sentences[i] for i in batch] for batch in batches]
+    searches = map_in_threads(search, groups, n_threads=n_threads)
     results: dict[int, list[Hypothesis]] = {}
     for batch, hypotheses in zip(batches, searches, strict=True):
         results.update(zip(batch, hypotheses, strict=True))
