@@ -44,5 +44,4 @@ async def here(function: Callable[[], Any]) -> Any:
 
 
 def results_of(client: Client, work: Any, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
-    """Wait for what a client submits."""
     return [result.result() for result in client._batcher.submit(work, items, costs, client)]

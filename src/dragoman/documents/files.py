@@ -250,6 +250,5 @@ def translate_document(translator: TranslationModel, text: str) -> str:
     check_texts([text], what="document")
     file = TextFile(text, Encoding("utf-8", errors="surrogatepass"))
     document = DocumentFile(file, translator.config.languages, Budget("document"))
-    flow = document.translations(translator, TranslationRequest())
-    written = document.written([translation.text for translation in finish(flow)])
-    return written.decode("utf-8", "surrogatepass")
+    translations = finish(document.translations(translator, TranslationRequest()))
+    return document.written([each.text for each in translations]).decode("utf-8", "surrogatepass")

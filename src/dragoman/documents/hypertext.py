@@ -46,6 +46,7 @@ _ATTRIBUTE = re.compile(
     r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'][^\s>]*))?""", re.ASCII
 )
 _REST_OF_TAG = re.compile(r"[\s/]*>", re.ASCII)
+_ENDLESS = re.compile("&#(?:[0-9]{64,}|[xX][0-9a-fA-F]{64,});?")  # no character, and too long for a number
 _MARKUP = re.compile(r"<(?=[A-Za-z!?/])")
 _SPACE = " \t\n\r\f"
 _SPACES = re.compile(f"[{_SPACE}]+")
@@ -117,8 +118,7 @@ class Hypertext:
             return
         if not keeps_lines:
             texts = _on_one_line(texts)
-        codes = codes_of([(token.kind, token.name) for token in run])
-        spots = list(zip(run, texts, codes, strict=True))
+        spots = list(zip(run, texts, codes_of([(token.kind, token.name) for token in run]), strict=True))
         pieces = (text if token.kind == "text" else code for token, text, code in spots)
         self._passages.append(Passage(tuple(filter(None, pieces)), len(self._passages) + 1))
         self._parts.append({code: self._in_pieces(token) for token, _, code in spots if token.kind != "text"})
@@ -181,6 +181,7 @@ def tokens(text: str, budget: Budget) -> Iterator[HtmlPiece]:
 
     DataError: more tokens and attributes than the `budget` has.
     """
+    text = _ENDLESS.sub("\ufffd", text)
     position = 0
     while position < len(text):
         budget.spend()

@@ -175,3 +175,8 @@ def test_a_file_keeps_its_encoding() -> None:
         assert document.written(["gelbe Kätze"]).decode(encoding) == html.unescape("<p>gelbe Kätze</p>")
     with pytest.raises(DataError, match=r"a\.html, line 2: is not UTF-8; convert the text to UTF-8"):
         DocumentFile.read("a.html", "x\n\xe9".encode("latin-1"), ("en", "de"))
+
+
+def test_a_reference_of_endless_digits_is_no_character() -> None:
+    for reference in (f"&#{'9' * 40_000};", f"&#x{'f' * 40_000}"):
+        assert document_of(f"<p title='{reference}'>A {reference} dog.").sentences == ("A \ufffd dog.",)

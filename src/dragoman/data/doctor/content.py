@@ -27,7 +27,7 @@ _TAGS = (
     r"tfoot|th|thead|title|tr|tt|u|ul|video"
 )
 _TAG = re.compile(rf"</?(?:{_TAGS})(?:\s[^<>]*)?/?>|<!--|<!doctype", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:[a-z]+\d?|#\d+|#x[0-9a-f]+);|& ?(?:amp|lt|gt|quot|nbsp|apos)\b", re.IGNORECASE)
+_ENTITY = re.compile(r"(?i)&(?:[a-z]+\d?|#\d{1,9}|#x[0-9a-f]{1,9});|& ?(?:amp|lt|gt|quot|nbsp|apos)\b")
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 _LETTERS = re.compile(r"[^\W\d_]+")
