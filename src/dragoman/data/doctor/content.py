@@ -27,7 +27,7 @@ _TAGS = (
     r"tfoot|th|thead|title|tr|tt|u|ul|video"
 )
 _TAG = re.compile(rf"</?(?:{_TAGS})(?:\s[^<>]*)?/?>|<!--|<!doctype", re.IGNORECASE)
-_ENTITY = re.compile(r"(?i)&(?:[a-z]+\d?|#\d{1,9}|#x[0-9a-f]{1,9});|& ?(?:amp|lt|gt|quot|nbsp|apos)\b")
+_ENTITY = re.compile(r"(?i)&(?:[a-z]+\d?|#\d+|#x[0-9a-f]+);|& ?(?:amp|lt|gt|quot|nbsp|apos)\b")
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -93,7 +93,7 @@ def markup(text: str) -> str:
         return f"tag {tag[0]}"
     if "&" in text:
         for entity in _ENTITY.finditer(text):
-            if not entity[0].endswith(";") or html.unescape(entity[0]) != entity[0]:
+            if entity[0][1] == "#" or entity[0][-1] != ";" or html.unescape(entity[0]) != entity[0]:
                 return f"entity {entity[0]}"
     return ""
 
