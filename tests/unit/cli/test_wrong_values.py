@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -21,17 +20,6 @@ from dragoman.predict.attention import attention_maps
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_pairs
-
-
-@pytest.fixture(scope="module")
-def translator(tiny_run: Path) -> Translator:
-    return Translator.load(tiny_run, device="cpu", precision="fp32")
-
-
-@pytest.fixture(scope="module")
-def classifier(tiny_classifier_run: Path) -> Classifier:
-    return Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
-
 
 CALLS: dict[str, tuple[str, Callable[[Translator, Any], object]]] = {
     "align": ("source", lambda t, texts: dragoman.align(t, texts, texts)),
