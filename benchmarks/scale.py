@@ -425,7 +425,7 @@ def run_bulk_step(work: str, folder: Path, out: str, n_workers: int, chunk_lines
     if work == "translating":
         job = Job(model, Input.of(str(source)), folder / out)
     else:
-        job = ScoringJob(model, PairsInput.of(str(source), str(target), languages=LANGS), folder / out)
+        job = ScoringJob(model, PairsInput.of_files(str(source), str(target), languages=LANGS), folder / out)
     bulk.measure(job, n_workers=n_workers, chunk_lines=chunk_lines)
 
 

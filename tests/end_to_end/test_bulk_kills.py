@@ -35,7 +35,7 @@ if work == "translating":
     job = Job(ModelSpec(Path(run)), Input.of(source), Path(out), request=request)
 else:
     files = Path(source), Path(source).with_name("in.de")
-    pairs = PairsInput.of(*map(str, files), languages=("en", "de"))
+    pairs = PairsInput.of_files(*map(str, files), languages=("en", "de"))
     job = ScoringJob(ModelSpec(Path(run)), pairs, Path(out))
 
 def kill():
@@ -70,7 +70,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
     outs = {work: corpus.with_name(work) for work in ("translating", "scoring")}
     model = ModelSpec(tiny_run)
-    pairs = PairsInput.of(str(corpus), str(corpus.with_name("in.de")), languages=("en", "de"))
+    pairs = PairsInput.of_files(str(corpus), str(corpus.with_name("in.de")), languages=("en", "de"))
     jobs = (
         Job(model, Input.of(str(corpus)), outs["translating"], request=TranslationRequest(settings=GREEDY)),
         ScoringJob(model, pairs, outs["scoring"]),

@@ -82,7 +82,7 @@ def test_ray_scores_what_one_process_scores(tmp_path: Path, tiny_run: Path) -> N
     source, scores = tmp_path / "in.txt", tmp_path / "scores.gz"
     source.write_text("red cat\n\nbig old house\n" * 10, encoding="utf-8")
     succeed("score-model", tiny_run, source, source, "--mean", "--ray", "local", "--out", scores)
-    pairs = PairsInput.of(str(source), str(source), languages=("en", "de"))
+    pairs = PairsInput.of_files(str(source), str(source), languages=("en", "de"))
     translate_file(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "alone.gz"))
     assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
 

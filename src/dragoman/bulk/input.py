@@ -167,16 +167,18 @@ class Input(Sent):
     @cached_property
     def document(self) -> DocumentFile:
         """The document, read whole. DataError: it is damaged, too large, or not in the format of its name."""
-        content = b""
+        content = bytearray()
         with nullcontext() if self.path == STDIN else open_bytes(self.local) as file:
             blocks = [file.read(MOST_BYTES + 1)] if file else stream_blocks(STDIN, "type or paste text")
             for block in blocks:
-                if len(content := content + block) > MOST_BYTES:
+                content += block
+                if len(content) > MOST_BYTES:
                     size = f"{MOST_BYTES >> 20} MiB"
                     raise DataError(f"{self.name}: is larger than {size}; cut it into several documents")
+        whole = bytes(content)
         if self.encoding != "utf-8":
-            content = decoded(self.name, content, self.encoding)[0].encode()
-        return DocumentFile.read(self.name, content, self.languages, ending=self.ending)
+            whole = decoded(self.name, whole, self.encoding)[0].encode()
+        return DocumentFile.read(self.name, whole, self.languages, ending=self.ending)
 
     def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
         """Cut the input into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.

@@ -29,7 +29,7 @@ from dragoman.processes import Tick
 from dragoman.runs import Run
 
 IN_PARTS, UNTRANSLATED, UNALIGNED, TERMS = "in parts", "untranslated", "unaligned", "terms"
-"""Keys in the counts of a translation: of lines, and of terms of the glossary that occurred."""
+"""Keys in the counts of a translation: of lines, and of chunks in which terms of the glossary occurred."""
 COUNTED = {
     IN_PARTS: "longer than the model accepts, and translated in parts",
     UNTRANSLATED: "left untranslated, for no candidate keeps their protected text",
@@ -210,9 +210,7 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
         translations = finish(_flow(job, translator, chunk, texts, too_long), as_steps(tick))
     except DataError as error:
         raise DataError(f"{job.input.name}: {error}") from error
-    every: list[list[Link]] | None = None
-    if job.align or job.pharaoh:
-        every = finish(aligned(translator, translations))
+    every = finish(aligned(translator, translations)) if job.align or job.pharaoh else None
     counts: Counter[str] = Counter()
     written, linked, remarks = [], [], []
     for i, translation in enumerate(translations):
@@ -235,7 +233,7 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
         if not isinstance(line, Dropped):
             written.append(f"{line}\n")
     if request.glossary is not None:
-        counts[TERMS] = sum(len(request.glossary.required(text)) for text in texts)
+        counts[TERMS] = int(any(map(request.glossary.required, texts)))
     return Done(
         chunk.first_number, len(chunk.lines), chunk.n_bytes,
         data=job.framed("".join(written)) if written else b"",

@@ -93,7 +93,7 @@ class PairsInput(Input):
     columns: tuple[Column, Column] = DEFAULT_COLUMNS
 
     @classmethod
-    def of(  # type: ignore[override]
+    def of_files(
         cls, *names: str, languages: tuple[str, str], columns: tuple[Column, Column] = DEFAULT_COLUMNS
     ) -> PairsInput:
         """Find the one or two files of a corpus in these languages; those of stores are copied.

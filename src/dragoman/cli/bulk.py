@@ -143,7 +143,7 @@ def score_model(
     model = ModelSpec(run, tuple(ensemble or ()), to, device, precision)
     check_outputs(out, files=files, runs=model.runs)
     pair_columns = options.two_columns(columns)
-    pairs = scoring.PairsInput.of(
+    pairs = scoring.PairsInput.of_files(
         *files, languages=model.config().languages,
         columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,
     )  # fmt: skip

@@ -239,12 +239,12 @@ def translate(
         request = replace(request, glossary=terms)
         for remark in terms.remarks:
             say(remark)
-    n_terms = 0
+    n_chunks_with_terms = 0
     for job, source in zip(jobs, inputs, strict=True):
         with room_for(job.out):
             summary = run_job(replace(job, input=source, request=request), n_workers=workers, ray=ray)
-            n_terms += summary.counts.get(TERMS, 0)
-    if glossary and not n_terms:
+            n_chunks_with_terms += summary.counts.get(TERMS, 0)
+    if glossary and not n_chunks_with_terms:
         say(f"{glossary}: none of its terms occurs in the text; they are looked for as whole words")
 
 

@@ -219,7 +219,7 @@ def _scores(material: Material, folder: Path, judged: Iterable[Judged], translat
         if reverse:
             model = ModelSpec(Path(reverse), to="-".join(material.config.languages[::-1]))
         languages = model.config().languages
-        translate(ScoringJob(model, PairsInput.of(str(pairs), languages=languages), scores))
+        translate(ScoringJob(model, PairsInput.of_files(str(pairs), languages=languages), scores))
     return np.fromiter((float(line or "nan") for line in open_lines(scores)), dtype=np.float64)
 
 

@@ -75,7 +75,7 @@ class Client:
         self._batcher = batcher
 
     async def finish(self, flow: Flow[Result], run: Run) -> Result:
-        """Return the result of a flow. Its code runs by `run`, here or in a thread, and is not computing.
+        """Return the result of a flow. `run` calls its code; what it yields is computed in batches.
 
         Raises:
             GoneError: the client has left, or the batcher is closed.

@@ -40,7 +40,7 @@ def write_pairs(folder: Path, pairs: list[tuple[str, str]], suffix: str = "") ->
 
 def job_of(run: Path, files: tuple[Path, Path], out: Path) -> ScoringJob:
     model = ModelSpec(run, precision="fp32")
-    return ScoringJob(model, PairsInput.of(*map(str, files), languages=("en", "de")), out)
+    return ScoringJob(model, PairsInput.of_files(*map(str, files), languages=("en", "de")), out)
 
 
 @pytest.fixture(scope="module")

@@ -196,7 +196,7 @@ def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
 def test_a_pair_that_the_model_cannot_read_has_no_score(tiny_run: Path, tmp_path: Path) -> None:
     long = "cat " * 600
     (tmp_path / "pairs").write_text(f"red cat\trot Katze\n{long}\tKatze\nold\t\n", encoding="utf-8")
-    pairs = PairsInput.of(str(tmp_path / "pairs"), languages=("en", "de"))
+    pairs = PairsInput.of_files(str(tmp_path / "pairs"), languages=("en", "de"))
     translate(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "scores"))
     first, *rest = lines(tmp_path / "scores")
     assert float(first) < 0
