@@ -21,6 +21,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ from prose import pronouns, stumbles
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dragoman"
 CEILINGS = ROOT / "tools" / "ceilings.toml"
-TASK_PACKAGES = ("tasks/",)
 TASK_BRANCH = re.compile(r"\btask\s*(?:==|!=)\s*[\"']|\bassert [\w.]*task\b")
 SMALL = 40  # lines; a smaller module wants a reason
+LONG = 60  # lines of a function, its docstring left out
 NOT_MANUALS = {"commands.md", "configuration.md", "licences.md", "decisions.md", "notebook.md"}
 """Pages that a script writes, and the project's memory."""
 
@@ -67,7 +68,6 @@ def measure() -> dict[str, int]:
     """Each figure by its name."""
     sources = python_files(PACKAGE)
     n_lines = {path: source.count("\n") for path, source in sources.items()}
-    branches = [_task_branches(path, source) for path, source in sources.items()]
     kinds = sum((lines_by_kind(source) for source in sources.values()), Counter[str]())
     n_commands, n_options = commands_and_options(sources)
     return {
@@ -82,10 +82,10 @@ def measure() -> dict[str, int]:
         "class names defined twice": len(class_names_defined_twice(sources)),
         "errors raised `from None`": sum(source.count("from None") for source in sources.values()),
         "functions with a pronoun as a variable": sum(1 for path in sources for _ in pronouns(path)),
-        "branches on the task outside the task packages": sum(branches),
-        "files with such a branch": sum(n > 0 for n in branches),
+        "branches on the task outside the task packages": sum(starmap(_task_branches, sources.items())),
         "import circles": len(import_circles(sources)),
         "private functions used once": private_functions_used_once(sources),
+        f"functions over {LONG} lines": sum(n > LONG for source in sources.values() for n in lengths(source)),
         "lines of C": lines_of(*PACKAGE.rglob("*.c")),
         "lines of the page": lines_of(*(PACKAGE / "serving" / "page").rglob("*")),
         "lines of tools": lines_of(*python_files(ROOT / "tools")),
@@ -238,7 +238,7 @@ def lines_by_kind(source: str) -> Counter[str]:
 
 
 def _task_branches(path: Path, source: str) -> int:
-    inside = path.relative_to(PACKAGE).as_posix().startswith(TASK_PACKAGES)
+    inside = path.relative_to(PACKAGE).parts[0] == "tasks"
     return 0 if inside else sum(bool(TASK_BRANCH.search(line)) for line in source.splitlines())
 
 
@@ -298,6 +298,20 @@ def private_functions_used_once(sources: dict[Path, str]) -> int:
     return once
 
 
+def lengths(source: str) -> list[int]:
+    """Return the lines of each function, its docstring left out."""
+    functions = (
+        n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return [
+        (node.end_lineno or 0)
+        - node.lineno
+        + 1
+        - len((ast.get_docstring(node, clean=False) or "").splitlines())
+        for node in functions
+    ]
+
+
 STACK = """
 import contextlib, io, json, pathlib, sys, threading, traceback
 import dragoman, dragoman.cli, dragoman.decoding.search
@@ -330,12 +344,8 @@ def calls_to_the_search() -> dict[str, int]:
 
     An empty table where the package or the runs of tests/ are missing.
     """
-    command = [
-        sys.executable,
-        "-c",
-        STACK,
-        *map(str, sorted(ROOT.glob("tests/compatibility/*/translation"))[-1:]),
-    ]
+    runs = sorted(ROOT.glob("tests/compatibility/*/translation"))[-1:]
+    command = [sys.executable, "-c", STACK, *map(str, runs)]
     done = subprocess.run(command, input="Hello.\n", capture_output=True, text=True, check=False)
     if done.returncode:
         print("calls to the search are not counted: the package is not installed here", file=sys.stderr)
@@ -349,18 +359,8 @@ def calls_to_the_search() -> dict[str, int]:
 
 def test_cases() -> dict[str, int]:
     """The number of test cases that pytest collects."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    options = ["-m", "pytest", "--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider"]
+    done = subprocess.run([sys.executable, *options], cwd=ROOT, capture_output=True, text=True, check=True)
     return {"test cases": sum("::" in line for line in done.stdout.splitlines())}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "draw_pictures.py"))
+HOUSE = runpy.run_path(str(ROOT / "docs" / "draw_house.py"))
 FOLDER = ROOT / "docs" / "pictures"
 DRAWN = sorted(FOLDER.glob("*.svg"))
 NAMESPACES = re.compile(r'xmlns(?::\w+)?="[^"]*"|<!DOCTYPE.*?>|<metadata>.*?</metadata>', re.DOTALL)
@@ -55,3 +56,11 @@ def test_the_pictures_that_need_no_model_can_be_drawn(tmp_path: Path) -> None:
     for name, draw in SCRIPT["without_training"]().items():
         draw(tmp_path / f"{name}.svg")
         ElementTree.parse(tmp_path / f"{name}.svg")
+
+
+def test_the_house_is_drawn_as_it_stands() -> None:
+    kept, drawn = (FOLDER / "house.svg").read_text(encoding="utf-8"), HOUSE["draw"]()
+    parts = re.compile(r' d="(M.+?)"|>(\w+)</text>')
+    assert parts.findall(kept) == parts.findall(drawn), "python docs/draw_house.py draws it again"
+    ways = HOUSE["direct"]({("a", "b"): 1, ("b", "c"): 2, ("a", "c"): 3, ("a", "d"): 1}, ["a", "b", "c", "d"])
+    assert ways == {("a", "b"): 1, ("a", "d"): 1, ("b", "c"): 2}
