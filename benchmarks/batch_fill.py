@@ -18,7 +18,7 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config, read_settings
 from dragoman.runs import Run
-from dragoman.training.tasks.translation import TranslationObjective
+from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.training.trainer import TrainingListener
 
 N_EPOCHS = 3

@@ -32,7 +32,7 @@ WORDS = ("red", "blue", "big", "small", "cat", "dog", "bird", "house", "tree", "
 def make_run(folder: Path) -> None:
     """Make a run with a tiny, untrained model."""
     from dragoman.config import parse_config
-    from dragoman.training.loop import train
+    from dragoman.tasks.training import train
 
     pairs = [f"{a} {b}\t{b} {a}\n" for a in WORDS for b in WORDS]
     (folder / "train.tsv").write_text("".join(pairs), encoding="utf-8")

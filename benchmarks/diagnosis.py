@@ -26,9 +26,9 @@ from dragoman.predict.loading import load_weights
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.diagnosis import copies, diagnose, loops, silences, source_use
 from dragoman.tensors import load_tensors
-from dragoman.training.loop import train
-from dragoman.training.tasks.diagnosis import copies, diagnose, loops, silences, source_use
 
 N_STEPS = 500
 

@@ -26,7 +26,7 @@ import torch
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.hardware import choose_device, choose_dtype, matrix_ceiling
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 from train_speed import configuration, weights_per_token
 
 LOG_EVERY = 10

@@ -32,7 +32,7 @@ from dragoman.config import load_recipe
 from dragoman.errors import PausedError
 from dragoman.report.picture import BLUE, GREY, ORANGE, finish_axes, picture
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 from json_lines import RESULTS, append_lines, read_lines
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "multi30k-en-de" / "recipe.toml"

@@ -35,7 +35,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.presets import EFFORTS, preset_for
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 from json_lines import RESULTS, append_lines, read_lines
 
 RESULT_FILE = RESULTS / "presets.jsonl"

@@ -42,11 +42,11 @@ from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.training import train
 from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.loop import train
+from dragoman.training.objective import Weights
 from dragoman.training.state import average_weights
-from dragoman.training.task import Weights
 from json_lines import RESULTS, append_lines, read_lines
 from train_speed import weights_per_token
 

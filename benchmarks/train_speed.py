@@ -29,8 +29,8 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.batching import TranslationBatch, make_batch
 from dragoman.hardware import environment, has_bf16, matrix_ceiling
 from dragoman.runs import Run
+from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.text.vocabulary import EOS_ID, PAD_ID
-from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import TrainingListener
 from peer_process import PeerProcess
 

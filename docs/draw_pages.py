@@ -23,7 +23,7 @@ from draw_report import QUIET, save
 from playwright.sync_api import sync_playwright
 
 from dragoman.config import load_recipe
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from browser_page import static_files

@@ -21,7 +21,7 @@ from dragoman.report.attention import plot_alignment, plot_attention
 from dragoman.report.classes import plot_classes, plot_confusion, plot_reliability
 from dragoman.report.figures import plot_masks, plot_positions, plot_schedules
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"

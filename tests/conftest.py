@@ -144,6 +144,6 @@ def train_classifier(folder: Path, *overrides: str) -> None:
 
 def train_here(folder: Path, settings: dict[str, Any], overrides: Sequence[str]) -> None:
     """Train the run `folder`/run."""
-    from dragoman.training.loop import train
+    from dragoman.tasks.training import train
 
     train(parse_config(settings, overrides=overrides), folder / "run")

@@ -11,9 +11,10 @@ PROGRAM = """
 import json, os, signal, sys
 import dragoman.runs
 from dragoman.config import load_recipe
+from dragoman.tasks import training
+from dragoman.tasks.translation import objective
 from dragoman.text.languages import detect
-from dragoman.training import loop, state
-from dragoman.training.tasks import translation
+from dragoman.training import state
 from dragoman.training.trainer import TrainingListener
 
 detect("a first sentence")  # reads the model of languages, in half a second
@@ -46,7 +47,7 @@ def train(out, seconds=0, writing=0, **instant):
                 kill()
             original(path, tensors)
         state.write_rows = write_half
-        loop.train(load_recipe("recipe.toml"), out, listener=Assassin(**instant))
+        training.train(load_recipe("recipe.toml"), out, listener=Assassin(**instant))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

@@ -13,7 +13,8 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.model.kernels import PLAIN
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
-from dragoman.training import loop
+from dragoman.tasks import training
+from dragoman.training.objective import Objective
 from dragoman.training.state import TrainPosition, TrainState, parameters
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates.optimizer import make_optimizer
@@ -98,14 +99,13 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Saboteur]:
     """Makes a listener that gets hold of the model."""
 
     def make(*steps: int) -> Saboteur:
-        listener, original = Saboteur(*steps), loop.make_task
+        listener, original = Saboteur(*steps), training.loss_module
 
-        def make_task(*args: Any, **options: Any) -> Any:
-            task = original(*args, **options)
-            listener.models = [task.model]
-            return task
+        def loss_module(objective: Objective[Any], *args: Any) -> Any:
+            listener.models = [objective.model]
+            return original(objective, *args)
 
-        monkeypatch.setattr(loop, "make_task", make_task)
+        monkeypatch.setattr(training, "loss_module", loss_module)
         return listener
 
     return make

@@ -57,12 +57,12 @@ from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import Batcher, Client, GoneError
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.training.checkpoints import newest_checkpoint
-from dragoman.training.loop import train
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import shard
 from dragoman.training.state import TrainPosition, TrainState, parameters
-from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.updater import BatchShare, LossModule, SyncUpdater

@@ -16,10 +16,10 @@ from dragoman.data.batching import TranslationBatch
 from dragoman.hardware import choose_dtype, keep_freed_memory, remember_few_shapes
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.tasks.translation.loss import batch_loss
+from dragoman.training.objective import BatchResult, Objective
 from dragoman.training.parallel.processes import ALONE, joined
 from dragoman.training.state import TrainPosition, TrainState
-from dragoman.training.task import BatchResult, Objective
-from dragoman.training.tasks.loss import batch_loss
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.updater import BatchShare, SyncUpdater, loss_module
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.predict.translator import Translator as Translator
     from dragoman.predict.translator import translate_protected as translate_protected
     from dragoman.tasks import config_for as config_for
-    from dragoman.training.loop import train as train
+    from dragoman.tasks.training import train as train
 
 __version__ = "0.2.0"
 
@@ -52,7 +52,7 @@ _HOME = {
     "minimum_risk": "dragoman.predict.reranking",
     "pipeline": "dragoman.interop.pipeline",
     "push_to_hub": "dragoman.interop.publishing",
-    "train": "dragoman.training.loop",
+    "train": "dragoman.tasks.training",
     "translate_document": "dragoman.documents.files",
     "translate_file": "dragoman.documents.files",
     "translate_protected": "dragoman.predict.translator",

@@ -134,7 +134,7 @@ def many(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of every direction between English and the languages of Tatoeba."""
 
     def make(folder: Path) -> None:
-        from dragoman.training.loop import train
+        from dragoman.tasks.training import train
 
         corpora = []
         for lang in ("de", "pl", "zh"):

@@ -11,7 +11,7 @@ import pytest
 from commands import succeed
 from dragoman.errors import RunError
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 
 RUNS = sorted(Path(__file__).parents[1].glob("compatibility/*/*"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))

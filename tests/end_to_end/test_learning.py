@@ -8,7 +8,7 @@ import pytest
 from dragoman.config import parse_config
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 
 WORDS = {
     "red": "rot", "blue": "blau", "green": "gruen", "big": "gross", "small": "klein", "old": "alt",

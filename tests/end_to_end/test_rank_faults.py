@@ -38,13 +38,13 @@ def workplace(folder: Path, *, timeout_minutes: float = 10.0) -> Path:
 SLOW = """
 import os, time
 if os.environ.get("RANK") == "0":
-    from dragoman.training.tasks.translation import TranslationTask
-    validate = TranslationTask.validate
+    from dragoman.tasks.translation.objective import TranslationObjective
+    validate = TranslationObjective.validate
     def slowly(task, weights):
         time.sleep(15)
-        TranslationTask.validate = validate
+        TranslationObjective.validate = validate
         return validate(task, weights)
-    TranslationTask.validate = slowly
+    TranslationObjective.validate = slowly
 """
 
 

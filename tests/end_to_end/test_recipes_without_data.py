@@ -12,7 +12,7 @@ from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import PhrasebookEntry, phrases
 from dragoman.evaluation.translation import evaluate
 from dragoman.predict.translator import Translator
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 from tiny import TINY
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,7 @@ from dragoman.cli.app import errors_as_exit_codes, give_back_ctrl_c
 from dragoman.data.readers.files import find_file, open_lines
 from dragoman.errors import ConfigError, DataError
 from dragoman.processes import without_ctrl_c
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 from tiny import TINY
 from waiting import LONGEST
 

@@ -13,7 +13,7 @@ from dragoman.data.corpora import Pair
 from dragoman.distillation.distilling import _speeds
 from dragoman.evaluation.translation import evaluate
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 from dragoman.training.trainer import Listeners, TrainingListener
 from recording import Recorder, tiny_config
 from recording import corpus as corpus

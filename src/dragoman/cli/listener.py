@@ -16,8 +16,8 @@ from dragoman.cli.app import as_called
 from dragoman.cli.console import Console
 from dragoman.config import Config, TrainingConfig
 from dragoman.errors import counted
+from dragoman.training.objective import TITLES, Sample
 from dragoman.training.state import TrainPosition
-from dragoman.training.task import TITLES, Sample
 from dragoman.training.trainer import TrainingListener
 
 EVERY = 15.0

@@ -210,7 +210,7 @@ def train_together(
 ) -> None:
     """Train with several processes on this machine; only rank 0 prints."""
     from dragoman.runs import Run, only_writer
-    from dragoman.training.loop import report_on_text
+    from dragoman.tasks.training import report_on_text
     from dragoman.training.parallel.launching import launch
     from dragoman.training.parallel.processes import device_of_process
 
@@ -243,7 +243,7 @@ def run_training(
     from dragoman.cli.listener import TensorBoardListener, TerminalListener, WandbListener
     from dragoman.errors import PausedError
     from dragoman.runs import Run
-    from dragoman.training.loop import train
+    from dragoman.tasks.training import train
     from dragoman.training.trainer import Listeners, TrainingListener
 
     try:

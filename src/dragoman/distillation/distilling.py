@@ -31,7 +31,7 @@ from dragoman.predict.translator import Translator
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.runs import Run, only_writer
 from dragoman.tasks.task import Say
-from dragoman.training.tasks.starting import misfits
+from dragoman.tasks.translation.starting import misfits
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"

@@ -3,7 +3,7 @@
 Which words and short phrases occur says a lot about a text's class, and an encoder has to learn from its
 embeddings what a count would tell it at once. So each n-gram of tokens is hashed into one of 2^bits buckets
 (Weinberger et al. 2009), and every bucket votes for every class. How much is found by a regression
-(training/tasks/votes.py), not by gradient steps.
+(tasks/classification/votes.py), not by gradient steps.
 """
 
 from __future__ import annotations

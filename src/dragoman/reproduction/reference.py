@@ -12,8 +12,8 @@ from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
 from dragoman.tasks.task import Say
+from dragoman.training.objective import TITLES
 from dragoman.training.state import TrainPosition
-from dragoman.training.task import TITLES
 from dragoman.training.trainer import TrainingListener
 
 

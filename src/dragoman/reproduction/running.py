@@ -101,7 +101,7 @@ def reproduce(
     ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
     the scores were measured on. RunError: `out` holds another run.
     """
-    from dragoman.training.loop import report_on_text, train
+    from dragoman.tasks.training import report_on_text, train
 
     listener = listener or TrainingListener()
     expectation, config = recipe.expectation(version), recipe.config(version, overrides)

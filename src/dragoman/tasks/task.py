@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.comparison import Comparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
+    from dragoman.training.objective import Objective
 
 Say = Callable[[str], Any]
 """What is told about work in progress, a line at a time."""
@@ -177,6 +178,13 @@ class Task(ABC):
     """Fields of `EvaluationRequest` that mean nothing for this task."""
     noun: ClassVar[str]
     """The model, in a message."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> Callable[..., Objective[Any]]:
+        """What trains a run: called with its config, the run, a device, a listener, and whether batches have
+        few shapes (`static`), it reads the data and returns a fresh model, in the type for training.
+        """
 
     @abstractmethod
     def config_for(self, request: TrainingRequest) -> Config:

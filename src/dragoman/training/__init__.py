@@ -1,5 +1,5 @@
-"""From a configuration to a run directory: the loop, and what it is made of.
+"""Training of an objective, whatever it learns.
 
-Read `loop` first; `state` is all that changes while it runs, and all that a checkpoint holds. `tasks` are
-what can be learnt, `updates` how weights change, and `parallel` what several processes and machines take.
+Read `trainer` first; `state` is all that changes while it runs, and all that a checkpoint holds. `objective`
+says what a task has to bring, `updates` how weights change, `parallel` what several processes take.
 """

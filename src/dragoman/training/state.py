@@ -19,9 +19,9 @@ from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
 from dragoman.predict.loading import load_weights
 from dragoman.tensors import Rows, allocate, load_tensors, write_rows
+from dragoman.training.objective import Weights
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import is_spread, load_like, local, own_rows
-from dragoman.training.task import Weights
 
 KEPT = ({"step", "exp_avg", "exp_avg_sq"}, {"momentum_buffer"})
 """What AdamW keeps of a parameter, and what Muon does."""

@@ -22,10 +22,10 @@ from dragoman.errors import DataError, PausedError, RunError, TrainingError
 from dragoman.hardware import environment, peak_memory
 from dragoman.runs import Run
 from dragoman.training.checkpoints import CheckpointWriter, averaged_files, keep_best, newest_checkpoint
+from dragoman.training.objective import Objective, Sample, Validation, Weights
 from dragoman.training.parallel.processes import Processes
 from dragoman.training.parallel.sharding import all_whole
 from dragoman.training.state import TrainPosition, TrainState, average_weights
-from dragoman.training.task import Objective, Sample, Validation, Weights
 from dragoman.training.updates import divergence
 from dragoman.training.updates.schedule import learning_rate
 from dragoman.training.updates.updater import AsyncUpdater, SyncUpdater, fit
@@ -51,14 +51,14 @@ MIN_STEPS = 100
 
 @dataclass(frozen=True)
 class Trainer:
-    """One call of `train`: a task, the state of its training, and the run that keeps it."""
+    """One call of `train`: an objective, the state of its training, and the run that keeps it."""
 
     config: Config
     run: Run
-    task: Objective[Any]
+    objective: Objective[Any]
     state: TrainState
     module: nn.Module
-    """The task's loss, wrapped if there are several processes."""
+    """The objective's loss, wrapped if there are several processes."""
     listener: TrainingListener
     processes: Processes
     checkpoints: CheckpointWriter
@@ -92,11 +92,10 @@ class Trainer:
             DivergenceError: the training diverges.
             KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
         """
-        state, config, processes = self.state, self.config, self.processes
-        cls = AsyncUpdater if self.task.static and processes.size == 1 else SyncUpdater
-        updater = cls(
-            self.task, state, config, module=self.module, processes=processes, message=self.listener.message
-        )
+        objective, state, config, processes = self.objective, self.state, self.config, self.processes
+        cls = AsyncUpdater if objective.static and processes.size == 1 else SyncUpdater
+        message = self.listener.message
+        updater = cls(objective, state, config, module=self.module, processes=processes, message=message)
         training, position = config.training, state.position
         clock = time.perf_counter()
         if not position.window_seconds:  # a checkpoint of an earlier version, which did not keep them
@@ -110,7 +109,7 @@ class Trainer:
                 continue
             done = updater.settle()
             if done.skipped:
-                self.listener.message(done.skipped)
+                message(done.skipped)
             now = time.perf_counter()
             # Agreed among the processes once: what is acted upon below must also have been saved.
             late = TIME_IS_UP if time.monotonic() >= self.deadline else 0
@@ -161,7 +160,7 @@ class Trainer:
             if self.config.draws_epochs:
                 recognise_text(self.run, hashes_of(self.config, ["train"]))
             for _ in range(MAX_EMPTY):
-                if len(plan := self.task.plan(position.epoch)):
+                if len(plan := self.objective.plan(position.epoch)):
                     return plan
                 position.epoch += 1
         what = f"the training text gives no batch in {MAX_EMPTY} epochs up to {position.epoch}"
@@ -173,9 +172,9 @@ class Trainer:
         spread = processes.size > 1 and self.config.training.sharding == "full"  # they compute together only
         if position.step or processes.device.type != "cuda" or spread:
             return
-        largest = max(self.plan()[:N_TRIED], key=self.task.memory)
+        largest = max(self.plan()[:N_TRIED], key=self.objective.memory)
         if len(mine := processes.share(largest)):
-            fit(self.task, position, mine, processes.device)
+            fit(self.objective, position, mine, processes.device)
         position.n_pieces = int(processes.largest(position.n_pieces)[0])
         if position.n_pieces > 1:
             self.listener.message(f"each batch is read in {position.n_pieces} pieces, to fit into memory")
@@ -195,7 +194,7 @@ class Trainer:
             "tokens_per_second": position.window_tokens / max(position.window_seconds, 1e-9),
             "peak_memory_gb": None if peak is None else round(peak / 1e9, 3),  # of this process, so far
             "seconds": position.seconds,
-            **self.task.passes(position.epoch, position.batch),
+            **self.objective.passes(position.epoch, position.batch),
         }
         position.window_loss = position.window_items = position.window_seconds = 0.0
         position.window_tokens = 0
@@ -258,7 +257,7 @@ class Trainer:
     def score(self, weights: Weights) -> None:
         """Score `weights`, keep them if they are the best so far, and record the result."""
         training, position = self.config.training, self.state.position
-        result = self.task.validate(weights)
+        result = self.objective.validate(weights)
         position.scores[str(position.step)] = result.score
         best = position.best_score is None or result.score > position.best_score
         if best:
@@ -288,7 +287,7 @@ class Trainer:
         if training.average != "none" and len(files) > 1:
             self.listener.validating()
             mean = average_weights(files)
-            result = self.task.validate(mean)
+            result = self.objective.validate(mean)
             better = position.best_score is None or result.score > position.best_score
             if better:
                 kept = "average"
@@ -296,7 +295,7 @@ class Trainer:
                 run.save_weights(mean, probe=result.probe)
             record = {"kind": "average", "step": position.step, "n": len(files), **result.record}
             self._note_scores({**record, "best": better}, result)
-        facts = self.task.finish(run.load_weights())
+        facts = self.objective.finish(run.load_weights())
         run.write_json("environment.json", environment())
         report = {
             "kept": kept,

@@ -11,9 +11,9 @@ from dragoman.cli.console import Console
 from dragoman.cli.listener import LONGEST, TerminalListener, _two_digits, done, sample_table
 from dragoman.config import Config, parse_config
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
+from dragoman.training.objective import N_SAMPLES, Sample, sampled
 from dragoman.training.state import TrainPosition
-from dragoman.training.task import N_SAMPLES, Sample, sampled
 
 
 @pytest.fixture(scope="module")

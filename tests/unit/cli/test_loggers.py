@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dragoman.cli import app
 from dragoman.cli.listener import markdown_table, run_id, scalars
 from dragoman.runs import Run
-from dragoman.training.task import N_SAMPLES
+from dragoman.training.objective import N_SAMPLES
 from dragoman.training.trainer import Listeners, TrainingListener
 from tiny import TINY, write_corpus
 

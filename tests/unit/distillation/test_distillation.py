@@ -25,7 +25,7 @@ from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.training.loop import train as train_run
+from dragoman.tasks.training import train as train_run
 from dragoman.training.trainer import Trainer
 from tiny import TINY
 

@@ -26,10 +26,10 @@ from dragoman.interop.importing import import_model
 from dragoman.interop.sentencepieces import sentencepiece_model
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.training import train
 from dragoman.text import subwords
 from dragoman.text.tokenizer import SubwordTokenizer
 from dragoman.text.vocabulary import EOS_ID
-from dragoman.training.loop import train
 from exports import untrained_run
 from foreign_models import write_marian
 from tiny import TINY, WORDS, write_many

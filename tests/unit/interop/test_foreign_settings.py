@@ -15,8 +15,8 @@ from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
-from dragoman.training.tasks.loss import batch_loss
-from dragoman.training.tasks.starting import open_start
+from dragoman.tasks.translation.loss import batch_loss
+from dragoman.tasks.translation.starting import open_start
 from dragoman.training.updates.captured import Gradients
 from dragoman.training.updates.optimizer import make_optimizer
 

@@ -27,11 +27,11 @@ from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator, check_int8
 from dragoman.runs import Run
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.tensors import Rows
-from dragoman.training.loop import train
 from dragoman.training.parallel.processes import ALONE, Processes, device_of_process
 from dragoman.training.state import TrainPosition, TrainState, random_states
-from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.trainer import Trainer
 from dragoman.training.updates.captured import Gradients, untouched
 from dragoman.training.updates.updater import LossModule
@@ -212,7 +212,7 @@ def test_a_training_there_has_the_losses_of_one_here_and_continues_to_the_bit(
     fewest = [] if settings is CLASSIFICATION else ["search.max_length_factor=0.01"]
     config = parse_config(settings, overrides=[*tiny, *SHORT, *fewest, *overrides])
     here = train(config, "here")
-    monkeypatch.setattr("dragoman.training.tasks.translation.resident_bytes", lambda device: math.inf)
+    monkeypatch.setattr("dragoman.tasks.translation.objective.resident_bytes", lambda device: math.inf)
     with second_device() as device:
         monkeypatch.setattr("dragoman.training.parallel.processes.choose_device", lambda name: device)
         there = train(config, "there")

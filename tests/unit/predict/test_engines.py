@@ -19,9 +19,9 @@ from dragoman.predict.ctranslate2 import FOLDER, ORIGIN, convert, distance
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.training import train
 from dragoman.tensors import save_tensors
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
-from dragoman.training.loop import train
 from exports import untrained_run
 from sharing import made_once
 from tiny import WORDS

@@ -15,8 +15,8 @@ from dragoman.predict.engine import SearchInput
 from dragoman.predict.probe import Probe, score_ids
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.training import train
 from dragoman.tensors import load_probe
-from dragoman.training.loop import train
 from sharing import made_once
 
 

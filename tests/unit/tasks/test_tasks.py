@@ -12,7 +12,7 @@ from dragoman.data.named import open_text
 from dragoman.errors import ConfigError
 from dragoman.tasks import TASKS, config_for, task_named, task_of
 from dragoman.tasks.task import EvaluationRequest, ReadOptions
-from dragoman.training import tasks as training_tasks
+from dragoman.training.objective import Objective
 
 
 def write_lines(path: Path, lines: list[str]) -> str:
@@ -34,10 +34,10 @@ def reviews(tmp_path: Path) -> str:
     return write_lines(tmp_path / "reviews.tsv", ["label\ttext", *rows])
 
 
-def test_every_task_is_registered_at_every_floor() -> None:
-    assert TASKS.keys() == config.TASKS.keys() == training_tasks.TASKS.keys()
+def test_every_task_of_the_settings_is_registered_and_brings_its_objective() -> None:
+    assert TASKS.keys() == config.TASKS.keys()
     for name in TASKS:
-        assert task_named(name).noun
+        assert issubclass(task_named(name).objective, Objective)
 
 
 def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> None:

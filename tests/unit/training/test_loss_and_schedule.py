@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from dragoman.config import TrainingConfig
 from dragoman.model.kernels import plain_linear_cross_entropy
-from dragoman.training.tasks.loss import from_other_classes
+from dragoman.tasks.translation.loss import from_other_classes
 from dragoman.training.updates.schedule import inverse_sqrt, learning_rate
 
 C, EPS = 7, 0.1

@@ -10,10 +10,10 @@ import torch
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import TrainingError
 from dragoman.runs import Run
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.objective import TranslationObjective
+from dragoman.training.objective import BatchResult
 from dragoman.training.state import TrainPosition
-from dragoman.training.task import BatchResult
-from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.updates.updater import fit, pieces
 from recording import Recorder, losses
 from tiny import TINY, write_corpus

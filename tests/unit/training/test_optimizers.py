@@ -16,7 +16,7 @@ from tiny import TINY, write_corpus
 TRAINING = """
 import sys
 from dragoman.config import parse_config
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
 data = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"], "valid": ["valid.tsv"]}
 for optimizer in ("adamw", "muon"):
     overrides = [*sys.argv[1:], f"training.optimizer={optimizer}"]

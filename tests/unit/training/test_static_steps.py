@@ -30,13 +30,13 @@ from dragoman.data.store import TokenStore
 from dragoman.errors import ConfigError, TrainingError
 from dragoman.model.kernels import FAST, FAST_ON_GPU, IGNORED, PLAIN
 from dragoman.runs import Run
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.loss import batch_loss, static_batch_loss
+from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training import trainer
 from dragoman.training.checkpoints import newest_checkpoint
-from dragoman.training.loop import train
 from dragoman.training.state import TrainPosition
-from dragoman.training.tasks.loss import batch_loss, static_batch_loss
-from dragoman.training.tasks.translation import TranslationObjective
 from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Ledger
 from dragoman.training.updates.updater import SyncUpdater

@@ -25,15 +25,15 @@ from dragoman.predict.translator import Translator
 from dragoman.presets import ROBUST
 from dragoman.runs import Run, only_writer
 from dragoman.tasks.task import EvaluationRequest, open_run
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.loss import batch_loss, hide_tokens
 from dragoman.tasks.translation.task import TranslationTask
 from dragoman.tensors import load_tensors, save_tensors
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import PAD_ID, SPECIAL_TOKENS, UNK_ID
 from dragoman.training.checkpoints import make_room, newest_checkpoint
-from dragoman.training.loop import train
+from dragoman.training.objective import BatchResult, Objective
 from dragoman.training.state import TrainPosition, TrainState, average_weights, parameters
-from dragoman.training.task import BatchResult, Objective
-from dragoman.training.tasks.loss import batch_loss, hide_tokens
 from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
@@ -626,7 +626,7 @@ def test_the_best_checkpoint_is_the_one_that_is_used() -> None:
 def test_a_training_says_that_its_precision_is_slow_here(
     precision: str, has_it: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.training.loop.has_bf16", lambda device: has_it)
+    monkeypatch.setattr("dragoman.tasks.training.has_bf16", lambda device: has_it)
     monkeypatch.setattr("dragoman.hardware.has_bf16", lambda device: has_it)
     listener = Recorder()
     few = ("training.max_steps=1", "training.valid_every=1")

@@ -13,9 +13,9 @@ import torch
 
 from dragoman.errors import RunError
 from dragoman.runs import Run
+from dragoman.tasks.training import train
 from dragoman.training import state as state_module
 from dragoman.training.checkpoints import CheckpointWriter, newest_checkpoint
-from dragoman.training.loop import train
 from dragoman.training.state import Snapshot, TrainPosition, TrainState, parameters
 from dragoman.training.trainer import TrainingListener
 from recording import corpus as corpus

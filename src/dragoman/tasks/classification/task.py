@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.classifier_comparison import ClassifierComparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
+    from dragoman.tasks.classification.objective import ClassificationObjective
 
 DEMO: dict[str, Any] = {
     "task": "classification",
@@ -82,6 +83,12 @@ class ClassificationTask(Task):
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
         "ensemble", "engine", "robustness", "scores",
     )  # fmt: skip
+
+    @property
+    def objective(self) -> type[ClassificationObjective]:
+        from dragoman.tasks.classification.objective import ClassificationObjective
+
+        return ClassificationObjective
 
     def config_for(self, request: TrainingRequest) -> Config:
         file = request.file

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.evaluation.translation import TranslationScores
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
+    from dragoman.tasks.translation.objective import TranslationObjective
 
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
@@ -60,6 +61,12 @@ class TranslationTask(Task):
 
     noun: ClassVar[str] = "translator"
     foreign: ClassVar[tuple[str, ...]] = ("file", "text_column", "label_column")
+
+    @property
+    def objective(self) -> type[TranslationObjective]:
+        from dragoman.tasks.translation.objective import TranslationObjective
+
+        return TranslationObjective
 
     def config_for(self, request: TrainingRequest) -> Config:
         from dragoman.tasks.translation.configuring import config_for

@@ -21,10 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 from dragoman.config import Config
 from dragoman.data.batching import Indices
 from dragoman.errors import TrainingError
+from dragoman.training.objective import Objective
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import accumulates, shard, whole
 from dragoman.training.state import TrainPosition, TrainState
-from dragoman.training.task import Objective
 from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Gradients, Ledger
 from dragoman.training.updates.schedule import learning_rate
@@ -48,25 +48,25 @@ class Settled(NamedTuple):
 
 
 class LossModule(nn.Module):
-    """A task's loss as a module, which DistributedDataParallel or FSDP can wrap."""
+    """An objective's loss as a module, which DistributedDataParallel or FSDP can wrap."""
 
-    def __init__(self, task: Objective[Any]) -> None:
+    def __init__(self, objective: Objective[Any]) -> None:
         super().__init__()
-        self.model = task.model
-        self._task = [task]  # in a list, for it is no module
+        self.model = objective.model
+        self._objective = [objective]  # in a list, for it is no module
 
     def forward(self, batch: Any) -> tuple[Tensor, int]:
         """Return the summed loss of `batch`, and its number of tokens."""
-        result = self._task[0].loss(batch)
+        result = self._objective[0].loss(batch)
         return result.loss, result.n_tokens
 
 
-def loss_module(task: Objective[Any], config: Config, processes: Processes) -> nn.Module:
-    """Return a task's loss module; with several processes, its backward pass averages their gradients.
+def loss_module(objective: Objective[Any], config: Config, processes: Processes) -> nn.Module:
+    """Return an objective's loss module; with several processes, its backward pass averages their gradients.
 
     With `training.sharding` = "full", this shards the model's weights.
     """
-    module = LossModule(task)
+    module = LossModule(objective)
     if processes.size == 1:
         return module
     if config.training.sharding == "full":
@@ -76,14 +76,14 @@ def loss_module(task: Objective[Any], config: Config, processes: Processes) -> n
 
 
 class Updater(ABC):
-    """Makes updates of `state` with the losses of `task`."""
+    """Makes updates of `state` with the losses of `objective`."""
 
     deferred: ClassVar[bool]
     """Whether the result of an update is unknown until `settle`."""
 
     def __init__(
         self,
-        task: Objective[Any],
+        objective: Objective[Any],
         state: TrainState,
         config: Config,
         *,
@@ -92,8 +92,8 @@ class Updater(ABC):
         message: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Take the wrapped loss as `module` if there is one; `message` receives lines for the user."""
-        self.task, self.state, self.training = task, state, config.training
-        self.module, self.processes, self.message = module or LossModule(task), processes, message
+        self.objective, self.state, self.training = objective, state, config.training
+        self.module, self.processes, self.message = module or LossModule(objective), processes, message
 
     def __call__(self, batches: Sequence[Indices]) -> None:
         """Make an update with these batches; if memory is too small, split batches from now on and retry.
@@ -114,7 +114,7 @@ class Updater(ABC):
                         f"out of memory at step {position.step}; saved checkpoints are kept. "
                         "Set a smaller training.batch_tokens, and a larger training.update_freq"
                     ) from error
-                self.state.optimizer.zero_grad(set_to_none=not self.task.static)
+                self.state.optimizer.zero_grad(set_to_none=not self.objective.static)
             # Outside of the handler, which would keep what is to be freed.
             cut_smaller(position, max(batches, key=len))
             self.message(
@@ -126,9 +126,9 @@ class Updater(ABC):
         """Return this process's share of a batch, in pieces that fit into memory."""
         mine, device = self.processes.share(batch), self.processes.device
         if not len(mine):
-            return [BatchShare(self.task.batch(batch[:1], device), weight=0.0)]
+            return [BatchShare(self.objective.batch(batch[:1], device), weight=0.0)]
         n_pieces = self.state.position.n_pieces
-        return [BatchShare(self.task.batch(piece, device)) for piece in pieces(mine, n_pieces)]
+        return [BatchShare(self.objective.batch(piece, device)) for piece in pieces(mine, n_pieces)]
 
     def set_rate(self) -> None:
         """Set the learning rate of the step that the position has reached."""
@@ -159,7 +159,7 @@ class SyncUpdater(Updater):
     def update(self, parts: Sequence[BatchShare]) -> None:
         state, processes, position = self.state, self.processes, self.state.position
         scale = position.loss_scale if state.model.dtype == torch.float16 else 1.0
-        (n_items,) = processes.total(sum(part.weight * self.task.n_items(part.batch) for part in parts))
+        (n_items,) = processes.total(sum(part.weight * self.objective.n_items(part.batch) for part in parts))
         total, n_tokens = processes.total(*self._backward(parts, processes.size * scale / n_items))
         for parameter in state.model.parameters() if scale != 1.0 else ():
             if parameter.grad is not None:
@@ -290,25 +290,25 @@ def cut_smaller(position: TrainPosition, batch: Indices) -> None:
         torch.cuda.empty_cache()
 
 
-def fit(task: Objective[Any], position: TrainPosition, batch: Indices, device: torch.device) -> None:
+def fit(objective: Objective[Any], position: TrainPosition, batch: Indices, device: torch.device) -> None:
     """Run `batch` forward and backward, and split batches until it fits.
 
     Gradients and random-number states are restored.
     """
     state = torch.get_rng_state()
     state_there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-    while not _fits(task, pieces(batch, position.n_pieces)[0], device):
+    while not _fits(objective, pieces(batch, position.n_pieces)[0], device):
         cut_smaller(position, batch)
     torch.set_rng_state(state)
     if state_there is not None:
         torch.cuda.set_rng_state(state_there, device)
 
 
-def _fits(task: Objective[Any], indices: Indices, device: torch.device) -> bool:
+def _fits(objective: Objective[Any], indices: Indices, device: torch.device) -> bool:
     try:
-        task.loss(task.batch(indices, device)).loss.backward()  # type: ignore[no-untyped-call]
+        objective.loss(objective.batch(indices, device)).loss.backward()  # type: ignore[no-untyped-call]
     except torch.OutOfMemoryError:
         return False
     finally:
-        task.model.zero_grad()
+        objective.model.zero_grad()
     return True

@@ -23,8 +23,8 @@ from dragoman.data.doctor.inspection import (
 )
 from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
 from dragoman.errors import DataError
+from dragoman.tasks.training import train
 from dragoman.text import languages
-from dragoman.training.loop import train
 from dragoman.training.trainer import TrainingListener
 from tiny import TINY, labelled_texts, write_corpus
 

@@ -9,8 +9,8 @@ import torch
 from commands import dragoman, error_of, succeed
 from dragoman.config import TokenizerConfig
 from dragoman.runs import Run
+from dragoman.tasks.translation.starting import with_new_rows
 from dragoman.text.tokenizer import load_tokenizer, train_tokenizer
-from dragoman.training.tasks.starting import with_new_rows
 from sharing import made_once
 from tiny import TINY, TRAINING, write_corpus
 

@@ -14,11 +14,11 @@ from dragoman.data.phrasebook import pairs
 from dragoman.data.store import TokenStore
 from dragoman.metrics.faults import has_loop, similarity
 from dragoman.predict.translator import Translator
-from dragoman.training.loop import train
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
+from dragoman.tasks.translation.objective import Validator
+from dragoman.training.objective import Validation
 from dragoman.training.state import TrainPosition
-from dragoman.training.task import Validation
-from dragoman.training.tasks.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
-from dragoman.training.tasks.translation import Validator
 from dragoman.training.trainer import should_be_learning, warn
 from recording import Recorder
 from tiny import WORDS

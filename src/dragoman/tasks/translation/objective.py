@@ -31,15 +31,15 @@ from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.translation.diagnosis import diagnose, source_use
+from dragoman.tasks.translation.lexicon import choose_shortlist
+from dragoman.tasks.translation.loss import batch_loss, static_batch_loss
+from dragoman.tasks.translation.starting import describe_taken, open_start, start_weights, taken_tokenizers
+from dragoman.tasks.translation.text import OneCorpus, SeveralCorpora, TrainingText
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC, language_mark
+from dragoman.training.objective import BatchResult, Objective, Sample, Validation, Weights, sampled
 from dragoman.training.parallel.sharding import is_spread
-from dragoman.training.task import BatchResult, Objective, Sample, Validation, Weights, sampled
-from dragoman.training.tasks.diagnosis import diagnose, source_use
-from dragoman.training.tasks.lexicon import choose_shortlist
-from dragoman.training.tasks.loss import batch_loss, static_batch_loss
-from dragoman.training.tasks.starting import describe_taken, open_start, start_weights, taken_tokenizers
-from dragoman.training.tasks.text import OneCorpus, SeveralCorpora, TrainingText
 from dragoman.training.trainer import TrainingListener
 
 N_OLD_PAIRS = 1000

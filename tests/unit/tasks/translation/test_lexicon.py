@@ -16,10 +16,10 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.training import train
+from dragoman.tasks.translation import lexicon
+from dragoman.tasks.translation.lexicon import N_ITERATIONS, learn_lexicon, shortlist_of
 from dragoman.text.tokenizer import PAD_ID
-from dragoman.training.loop import train
-from dragoman.training.tasks import lexicon
-from dragoman.training.tasks.lexicon import N_ITERATIONS, learn_lexicon, shortlist_of
 from tiny import TINY, write_corpus
 
 VOCAB = 40

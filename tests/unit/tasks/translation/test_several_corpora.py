@@ -14,10 +14,10 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.text import SeveralCorpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC
-from dragoman.training.loop import train
-from dragoman.training.tasks.text import SeveralCorpora
 from tiny import TINY, write_corpus, write_many
 
 

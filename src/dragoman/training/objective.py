@@ -63,13 +63,13 @@ class Validation:
     samples: tuple[Sample, ...] = ()
     """Some of the examples, always the same ones."""
     probe: str = ""
-    """What the model computes with these weights, kept with them; "" of a task whose model has one code."""
+    """What the model computes with these weights, kept with them; "" of a model that has one code."""
 
 
 class Objective(ABC, Generic[Batch]):
     """A translation or a classification, with its model, its data and its measure.
 
-    Everything a task does follows from its arguments and from PyTorch's random state, so that a training
+    Everything that it does follows from its arguments and from PyTorch's random state, so that a training
     which is continued does the same as one that never stopped.
     """
 

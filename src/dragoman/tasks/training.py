@@ -20,10 +20,10 @@ from dragoman.data.readers.files import remembered_hashes, require_readers
 from dragoman.errors import ConfigError, require
 from dragoman.hardware import choose_dtype, has_bf16, keep_freed_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, only_writer
+from dragoman.tasks import task_of
 from dragoman.training.checkpoints import CheckpointWriter, is_static, newest_checkpoint
 from dragoman.training.parallel.processes import Processes, joined
 from dragoman.training.state import TrainPosition, TrainState, parameters, seed_process
-from dragoman.training.tasks import make_task
 from dragoman.training.trainer import Trainer, TrainingListener, is_finished, recognise_text
 from dragoman.training.updates.optimizer import make_optimizer
 from dragoman.training.updates.updater import loss_module
@@ -118,7 +118,7 @@ def start_or_continue(
         on_gpu = device.type == "cuda" and not config.training.wants_free_steps()
         configured = {"free": False, "static": True, "auto": on_gpu}[config.training.steps]
         static = is_static(newest) if newest else configured  # batches of few shapes
-        task = make_task(config, run, device, listener, static=static)
+        objective = task_of(config).objective(config, run, device, listener, static=static)
     if newest is None:
         training = config.training
         if training.warmup_steps >= training.max_steps:
@@ -127,15 +127,15 @@ def start_or_continue(
                 f"training.max_steps = {training.max_steps:,} are: the learning rate never reaches its peak; "
                 "set training.warmup_steps to a fifth of them"
             )
-        task.begin()
-    model = task.model.train()
+        objective.begin()
+    model = objective.model.train()
     model.dtype = choose_dtype(config.training.precision, device)
     if model.dtype == torch.bfloat16 and not has_bf16(device):
         listener.message(
             'training.precision = "bf16": there are no instructions for it here, so that it takes many times '
             'as long as "fp32"; "auto" chooses what is fast'
         )
-    module = loss_module(task, config, processes)  # shards the weights, if configured
+    module = loss_module(objective, config, processes)  # shards the weights, if configured
     model.to(device)  # the model is built on the CPU first, so that sharding can place its weights
     ema = {k: v.clone() for k, v in parameters(model).items()} if config.training.ema_decay else None
     state = TrainState(model, make_optimizer(model, config.training), ema, TrainPosition(static=static))
@@ -147,7 +147,7 @@ def start_or_continue(
     if processes.first:
         run.truncate_history(state.position.step, also=("back",))
     checkpoints = CheckpointWriter(run, config, processes)
-    return Trainer(config, run, task, state, module, listener, processes, checkpoints, deadline)
+    return Trainer(config, run, objective, state, module, listener, processes, checkpoints, deadline)
 
 
 def note_text(trainer: Trainer, hashes: Mapping[str, Mapping[str, str]], changed: Sequence[str]) -> None:

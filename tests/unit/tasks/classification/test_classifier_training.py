@@ -22,14 +22,14 @@ from dragoman.metrics.labelling import Exclusive
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier
 from dragoman.runs import Run
-from dragoman.text.tokenizer import train_tokenizer
-from dragoman.training.loop import train
-from dragoman.training.tasks.classification import (
+from dragoman.tasks.classification.objective import (
     ClassificationObjective,
     classification_loss,
     describe_labels,
     suspicions,
 )
+from dragoman.tasks.training import train
+from dragoman.text.tokenizer import train_tokenizer
 from recording import Recorder
 from tiny import TINY_CLASSIFIER, write_labelled
 

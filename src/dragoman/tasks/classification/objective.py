@@ -42,11 +42,11 @@ from dragoman.predict.classifier import (
 )
 from dragoman.predict.loading import build_classifier, inference_copy
 from dragoman.runs import Run
+from dragoman.tasks.classification.votes import Votes, solve_votes
 from dragoman.tensors import tensor_shapes
 from dragoman.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from dragoman.training.checkpoints import newest_checkpoint
-from dragoman.training.task import BatchResult, Objective, Sample, Validation, Weights, sampled
-from dragoman.training.tasks.votes import Votes, solve_votes
+from dragoman.training.objective import BatchResult, Objective, Sample, Validation, Weights, sampled
 from dragoman.training.trainer import TrainingListener
 
 Floats = npt.NDArray[np.float64]

@@ -15,9 +15,9 @@ from dragoman.data.labelled import open_labelled
 from dragoman.data.store import LabelledStore
 from dragoman.metrics.labelling import Exclusive, Labelling, Several
 from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
+from dragoman.tasks.classification import votes as subject
+from dragoman.tasks.classification.votes import Votes, log_count_ratio, solve_votes, thinned
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
-from dragoman.training.tasks import votes as subject
-from dragoman.training.tasks.votes import Votes, log_count_ratio, solve_votes, thinned
 from tiny import TINY_CLASSIFIER
 
 SETTINGS: dict[str, Any] = {

@@ -15,8 +15,8 @@ from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import plot_learning_curves
 from dragoman.runs import Run
+from dragoman.tasks.translation.text import SeveralCorpora
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.training.tasks.text import SeveralCorpora
 from sharing import made_once
 from tiny import TINY, TRAINING, write_corpus
 

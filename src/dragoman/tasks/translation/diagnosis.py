@@ -16,7 +16,7 @@ from dragoman.data.batching import make_batch, plan_epoch
 from dragoman.data.store import TokenStore
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.training.tasks.loss import batch_loss
+from dragoman.tasks.translation.loss import batch_loss
 
 MIN_SOURCE_GAIN = 0.1
 """Nats a token that the right source is worth, at least, to a model that reads it."""

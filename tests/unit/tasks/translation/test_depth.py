@@ -12,8 +12,8 @@ from dragoman.config import ModelConfig, TranslationConfig, parse_config
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
 from dragoman.runs import Run
-from dragoman.training.loop import train
-from dragoman.training.tasks.starting import misfits, start_weights, taken_layers
+from dragoman.tasks.training import train
+from dragoman.tasks.translation.starting import misfits, start_weights, taken_layers
 
 
 def model_of(n_encoder_layers: int, n_decoder_layers: int, *, seed: int = 0) -> Seq2SeqTransformer:

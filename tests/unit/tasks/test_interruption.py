@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.training.loop import interruption
+from dragoman.tasks.training import interruption
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_second_signal_ends_at_once_but_for_the_echo_of_a_sigterm(
 
 
 def test_a_late_second_sigterm_is_no_echo(caught: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.training.loop.ECHO", 0.0)
+    monkeypatch.setattr("dragoman.tasks.training.ECHO", 0.0)
     with interruption():
         signal.raise_signal(signal.SIGTERM)
         assert not caught
