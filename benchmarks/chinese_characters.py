@@ -15,9 +15,9 @@ from pathlib import Path
 from opencc import OpenCC
 
 from dragoman.data.doctor.language import is_simplified
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 
 CONVERTERS = {"simplified": OpenCC("t2s"), "traditional": OpenCC("s2t")}
 

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 import torch
 
 from dragoman.data.corpora import Pair
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 
 MIN_LETTERS = 4
 

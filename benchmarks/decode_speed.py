@@ -33,7 +33,6 @@ from typing import Any
 import torch
 
 from dragoman.errors import DragomanError
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import environment
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.metrics.translation import bleu
@@ -43,6 +42,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator, multiplies_in_int8
 from dragoman.runs import Run
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.text.tokenizer import TokenizerPair
 from peer_process import PeerProcess
 

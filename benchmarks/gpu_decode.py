@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import choose_device
 from dragoman.model.kernels import choose_kernels
 from dragoman.predict.ctranslate2 import convert
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.text.vocabulary import EOS_ID
 
 ROUNDS = 3

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import torch
 
 from dragoman.data.corpora import Pair
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Stem
 from dragoman.predict.translator import Translator
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 
 TERMS = """
 man men Mann; woman women Frau; boy boys Junge; girl girls Mädchen; child children Kind; dog dogs Hund;

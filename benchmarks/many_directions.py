@@ -18,12 +18,12 @@ from typing import Any
 
 from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import find_file, open_lines
-from dragoman.evaluation.translation import evaluate, read_pairs, split_of
 from dragoman.predict.flow import Pivot, searched
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.translation.evaluation import evaluate, read_pairs, split_of
 
 ZERO_SHOT = (("de", "pl"), ("pl", "zh"))
 

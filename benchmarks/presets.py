@@ -28,7 +28,6 @@ from typing import Any
 from dragoman.cli.listener import TerminalListener
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.named import open_training
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import environment
 from dragoman.metrics.translation import bleu
 from dragoman.predict.model import translation_config
@@ -36,6 +35,7 @@ from dragoman.predict.translator import Translator
 from dragoman.presets import EFFORTS, preset_for
 from dragoman.runs import Run
 from dragoman.tasks.training import train
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from json_lines import RESULTS, append_lines, read_lines
 
 RESULT_FILE = RESULTS / "presets.jsonl"

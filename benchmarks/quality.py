@@ -35,7 +35,6 @@ from dragoman.cli.listener import TerminalListener
 from dragoman.config import TranslationConfig, load_recipe
 from dragoman.data.corpora import Pair
 from dragoman.errors import PausedError
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment
 from dragoman.metrics.translation import bleu
 from dragoman.predict.loading import build_model, inference_copy
@@ -43,6 +42,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.objective import Weights

@@ -19,9 +19,9 @@ import sacrebleu
 import torch
 
 from dragoman.data.corpora import Pair
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "beam 5": {"beam_size": 5},

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dragoman.config import ModelConfig, TrainingConfig, load_recipe
-from dragoman.evaluation.classification import evaluate, split_of
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention
-from dragoman.report.classes import plot_classes, plot_confusion, plot_reliability
 from dragoman.report.figures import plot_masks, plot_positions, plot_schedules
 from dragoman.runs import Run
+from dragoman.tasks.classification.evaluation import evaluate, split_of
+from dragoman.tasks.classification.pictures import plot_classes, plot_confusion, plot_reliability
 from dragoman.tasks.training import train
 
 ROOT = Path(__file__).resolve().parent.parent

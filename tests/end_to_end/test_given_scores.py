@@ -9,8 +9,8 @@ import pytest
 from test_report_command import retrained
 
 from commands import error_of, succeed
-from dragoman.evaluation.kept import read_given_scores
 from dragoman.runs import SCORES
+from dragoman.tasks.translation.kept import read_given_scores
 
 N_SENTENCES = 15
 """Of the test set of `tiny_run`."""

@@ -10,9 +10,9 @@ import pytest
 from dragoman.config import load_recipe
 from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import PhrasebookEntry, phrases
-from dragoman.evaluation.translation import evaluate
 from dragoman.predict.translator import Translator
 from dragoman.tasks.training import train
+from dragoman.tasks.translation.evaluation import evaluate
 from tiny import TINY
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ import pytest
 
 from commands import dragoman, error_of, succeed
 from dragoman.errors import DataError
-from dragoman.evaluation.comparison import check_comparable
-from dragoman.evaluation.kept import Translations
 from dragoman.report.page import MAX_BYTES
 from dragoman.runs import Run
+from dragoman.tasks.translation.comparison import check_comparable
+from dragoman.tasks.translation.kept import Translations
 from tiny import damaged_run
 
 SCRIPT = "<script>alert(1)</script>"

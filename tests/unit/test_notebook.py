@@ -10,8 +10,6 @@ import numpy as np
 from dragoman import notebook
 from dragoman.data.corpora import Pair
 from dragoman.data.labelled import Labelled
-from dragoman.evaluation.classification import evaluate as evaluate_classifier
-from dragoman.evaluation.translation import evaluate, scores_of
 from dragoman.metrics.score import Score
 from dragoman.notebook import MAX_ROWS, Shown, heat_map, table
 from dragoman.predict.alignment import WordAlignment, align_words
@@ -20,6 +18,8 @@ from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
 from dragoman.runs import History, Run
+from dragoman.tasks.classification.evaluation import evaluate as evaluate_classifier
+from dragoman.tasks.translation.evaluation import evaluate, scores_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
 

@@ -11,9 +11,9 @@ from dragoman.cli.bulk import describe_status, describe_summary
 from dragoman.cli.listener import EVERY, TerminalListener
 from dragoman.data.corpora import Pair
 from dragoman.distillation.distilling import _speeds
-from dragoman.evaluation.translation import evaluate
 from dragoman.runs import Run
 from dragoman.tasks.training import train
+from dragoman.tasks.translation.evaluation import evaluate
 from dragoman.training.trainer import Listeners, TrainingListener
 from recording import Recorder, tiny_config
 from recording import corpus as corpus

@@ -168,9 +168,9 @@ def score(
 ) -> None:
     """Score a file of translations against references."""
     from dragoman.data.readers.files import find_file, open_lines
-    from dragoman.evaluation.kept import read_given_scores
     from dragoman.evaluation.scores import scores_table
-    from dragoman.evaluation.translation import scores_of
+    from dragoman.tasks.translation.evaluation import scores_of
+    from dragoman.tasks.translation.kept import read_given_scores
     from dragoman.text.words import LANGUAGE
 
     if not LANGUAGE.fullmatch(tgt_lang):

@@ -14,7 +14,7 @@ from dragoman.cli.options import Device, Precision, References, RunPath, Source,
 from dragoman.errors import ConfigError, RunError, require
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.comparison import Comparison
+    from dragoman.report.comparison import Comparison
     from dragoman.report.page import Table
     from dragoman.runs import Run
     from dragoman.tasks.task import EvaluationRequest

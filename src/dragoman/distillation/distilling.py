@@ -22,7 +22,6 @@ from dragoman.data.doctor.inspection import inspect_text
 from dragoman.distillation.material import Lessons, Material
 from dragoman.distillation.teaching import DROPPED, Translate, teach
 from dragoman.errors import ConfigError, counted
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.metrics.translation import bleu
@@ -31,6 +30,7 @@ from dragoman.predict.translator import Translator
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.runs import Run, only_writer
 from dragoman.tasks.task import Say
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.tasks.translation.starting import misfits
 
 RESULT = "distillation.json"

@@ -37,7 +37,6 @@ from dragoman.data.corpora import Pair, has_text
 from dragoman.data.readers.files import open_lines
 from dragoman.distillation.material import Lessons, Material, Offer, Writer, n_offered, one_line
 from dragoman.errors import DataError, RunError
-from dragoman.evaluation.translation import split_of
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
 from dragoman.predict.loading import model_hash
@@ -45,6 +44,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Link, Translation
 from dragoman.runs import Run
+from dragoman.tasks.translation.evaluation import split_of
 from dragoman.text.tokenizer import TokenizerPair
 
 LESSONS = "lessons.json"

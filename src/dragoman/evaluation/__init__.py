@@ -1,1 +1,1 @@
-"""Evaluate runs on test sets, and keep the scores in the run."""
+"""Scores kept in a run, and runs side by side."""

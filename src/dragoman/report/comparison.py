@@ -1,46 +1,29 @@
-"""Comparison pages: scores with p-values, groups of seeds, settings, curves, changed examples."""
+"""Comparisons, and their pages: scores with p-values, groups of seeds, settings, curves, changed examples."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, TypeAlias
 
-from dragoman.evaluation.analysis import word_diff
-from dragoman.evaluation.classification import NONE
-from dragoman.evaluation.classifier_comparison import ClassifierComparison
-from dragoman.evaluation.comparison import (
-    Changed,
-    Comparison,
-    Spread,
-    TranslatorComparison,
-    differing_settings,
-)
+from dragoman.evaluation.comparison import Spread, differing_settings
+from dragoman.metrics.score import Score
 from dragoman.report.curves import Curves, plot_runs
-from dragoman.report.page import Example, Figure, Group, Page, Paragraph, Part, Section, Span, Table
+from dragoman.report.page import Figure, Page, Paragraph, Section, Table
 from dragoman.report.run import footer
 from dragoman.runs import Run
 
-ABOUT_TESTS = (
-    "p-values are sacreBLEU's, two-sided, each system against the first: paired bootstrap resampling (Koehn "
-    "2004) and approximate randomisation (Riezler & Maxwell 2005). They ask whether the difference is one of "
-    "the systems or of the sentences that happen to be in the test set. They do not know how far another "
-    "seed of a training would come out, and are not corrected for the number of comparisons."
-)
+Record: TypeAlias = dict[str, Any]
+"""A row of figures by the names of its columns; a column that is left out, or None, is empty."""
 
 ABOUT_SEEDS = (
     "Groups of runs that differ only in the seed, each against the first. A p-value is that of a permutation "
     "test over the runs, which cannot be small with few seeds (0.33 at best for two and two, 0.1 for three "
     "and three, 0.03 for four and four), or of resampled sentences and Student's t over seeds, if larger. "
     "The interval is the latter's."
-)
-
-ABOUT_LABEL_TEST = (
-    "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "
-    "first: of the texts that only one of the two labels rightly, is each one's share a half? It knows of "
-    "the texts, not of the trainings: another seed may come out elsewhere."
 )
 
 P_VALUES = {
@@ -51,23 +34,80 @@ P_VALUES = {
 """Headings of the p-values in the records of a comparison."""
 
 
-class TaskParts(NamedTuple):
-    """The parts of a page that depend on what the runs have learnt."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison(ABC):
+    """One test set with the scores of every run; the others are compared with the first one."""
 
-    subtitle: str
-    about_tests: str
-    curve: str
-    """The score of a validation, as history.jsonl has it ..."""
-    curve_title: str
-    """... and what it is called."""
-    changed: Section
-    """The examples that changed most."""
+    subtitle: ClassVar[str]
+    about_test: ClassVar[str]
+    """What the p-values say, in sentences."""
+    example: ClassVar[str]
+    """What a validation text consists of: "pair" or "text"."""
 
+    name: str
+    """The name of the test set."""
+    provenance: str
+    """The test set, its size and files, in words."""
+    scores: Mapping[str, Sequence[Score]]
+    """By the names of the runs."""
+    test: str
+    """The test that compares a run with the first one, in words."""
+    p_values: Mapping[str, Mapping[str, Sequence[float | None]]]
+    """By test, as `records` names it, and by run: one for each score; None for the first run."""
+    spreads: Sequence[Spread]
+    """The scores of each group of runs that differ only in their seeds."""
+    remarks: Sequence[str] = ()
+    """More facts for the caption."""
 
-@singledispatch
-def task_parts(comparison: Comparison, runs: Mapping[str, Run], n_examples: int) -> TaskParts:
-    """Return the parts for a kind of comparison; each kind registers its own."""
-    raise NotImplementedError(type(comparison))
+    @abstractmethod
+    def changed_examples(self, runs: Mapping[str, Run], n: int) -> Section:
+        """Return the examples that changed most from the first run to each other one, `n` of each kind."""
+
+    @property
+    def caption(self) -> str:
+        """The test set, its size and files, and the signatures of scores and tests, separated by "; "."""
+        signatures = [score.signature for score in next(iter(self.scores.values()))]
+        return "; ".join([self.provenance, *signatures, *self.remarks])
+
+    def records(self) -> list[Record]:
+        """Return each score of each run, then each score of each group of seeds, as numbers."""
+        records: list[Record] = []
+        first = next(iter(self.scores))
+        for system, scores in self.scores.items():
+            for i, score in enumerate(scores):
+                low, high = score.interval or (None, None)
+                difference = None if system == first else score.value - self.scores[first][i].value
+                records.append(
+                    {
+                        "test_set": self.name,
+                        "kind": "run",
+                        "name": system,
+                        "score": score.name,
+                        "value": score.value,
+                        "low": low,
+                        "high": high,
+                        "difference": difference,
+                        **{test: by_run[system][i] for test, by_run in self.p_values.items()},
+                    }
+                )
+        for spread in self.spreads:
+            test = spread.test
+            records.append(
+                {
+                    "test_set": self.name,
+                    "kind": "group of seeds",
+                    "name": spread.group,
+                    "score": spread.name,
+                    "value": spread.mean,
+                    "standard_deviation": spread.deviation,
+                    "seeds": len(spread.values),
+                    "difference": test and test.difference,
+                    "difference_low": test and test.interval[0],
+                    "difference_high": test and test.interval[1],
+                    "p_seeds": test and test.p_value,
+                }
+            )
+        return records
 
 
 def comparison_page(
@@ -80,17 +120,17 @@ def comparison_page(
         RunError: a file cannot be written.
     """
     first, *other_runs = runs
-    parts = task_parts(comparisons[0], runs, n_examples)
+    main = comparisons[0]
     # Means over the seeds of runs that differ in nothing else, and tests between groups.
     seeds = [seeds_table(c.name, c.spreads) for c in comparisons if c.spreads]
     sections = [
-        Section("Scores", [*map(scores_table, comparisons), Paragraph(parts.about_tests)]),
+        Section("Scores", [*map(scores_table, comparisons), Paragraph(main.about_test)]),
         *([Section("Over seeds", [*seeds, Paragraph(ABOUT_SEEDS)])] if seeds else []),
         settings_section(runs),
-        curves_of_runs(runs, figures, key=parts.curve, title=parts.curve_title),
-        parts.changed,
+        curves_of_runs(runs, figures, example=main.example),
+        main.changed_examples(runs, n_examples),
     ]
-    return Page(f"{first} and {', '.join(other_runs)}", parts.subtitle, sections, footer(runs[first]))
+    return Page(f"{first} and {', '.join(other_runs)}", main.subtitle, sections, footer(runs[first]))
 
 
 def scores_table(comparison: Comparison) -> Table:
@@ -145,8 +185,11 @@ def settings_section(runs: Mapping[str, Run]) -> Section:
     )
 
 
-def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, key: str, title: str) -> Section:
-    """Return the validations of all runs in one figure."""
+def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, example: str) -> Section:
+    """Return the validations of all runs in one figure; `example` is what they validate on, as "pair"."""
+    names = next(iter(runs.values())).config.names
+    key, title = names.score, f"{names.score_title} on validation {example}s{names.score_unit and ', %'}"
+    title = title[0].upper() + title[1:]
     path = figures / "curves.svg"
     curves = [Curves(name, run.history(), run.config.training.max_steps) for name, run in runs.items()]
     plot_runs(curves, path, key=key, title=title)
@@ -157,68 +200,6 @@ def curves_of_runs(runs: Mapping[str, Run], figures: Path, *, key: str, title: s
     ]
     alt = f"Validation loss and {title} over the steps of each run; at the end {', '.join(last) or 'nothing'}"
     return Section("Learning curves", [Figure(path, alt, "From the history.jsonl of each run.")])
-
-
-@task_parts.register
-def _of_translators(comparison: TranslatorComparison, runs: Mapping[str, Run], n_examples: int) -> TaskParts:
-    """Show the largest gains and losses of each system against the first."""
-    first = next(iter(runs))
-    provenance = comparison.sets[first].provenance
-    about = f"By chrF2 of the sentence, of {provenance}. Marked in a translation: "
-    parts: list[Part] = [
-        Paragraph((Span("same", about), Span("extra", "what the reference does not have"), Span("same", ".")))
-    ]
-    for system in list(runs)[1:]:
-        for title, changes in zip(("better", "worse"), comparison.changed(system, n_examples), strict=True):
-            examples = [_change(runs, comparison, first, system, change) for change in changes]
-            none = Paragraph("No sentence.")
-            parts.append(Group(f"{system}: {title} than {first}", examples or [none]))
-    changed = Section("Sentences that changed most", parts)
-    return TaskParts("Translators side by side", ABOUT_TESTS, "bleu", "BLEU on validation pairs", changed)
-
-
-def _change(
-    runs: Mapping[str, Run], comparison: TranslatorComparison, first: str, system: str, change: Changed
-) -> Example:
-    data = runs[first].config.data
-    src_lang, tgt_lang = getattr(data, "src_lang", ""), getattr(data, "tgt_lang", "")
-    source, evaluation = comparison.sets[first].sources[change.sentence], comparison.sets[first].evaluation
-    reference = evaluation.references[change.sentence]
-
-    def marked(name: str) -> list[Span]:
-        hypothesis = comparison.sets[name].evaluation.hypotheses[change.sentence]
-        return [Span(*d) for d in word_diff(reference, hypothesis) if d.kind != "missing"]
-
-    return Example(
-        f"Sentence {change.sentence + 1} · chrF2 {signed(change.difference)}",
-        [
-            ("source", source, src_lang),
-            ("reference", reference, tgt_lang),
-            (first, marked(first), tgt_lang),
-            (system, marked(system), tgt_lang),
-        ],
-    )
-
-
-@task_parts.register
-def _of_classifiers(comparison: ClassifierComparison, runs: Mapping[str, Run], n_examples: int) -> TaskParts:
-    """Show the texts of which only one of two runs finds the label."""
-    first, *other_runs = runs
-    parts: list[Part] = [Paragraph(f"Texts that only one of two labels rightly, of {comparison.provenance}.")]
-    for system in other_runs:
-        for title, indices in zip(("only", "not"), comparison.changed(system, n_examples), strict=True):
-            examples = []
-            for i in indices:
-                rows = [("text", comparison.texts[i], ""), ("label", comparison.expected[i] or NONE, "")]
-                for name in (first, system):
-                    evaluation = comparison.evaluations[name]
-                    label = f"{evaluation.found_names[i] or NONE} ({evaluation.confidence[i]:.0%})"
-                    rows.append((name, label, ""))
-                examples.append(Example(f"Text {i + 1}", rows))
-            parts.append(Group(f"{title} {system} is right", examples or [Paragraph("No text.")]))
-    changed, names = Section("Texts that changed", parts), runs[first].config.names
-    title = f"{names.score_title[0].upper()}{names.score_title[1:]} on validation texts, %"
-    return TaskParts("Classifiers side by side", ABOUT_LABEL_TEST, names.score, title, changed)
 
 
 def signed(points: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.evaluation.comparison import Comparison, Record
+from dragoman.report.comparison import Comparison, Record
 
 ESCAPED = str.maketrans({
     **{character: f"\\{character}" for character in "{}$&#%_"},

@@ -13,7 +13,6 @@ from dragoman.config import Config, file_names
 from dragoman.distillation.distilling import describe_lessons, take_tokenizer
 from dragoman.distillation.teaching import Translate, teach
 from dragoman.errors import ConfigError
-from dragoman.evaluation.robustness import OF_SET
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
 from dragoman.reproduction.expected import Expectation, ExpectedScore, check_data, provide_data
@@ -22,6 +21,7 @@ from dragoman.reproduction.reference import ReferenceListener
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.task import EvaluationRequest, Say
+from dragoman.tasks.translation.robustness import OF_SET
 from dragoman.training.trainer import Listeners, TrainingListener, is_finished
 
 REPRODUCTION = "reproduction.json"

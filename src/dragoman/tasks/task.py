@@ -19,7 +19,7 @@ from dragoman.runs import Run
 if TYPE_CHECKING:
     from dragoman.data.corpora import Corpus
     from dragoman.data.labelled import LabelledCorpus
-    from dragoman.evaluation.comparison import Comparison
+    from dragoman.report.comparison import Comparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
     from dragoman.training.objective import Objective

@@ -9,11 +9,11 @@ import dragoman
 from dragoman.data.labelled import Labelled, open_labelled
 from dragoman.data.named import open_labelled_split
 from dragoman.errors import DataError, RunError
-from dragoman.evaluation.baseline import NAME, Baseline
-from dragoman.evaluation.classification import BaselineScorer, ClassificationScores, evaluate, split_of
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config
 from dragoman.runs import Run
+from dragoman.tasks.classification.baseline import NAME, Baseline
+from dragoman.tasks.classification.evaluation import BaselineScorer, ClassificationScores, evaluate, split_of
 from tiny import labelled_texts
 
 EXAMPLES = [Labelled(text, label) for label, text in labelled_texts(40, seed=7)]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.evaluation.comparison import Record, Spread
+from dragoman.evaluation.comparison import Spread
+from dragoman.report.comparison import Record
 from dragoman.report.latex import as_latex, escape_latex
 
 

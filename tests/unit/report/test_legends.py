@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dragoman.evaluation.analysis import FrequencyBucket
 from dragoman.report import picture
 from dragoman.report.curves import Curves, plot_runs
-from dragoman.report.translation import plot_f1_by_frequency
+from dragoman.tasks.translation.analysis import FrequencyBucket
+from dragoman.tasks.translation.report import plot_f1_by_frequency
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ from dragoman.tasks.task import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.classification import ClassificationScores
-    from dragoman.evaluation.classifier_comparison import ClassifierComparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
+    from dragoman.tasks.classification.comparison import ClassifierComparison
+    from dragoman.tasks.classification.evaluation import ClassificationScores
     from dragoman.tasks.classification.objective import ClassificationObjective
 
 DEMO: dict[str, Any] = {
@@ -131,7 +131,7 @@ class ClassificationTask(Task):
         return open_, (None, None)
 
     def tests(self, run: Run, request: EvaluationRequest) -> dict[str, LabelledCorpus]:
-        from dragoman.evaluation.classification import split_of
+        from dragoman.tasks.classification.evaluation import split_of
 
         config, split, file = classification_config(run), request.split, request.file
         data, columns = config.data, (request.text_column, request.label_column)
@@ -159,7 +159,7 @@ class ClassificationTask(Task):
     def evaluate(
         self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest
     ) -> Iterator[ClassificationScores]:
-        from dragoman.evaluation.classification import BaselineScorer, evaluate
+        from dragoman.tasks.classification.evaluation import BaselineScorer, evaluate
 
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
         scorer, say = BaselineScorer(run, saved_scores(run)), request.say
@@ -185,7 +185,7 @@ class ClassificationTask(Task):
         return self.evaluate(run, self.tests(run, request), request)
 
     def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
-        from dragoman.report.classification import ClassifiedSet, classification_page
+        from dragoman.tasks.classification.report import ClassifiedSet, classification_page
 
         split = request.split
         classifier, sets, problems = None, [], []
@@ -216,7 +216,7 @@ class ClassificationTask(Task):
         )
 
     def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[ClassifierComparison]:
-        from dragoman.evaluation.classifier_comparison import compare_classifiers
+        from dragoman.tasks.classification.comparison import compare_classifiers
 
         if request.src is not None or request.ref is not None:
             raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
@@ -232,10 +232,10 @@ class ClassificationTask(Task):
 
     def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
         from dragoman.data.phrasebook import unseen_reviews
-        from dragoman.evaluation.baseline import NAME
-        from dragoman.evaluation.classification import BaselineScorer, evaluate
         from dragoman.evaluation.scores import keep_scores
         from dragoman.metrics.score import interval_text
+        from dragoman.tasks.classification.baseline import NAME
+        from dragoman.tasks.classification.evaluation import BaselineScorer, evaluate
 
         test = list(open_labelled(["phrasebook:reviews-test"]).examples())
         unseen_texts = {text for _, text in unseen_reviews()}

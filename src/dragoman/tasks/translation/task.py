@@ -31,13 +31,13 @@ from dragoman.tasks.task import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.comparison import TranslatorComparison
-    from dragoman.evaluation.kept import Translations
-    from dragoman.evaluation.robustness import Robustness
-    from dragoman.evaluation.translation import TranslationScores
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
+    from dragoman.tasks.translation.comparison import TranslatorComparison
+    from dragoman.tasks.translation.evaluation import TranslationScores
+    from dragoman.tasks.translation.kept import Translations
     from dragoman.tasks.translation.objective import TranslationObjective
+    from dragoman.tasks.translation.robustness import Robustness
 
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
@@ -97,7 +97,7 @@ class TranslationTask(Task):
         return [replace(run, config=config.towards(direction)) for direction in chosen]
 
     def tests(self, run: Run, request: EvaluationRequest) -> dict[str, TestSet]:
-        from dragoman.evaluation.translation import read_pairs, split_of
+        from dragoman.tasks.translation.evaluation import read_pairs, split_of
 
         split = request.split
         if _is_other_text(request):
@@ -125,9 +125,9 @@ class TranslationTask(Task):
     def evaluate(
         self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest
     ) -> Iterator[TranslationScores | Robustness]:
-        from dragoman.evaluation.kept import read_given_scores, with_given_scores
-        from dragoman.evaluation.robustness import robustness
-        from dragoman.evaluation.translation import evaluate
+        from dragoman.tasks.translation.evaluation import evaluate
+        from dragoman.tasks.translation.kept import read_given_scores, with_given_scores
+        from dragoman.tasks.translation.robustness import robustness
 
         say = request.say
         sentence_scores = read_given_scores(
@@ -178,7 +178,7 @@ class TranslationTask(Task):
         yield from ()
 
     def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
-        from dragoman.report.translation import gather, translation_page
+        from dragoman.tasks.translation.report import gather, translation_page
 
         translations = _kept_translations(run, request)
         content = gather(translations, split=request.split)
@@ -190,7 +190,7 @@ class TranslationTask(Task):
         )
 
     def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[TranslatorComparison]:
-        from dragoman.evaluation.comparison import compare, compare_on
+        from dragoman.tasks.translation.comparison import compare, compare_on
 
         other_text = _is_other_text(request)
         systems = {name: _kept_translations(run, request) for name, run in runs.items()}
@@ -216,7 +216,7 @@ class TranslationTask(Task):
     def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
         from dragoman.data.phrasebook import unseen_phrases
         from dragoman.evaluation.scores import keep_scores
-        from dragoman.evaluation.translation import evaluate, read_pairs
+        from dragoman.tasks.translation.evaluation import evaluate, read_pairs
 
         src, tgt = translation_config(run).languages
         test = read_pairs(open_corpus(["phrasebook:test"], src_lang=src, tgt_lang=tgt))
@@ -298,7 +298,7 @@ def _is_other_text(request: EvaluationRequest) -> bool:
 
 
 def _kept_translations(run: Run, request: EvaluationRequest) -> Translations:
-    from dragoman.evaluation.kept import Translations
+    from dragoman.tasks.translation.kept import Translations
 
     check_precision(request.precision)
     prepare_for_translating()

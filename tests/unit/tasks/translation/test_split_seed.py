@@ -6,8 +6,8 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.config import TranslationConfig, load_recipe, parse_config
-from dragoman.evaluation.translation import read_pairs, split_of
 from dragoman.report.comparison import signed
+from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from tiny import TINY, write_corpus
 
 SETTINGS = [argument for override in TINY for argument in ("--set", override)]

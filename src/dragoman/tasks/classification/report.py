@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.evaluation.baseline import NAME
-from dragoman.evaluation.classification import NONE, ClassificationScores
 from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, word_importance
-from dragoman.report.classes import class_rows, plot_classes, plot_confusion, plot_reliability
 from dragoman.report.curves import Curves
 from dragoman.report.page import (
     Example,
@@ -29,6 +26,9 @@ from dragoman.report.page import (
 )
 from dragoman.report.run import card_section, curves_section, footer, summary_facts
 from dragoman.runs import Run
+from dragoman.tasks.classification.baseline import NAME
+from dragoman.tasks.classification.evaluation import NONE, ClassificationScores
+from dragoman.tasks.classification.pictures import class_rows, plot_classes, plot_confusion, plot_reliability
 
 FAINT, STRONG = 0.2, 0.6
 """Shares of the greatest effect in a text from which on a word is marked, and marked strongly."""

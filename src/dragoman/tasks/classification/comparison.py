@@ -9,17 +9,29 @@ import numpy as np
 
 from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
-from dragoman.evaluation.classification import ClassificationScores, evaluate, split_of
-from dragoman.evaluation.comparison import Comparison, spreads_of
+from dragoman.evaluation.comparison import spreads_of
 from dragoman.evaluation.scores import check_split
 from dragoman.metrics.significance import GroupTest, compare_label_groups, mcnemar
 from dragoman.predict.classifier import Classifier, classification_config
+from dragoman.report.comparison import Comparison
+from dragoman.report.page import Example, Group, Paragraph, Part, Section
 from dragoman.runs import Run
+from dragoman.tasks.classification.evaluation import NONE, ClassificationScores, evaluate, split_of
+
+ABOUT_LABEL_TEST = (
+    "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "
+    "first: of the texts that only one of the two labels rightly, is each one's share a half? It knows of "
+    "the texts, not of the trainings: another seed may come out elsewhere."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierComparison(Comparison):
     """One test set labelled by every classifier."""
+
+    subtitle = "Classifiers side by side"
+    about_test = ABOUT_LABEL_TEST
+    example = "text"
 
     texts: tuple[str, ...]
     expected: tuple[str, ...]
@@ -37,6 +49,22 @@ class ClassifierComparison(Comparison):
             sure, only = winner.confidence, np.flatnonzero(winner.right & ~loser.right)
             lists.append(sorted(only.tolist(), key=lambda i: (-sure[i], i))[:n])
         return lists[0], lists[1]
+
+    def changed_examples(self, runs: Mapping[str, Run], n: int) -> Section:
+        first, *other_runs = runs
+        parts: list[Part] = [Paragraph(f"Texts that only one of two labels rightly, of {self.provenance}.")]
+        for system in other_runs:
+            for title, indices in zip(("only", "not"), self.changed(system, n), strict=True):
+                examples = []
+                for i in indices:
+                    rows = [("text", self.texts[i], ""), ("label", self.expected[i] or NONE, "")]
+                    for name in (first, system):
+                        evaluation = self.evaluations[name]
+                        label = f"{evaluation.found_names[i] or NONE} ({evaluation.confidence[i]:.0%})"
+                        rows.append((name, label, ""))
+                    examples.append(Example(f"Text {i + 1}", rows))
+                parts.append(Group(f"{title} {system} is right", examples or [Paragraph("No text.")]))
+        return Section("Texts that changed", parts)
 
 
 def compare_classifiers(

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.evaluation.classification import ClassificationScores
 from dragoman.metrics.classification import ClassIntervals, ClassScore, ReliabilityBin
 from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
+from dragoman.tasks.classification.evaluation import ClassificationScores
 
 MAX_CLASSES = 25
 """Classes in a figure, at most: of more, those that are part of most mistakes."""

@@ -21,9 +21,7 @@ from dragoman.data.corpora import Pair
 from dragoman.data.doctor.selection import read_scores
 from dragoman.data.readers.files import find_file, hash_strings
 from dragoman.errors import ConfigError, DataError, RunError, counted, printable
-from dragoman.evaluation.robustness import Altered, robustness
 from dragoman.evaluation.scores import KeptRecord, keep_scores
-from dragoman.evaluation.translation import TranslationScores, evaluate, read_pairs, split_of
 from dragoman.hardware import choose_dtype, environment, find_device
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
@@ -32,6 +30,8 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
+from dragoman.tasks.translation.evaluation import TranslationScores, evaluate, read_pairs, split_of
+from dragoman.tasks.translation.robustness import Altered, robustness
 
 N_ALTERED = 100
 """Sentences that are translated altered as well, spread over the set."""

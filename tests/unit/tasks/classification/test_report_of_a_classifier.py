@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from commands import error_of, succeed
-from dragoman.evaluation.classification import ClassificationScores
 from dragoman.metrics.classification import (
     ClassIntervals,
     class_intervals,
@@ -24,21 +23,22 @@ from dragoman.metrics.classification import (
 )
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.occlusion import Explanation, WordImportance
-from dragoman.report.classes import (
+from dragoman.report.page import Example, Span, page_html
+from dragoman.runs import Run
+from dragoman.tasks.classification.evaluation import ClassificationScores
+from dragoman.tasks.classification.pictures import (
     MAX_CLASSES,
     class_rows,
     plot_classes,
     plot_confusion,
     plot_reliability,
 )
-from dragoman.report.classification import (
+from dragoman.tasks.classification.report import (
     ClassifiedSet,
     classification_page,
     marked,
     shortened,
 )
-from dragoman.report.page import Example, Span, page_html
-from dragoman.runs import Run
 from tiny import BLAME, PRAISE, labelled_texts
 
 

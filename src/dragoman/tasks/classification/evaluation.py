@@ -17,7 +17,6 @@ from dragoman.data.labelled import Labelled, LabelledCorpus, class_numbers, numb
 from dragoman.data.named import changed_files, hashes_of, open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
 from dragoman.errors import DataError, MissingExtraError, counted
-from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
 from dragoman.evaluation.scores import aligned, scores_table
 from dragoman.metrics.classification import (
     ClassIntervals,
@@ -36,6 +35,7 @@ from dragoman.metrics.score import Score
 from dragoman.notebook import Cell, table, table_of
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run
+from dragoman.tasks.classification.baseline import NAME, SETTINGS, Baseline
 
 Ids = npt.NDArray[np.int64]
 

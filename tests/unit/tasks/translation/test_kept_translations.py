@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.evaluation.kept import TranslatedSet, Translations, kept_name
 from dragoman.evaluation.scores import FOLDER, keep_scores
-from dragoman.evaluation.translation import scores_of
 from dragoman.hub import HubName
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
+from dragoman.tasks.translation.evaluation import scores_of
+from dragoman.tasks.translation.kept import TranslatedSet, Translations, kept_name
 from dragoman.text.tokenizer import TokenizerPair
 
 KEPT = f"{FOLDER}/test-tiny-test.json"

@@ -12,18 +12,6 @@ from typing import Any, NamedTuple
 from dragoman.config import TranslationConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.evaluation import analysis
-from dragoman.evaluation.analysis import (
-    MAX_LENGTH_EXTRA,
-    MAX_LENGTH_RATIO,
-    Correlation,
-    FrequencyBucket,
-    LengthBucket,
-    extremes,
-    faults,
-    word_diff,
-)
-from dragoman.evaluation.kept import TranslatedSet, Translations
 from dragoman.evaluation.scores import check_split
 from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.alignment import align_words
@@ -46,6 +34,18 @@ from dragoman.report.page import (
 )
 from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
 from dragoman.report.run import card_section, curves_section, footer, summary_facts
+from dragoman.tasks.translation import analysis
+from dragoman.tasks.translation.analysis import (
+    MAX_LENGTH_EXTRA,
+    MAX_LENGTH_RATIO,
+    Correlation,
+    FrequencyBucket,
+    LengthBucket,
+    extremes,
+    faults,
+    word_diff,
+)
+from dragoman.tasks.translation.kept import TranslatedSet, Translations
 
 MAX_VALID = 2000
 """Validation sentences that confidence is checked on, at most: the first ones."""

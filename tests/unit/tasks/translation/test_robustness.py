@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.config import parse_config
 from dragoman.data.corpora import Pair
-from dragoman.evaluation.robustness import PLAIN, WORDS, Altered, alterations, robustness
 from dragoman.predict.translator import Translator
+from dragoman.tasks.translation.robustness import PLAIN, WORDS, Altered, alterations, robustness
 from dragoman.text.alterations import carried_over
 
 PAIRS = [

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.evaluation.analysis import (
+from dragoman.metrics.translation import bleu, words
+from dragoman.tasks.translation.analysis import (
     FREQUENCIES,
     Recall,
     by_frequency,
@@ -22,7 +23,6 @@ from dragoman.evaluation.analysis import (
     training_counts,
     word_diff,
 )
-from dragoman.metrics.translation import bleu, words
 
 TEXT = st.text(alphabet="ab1.,é猫 ", max_size=30)
 
