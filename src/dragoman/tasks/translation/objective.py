@@ -35,7 +35,7 @@ from dragoman.tasks.translation.diagnosis import diagnose, source_use
 from dragoman.tasks.translation.lexicon import choose_shortlist
 from dragoman.tasks.translation.loss import batch_loss, static_batch_loss
 from dragoman.tasks.translation.starting import describe_taken, open_start, start_weights, taken_tokenizers
-from dragoman.tasks.translation.text import OneCorpus, SeveralCorpora, TrainingText
+from dragoman.tasks.translation.text import TrainingText
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC, language_mark
 from dragoman.training.objective import BatchResult, Objective, Sample, Validation, Weights, sampled
@@ -70,8 +70,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         self.static_batches: StaticBatches | None = None
         self.cache = run.path / "cache"
         parts, valid_parts = open_training(config)
-        kind = SeveralCorpora if config.data.corpora else OneCorpus
-        self.text: TrainingText = kind(config, parts, self.cache / "train")
+        self.text = TrainingText(config, parts, self.cache / "train")
         self.start = open_start(config) if config.training.start_from else None
         self.tokenizers = prepare_tokenizers(config, run, self.text, listener, start=self.start)
         notes = self.text.prepare(self.tokenizers, progress=listener.tokenized)
@@ -87,25 +86,22 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         first = [part.name for part in valid_parts if part.direction == config.languages]
         valid_pairs = [pair for name in first for pair in validated[name]]
         old_pairs = open_old_pairs(self.start, valid_pairs) if self.start else ()
-        self.validator = SeveralValidator(
-            {
-                part.name: Validator(
-                    config.towards(part.direction),
-                    tokenizers := self.tokenizers.towards(part.direction[1]),
-                    validated[part.name],
-                    TokenStore.prepare(
-                        part.corpus,
-                        tokenizers,
-                        max_length=config.model.max_positions,
-                        cache=self.cache / "valid",
-                    ),
-                    old_pairs=(old_pairs or ()) if part.name == first[0] else (),
-                    device=device,
-                )
-                for part in valid_parts
-            },
-            chosen_by=config.data.choose_by,
-        )
+        self.validators = {
+            part.name: Validator(
+                config.towards(part.direction),
+                tokenizers := self.tokenizers.towards(part.direction[1]),
+                validated[part.name],
+                TokenStore.prepare(
+                    part.corpus,
+                    tokenizers,
+                    max_length=config.model.max_positions,
+                    cache=self.cache / "valid",
+                ),
+                old_pairs=(old_pairs or ()) if part.name == first[0] else (),
+                device=device,
+            )
+            for part in valid_parts
+        }
         if old_pairs is None and self.start:
             listener.message(f"the validation text of {self.start.path} is not here and will not be scored")
 
@@ -123,7 +119,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         if not can_pack(model):
             return {}
         self.listener.validating()
-        validator = self.validator.first
+        validator = next(iter(self.validators.values()))
         shortlist, facts = choose_shortlist(
             Translator(model, self.tokenizers, self.config),
             self.text.as_it_stands(),
@@ -189,7 +185,9 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         return BatchResult(loss.smoothed, batch.n_tokens)
 
     def validate(self, weights: Weights) -> Validation:
-        return self.validator(self._architecture(), weights)
+        model = self._architecture()
+        validations = {name: validate(model, weights) for name, validate in self.validators.items()}
+        return combined(validations, chosen_by=self.config.data.choose_by)
 
     def _architecture(self) -> Seq2SeqTransformer:
         """Return a model that can be copied: where weights are spread, a new one, by no random numbers."""
@@ -199,42 +197,31 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
             return build_model(self.config, self.tokenizers, device=self.device, placed=False)
 
 
-class SeveralValidator:
-    """Scores weights on several texts, those of directions or of corpora.
+def combined(validations: Mapping[str, Validation], *, chosen_by: str) -> Validation:
+    """Return one validation of several texts, those of directions or of corpora, by their names in logs.
 
-    The means of all choose checkpoints, or the scores of the one that is named for it.
+    The means of all choose checkpoints, or the scores of the text `chosen_by`, if it is not "".
     """
-
-    def __init__(self, validators: Mapping[str, Validator], *, chosen_by: str = "") -> None:
-        """Take validators by the name of their text in logs; `chosen_by` is a name, or "" for the means."""
-        self.validators, self.chosen_by = validators, chosen_by
-        self.first = next(iter(validators.values()))
-
-    def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
-        """Score the architecture of `model` with `weights`; `model` itself is left alone."""
-        validations = {name: validate(model, weights) for name, validate in self.validators.items()}
-        if len(validations) == 1:
-            return next(iter(validations.values()))
-        counted = [validations[self.chosen_by]] if self.chosen_by else [*validations.values()]
-        means: dict[str, Any] = {
-            key: fmean(one.record[key] for one in counted) for key in ("valid_loss", "bleu", "chrf")
-        }
-        by_name = {f"{key} {name}": one.record[key] for name, one in validations.items() for key in means}
-        perplexity = math.exp(min(means["valid_loss"], 100.0))
-        old = {
-            key: one.record[key] for one in validations.values() for key in one.record if key == "old_bleu"
-        }
-        about = {"chosen_by": self.chosen_by}
-        if not self.chosen_by:
-            about = {"worst": min(validations, key=lambda name: validations[name].score)}
-        warnings = {
-            f"{about} {name}": f"{name}: {warning}"
-            for name, one in validations.items()
-            for about, warning in one.warnings.items()
-        }
-        samples = tuple(sample for one in validations.values() for sample in one.samples[:1])
-        record = {**means, "valid_perplexity": perplexity, **old, **about, **by_name}
-        return Validation(record, fmean(one.score for one in counted), warnings, samples, counted[0].probe)
+    if len(validations) == 1:
+        return next(iter(validations.values()))
+    counted = [validations[chosen_by]] if chosen_by else [*validations.values()]
+    means: dict[str, Any] = {
+        key: fmean(one.record[key] for one in counted) for key in ("valid_loss", "bleu", "chrf")
+    }
+    by_name = {f"{key} {name}": one.record[key] for name, one in validations.items() for key in means}
+    perplexity = math.exp(min(means["valid_loss"], 100.0))
+    old = {key: one.record[key] for one in validations.values() for key in one.record if key == "old_bleu"}
+    about = {"chosen_by": chosen_by}
+    if not chosen_by:
+        about = {"worst": min(validations, key=lambda name: validations[name].score)}
+    warnings = {
+        f"{warned} {name}": f"{name}: {warning}"
+        for name, one in validations.items()
+        for warned, warning in one.warnings.items()
+    }
+    samples = tuple(sample for one in validations.values() for sample in one.samples[:1])
+    record = {**means, "valid_perplexity": perplexity, **old, **about, **by_name}
+    return Validation(record, fmean(one.score for one in counted), warnings, samples, counted[0].probe)
 
 
 class Validator:

@@ -15,7 +15,7 @@ from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import plot_learning_curves
 from dragoman.runs import Run
-from dragoman.tasks.translation.text import SeveralCorpora
+from dragoman.tasks.translation.text import TrainingText
 from dragoman.text.tokenizer import TokenizerPair
 from sharing import made_once
 from tiny import TINY, TRAINING, write_corpus
@@ -59,7 +59,7 @@ def validated(run: str) -> dict[str, list[Pair]]:
 
 def trained_ids(config: TranslationConfig, run: Path) -> set[tuple[int, ...]]:
     """Every source in the token stores that a training of `config` reads, as ids."""
-    text = SeveralCorpora(config, open_training(config)[0], run / "cache" / "train")
+    text = TrainingText(config, open_training(config)[0], run / "cache" / "train")
     text.prepare(TokenizerPair.load(run / "tokenizer"))
     store = text.open(0)
     return {tuple(store.src(i).tolist()) for i in range(len(store))}

@@ -15,7 +15,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
 from dragoman.tasks.training import train
-from dragoman.tasks.translation.text import SeveralCorpora
+from dragoman.tasks.translation.text import TrainingText
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SYNTHETIC
 from tiny import TINY, write_corpus, write_many
@@ -50,7 +50,7 @@ def test_each_direction_is_validated_and_the_mean_is_what_counts(tiny_many: Path
 
 def test_sources_have_the_token_of_their_target_and_synthetic_ones_one_more(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    text = SeveralCorpora(config, open_training(config)[0], tmp_path / "cache")
+    text = TrainingText(config, open_training(config)[0], tmp_path / "cache")
     marks = ["<2de>", "<2en>", "<2fr>", SYNTHETIC]
     tokenizers = TokenizerPair.train(text.sample(), config.tokenizer, marks=marks)
     text.prepare(tokenizers)
@@ -300,7 +300,7 @@ def test_an_epoch_without_a_pair_is_stepped_over(until: str, tmp_path: Path) -> 
 
 
 def test_a_text_without_a_batch_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SeveralCorpora, "plan", lambda *_: [])
+    monkeypatch.setattr(TrainingText, "plan", lambda *_: [])
     with pytest.raises(
         DataError, match="no batch in 100 epochs up to 100; check the lengths and shares of data"
     ):
