@@ -11,6 +11,7 @@ from commands import dragoman, error_of, succeed
 from dragoman.errors import DataError
 from dragoman.report.page import MAX_BYTES
 from dragoman.runs import Run
+from dragoman.tasks.task import EvaluationRequest
 from dragoman.tasks.translation.comparison import check_comparable
 from dragoman.tasks.translation.kept import Translations
 from tiny import damaged_run
@@ -161,7 +162,8 @@ def test_other_references_are_refused_and_the_message_says_what_differs(run: Pat
 def test_other_signatures_are_refused_and_the_message_says_what_differs(run: Path, tmp_path: Path) -> None:
     characters = Path(shutil.copytree(run, tmp_path / "characters"))
     replace_in(characters / "config.toml", 'tgt_lang = "de"', 'tgt_lang = "ko"')
-    one, other = (Translations(Run.open(path)).sets("test")[0] for path in (run, characters))
+    runs, request = map(Run.open, (run, characters)), EvaluationRequest()
+    one, other = (Translations(each, request).sets("test")[0] for each in runs)
     with pytest.raises(
         DataError, match=r"the signatures of BLEU differ \(tok is 13a in one and char in the other"
     ):

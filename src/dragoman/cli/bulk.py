@@ -55,7 +55,7 @@ def backtranslate(
     from dragoman.bulk.output import SyntheticPairs
     from dragoman.config import TranslationConfig, parse_section
     from dragoman.predict.request import TranslationRequest
-    from dragoman.tasks.translation.task import check_precision
+    from dragoman.tasks.task import check_precision
 
     check_precision(precision)
     if ".tsv" not in out.suffixes and out != STDOUT:
@@ -129,7 +129,7 @@ def score_model(
     from dragoman.bulk.job import ModelSpec
     from dragoman.data.corpora import DEFAULT_COLUMNS
     from dragoman.data.readers.columns import by_name
-    from dragoman.tasks.translation.task import check_precision
+    from dragoman.tasks.task import check_precision
 
     check_precision(precision)
     if precision == "int8":

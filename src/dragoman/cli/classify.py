@@ -51,7 +51,7 @@ def classify(
     """
     from dragoman.bulk.input import AS_THEY_COME, SOON, Input
     from dragoman.bulk.output import write_output
-    from dragoman.tasks.classification.task import load_classifier
+    from dragoman.tasks.classification.evaluation import load_classifier
 
     out = None if out == Path("-") else out
     texts = Input.of(file, out=out)

@@ -188,7 +188,7 @@ def translate(
     from dragoman.bulk.output import as_line, as_sentence, json_line
     from dragoman.predict.glossary import Glossary
     from dragoman.predict.request import TranslationRequest
-    from dragoman.tasks.translation.task import check_precision
+    from dragoman.tasks.task import check_precision
 
     if n_best > 1 and not (json_ or mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")

@@ -37,6 +37,17 @@ SPLIT_SEED = 1
 """`data.split_seed` of trainings on files: runs of different seeds then hold out the same text."""
 
 
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
+
+
+def check_precision(precision: str, choices: Sequence[str] = PRECISIONS) -> None:
+    """ConfigError: `precision` is not among the choices."""
+    if precision not in choices:
+        *names, last = (f'"{choice}"' for choice in choices)
+        there_are = f"{', '.join(names)} and {last}"
+        raise ConfigError(f"--precision {precision}: is not a precision; there are {there_are}")
+
+
 class ParallelFiles(NamedTuple):
     """Parallel text by the names of its files."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,19 @@ import numpy as np
 from dragoman.config import file_names
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import spreads_of
-from dragoman.evaluation.scores import check_split
 from dragoman.metrics.significance import GroupTest, compare_label_groups, mcnemar
-from dragoman.predict.classifier import Classifier, classification_config
+from dragoman.predict.classifier import classification_config
 from dragoman.report.comparison import Comparison
 from dragoman.report.page import Example, Group, Paragraph, Part, Section
 from dragoman.runs import Run
-from dragoman.tasks.classification.evaluation import NONE, ClassificationScores, evaluate, split_of
+from dragoman.tasks.classification.evaluation import (
+    NONE,
+    ClassificationScores,
+    evaluate,
+    load_classifier,
+    split_of,
+)
+from dragoman.tasks.task import EvaluationRequest
 
 ABOUT_LABEL_TEST = (
     "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "
@@ -33,8 +39,6 @@ class ClassifierComparison(Comparison):
     about_test = ABOUT_LABEL_TEST
     example = "text"
 
-    texts: tuple[str, ...]
-    expected: tuple[str, ...]
     evaluations: Mapping[str, ClassificationScores]
     """By the names of the runs."""
 
@@ -52,12 +56,13 @@ class ClassifierComparison(Comparison):
 
     def changed_examples(self, runs: Mapping[str, Run], n: int) -> Section:
         first, *other_runs = runs
+        texts, expected = self.evaluations[first].texts, self.evaluations[first].expected_names
         parts: list[Part] = [Paragraph(f"Texts that only one of two labels rightly, of {self.provenance}.")]
         for system in other_runs:
             for title, indices in zip(("only", "not"), self.changed(system, n), strict=True):
                 examples = []
                 for i in indices:
-                    rows = [("text", self.texts[i], ""), ("label", self.expected[i] or NONE, "")]
+                    rows = [("text", texts[i], ""), ("label", expected[i] or NONE, "")]
                     for name in (first, system):
                         evaluation = self.evaluations[name]
                         label = f"{evaluation.found_names[i] or NONE} ({evaluation.confidence[i]:.0%})"
@@ -67,66 +72,40 @@ class ClassifierComparison(Comparison):
         return Section("Texts that changed", parts)
 
 
-def compare_classifiers(
-    runs: Mapping[str, Run],
-    *,
-    split: str | None = None,
-    device: str = "auto",
-    precision: str = "auto",
-    listen: Callable[[str], None] = lambda message: None,
-) -> list[ClassifierComparison]:
+def compare_classifiers(runs: Mapping[str, Run], request: EvaluationRequest) -> list[ClassifierComparison]:
     """Every test set of the same name, or, where a run has none, the validation texts.
 
     ConfigError: there is no set that all have. DataError: sets of one name hold other texts or labels.
     """
-    check_split(split)
-    chosen = split or ("test" if all(run.config.data.test for run in runs.values()) else "valid")
-    evaluated: dict[str, dict[str, tuple[ClassificationScores, tuple[str, ...], tuple[str, ...]]]] = {}
+    chosen = request.split or ("test" if all(run.config.data.test for run in runs.values()) else "valid")
+    evaluated: dict[str, dict[str, ClassificationScores]] = {}
     for system, run in runs.items():
-        classifier = Classifier.load(run.path, device=device, precision=precision)
+        classifier = load_classifier(run.path, device=request.device, precision=request.precision)
         for name, corpus in split_of(classification_config(run), chosen):
             examples = list(corpus.examples())
-            listen(f"{run.path}: labelling {name}, {len(examples):,} texts")
-            evaluation = evaluate(classifier, name, examples)
-            texts, labels = zip(*((e.text, e.label) for e in examples), strict=True)
-            evaluated.setdefault(name, {})[system] = (evaluation, texts, labels)
+            request.say(f"{run.path}: labelling {name}, {len(examples):,} texts")
+            evaluated.setdefault(name, {})[system] = evaluate(classifier, name, examples)
     common = {name: sets for name, sets in evaluated.items() if len(sets) == len(runs)}
     if not common:
         raise ConfigError(f"the runs have no {chosen} set of the same name; compare runs of one data set")
-    comparisons = []
-    for name, sets in common.items():
-        (first, (evaluation, texts, labels)), *_ = sets.items()
-        separator = evaluation.labelling.separator
-        for system, (other, *rest) in sets.items():
-            if (texts, labels, separator) != (*rest, other.labelling.separator):
-                raise DataError(
-                    f"{name} of {first} and of {system} cannot stand side by side: their texts or labels "
-                    "differ; compare runs on the same test set"
-                )
-        data = runs[first].config.data
-        files = file_names(data.test[name] if chosen == "test" else data.valid)
-        provenance = (
-            f"{name}: {len(texts):,} texts of {' + '.join(files) or 'held out of the training texts'}"
-        )
-        evaluations = {system: evaluation for system, (evaluation, _, _) in sets.items()}
-        comparisons.append(_compare_set(name, provenance, texts, labels, evaluations, runs))
-    return comparisons
+    return [_compare_set(name, sets, runs, chosen) for name, sets in common.items()]
 
 
 def _compare_set(
-    name: str,
-    provenance: str,
-    texts: tuple[str, ...],
-    expected: tuple[str, ...],
-    evaluations: Mapping[str, ClassificationScores],
-    runs: Mapping[str, Run],
+    name: str, evaluations: Mapping[str, ClassificationScores], runs: Mapping[str, Run], split: str
 ) -> ClassifierComparison:
-    first, *other_systems = evaluations
-    names = [score.name for score in evaluations[first].scores]
+    (first, main), *other_systems = evaluations.items()
+    names, right = [score.name for score in main.scores], {first: main.right}
     tested = "exact match" if "exact match" in names else "accuracy"  # the share of texts that are right
-    right = {system: evaluation.right for system, evaluation in evaluations.items()}
     p_values: dict[str, list[float | None]] = {first: [None] * len(names)}
-    for system in other_systems:
+    for system, other in other_systems:
+        same_texts = (main.texts, main.labelling.separator) == (other.texts, other.labelling.separator)
+        if not same_texts or main.expected_names != other.expected_names:
+            raise DataError(
+                f"{name} of {first} and of {system} cannot stand side by side: their texts or labels "
+                "differ; compare runs on the same test set"
+            )
+        right[system] = other.right
         p_value = mcnemar(right[first], right[system])
         p_values[system] = [p_value if score == tested else None for score in names]
 
@@ -134,16 +113,16 @@ def _compare_set(
         test = compare_label_groups(*(np.stack([right[s] for s in group]) for group in (before, after)))
         return [test if score == tested else None for score in names]
 
-    configs = {system: run.config for system, run in runs.items()}
+    data, configs = runs[first].config.data, {system: run.config for system, run in runs.items()}
+    files = file_names(data.test[name] if split == "test" else data.valid)
+    source = " + ".join(files) or "held out of the training texts"
     scores = {system: evaluation.scores for system, evaluation in evaluations.items()}
     return ClassifierComparison(
         name=name,
-        provenance=provenance,
+        provenance=f"{name}: {len(main.texts):,} texts of {source}",
         scores=scores,
         test=f"McNemar's exact test of {tested}",
         p_values={"p_mcnemar": p_values},
         spreads=spreads_of(configs, scores, test_groups),
-        texts=texts,
-        expected=expected,
         evaluations=evaluations,
     )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from dragoman.notebook import Cell, table, table_of
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.runs import Run
 from dragoman.tasks.classification.baseline import NAME, SETTINGS, Baseline
+from dragoman.tasks.task import PRECISIONS, check_precision
 
 Ids = npt.NDArray[np.int64]
 
@@ -178,20 +180,6 @@ class ClassificationScores:
         ranked = wrong[np.argsort(-sure[wrong], kind="stable")][:n]
         return [ConfidentMistake(i, self.labels[classes[i]], float(sure[i])) for i in ranked.tolist()]
 
-    def part(self, name: str, indices: Sequence[int]) -> ClassificationScores:
-        """Return the texts at `indices` alone; the time is their share."""
-        chosen = list(indices)
-        return replace(
-            self,
-            name=name,
-            expected=self.expected[chosen],
-            logits=self.logits[chosen],
-            n_cut=self.n_cut[chosen],
-            texts=tuple(self.texts[i] for i in chosen) if self.texts else (),
-            seconds=self.seconds * len(chosen) / len(self.expected),
-            baseline=None,
-        )
-
     def lines(self) -> Iterator[str]:
         """Yield for each text its labels, those it was given, the probability of these, and the text."""
         rows = zip(self.expected_names, self.found_names, self.confidence.tolist(), self.texts, strict=True)
@@ -294,6 +282,12 @@ class BaselineResult:
     def record(self) -> dict[str, Any]:
         """Return the record for scores.json."""
         return {"name": NAME, **asdict(self)}
+
+
+def load_classifier(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:
+    """Load the classifier in the folder `run`. ConfigError: unknown precision."""
+    check_precision(precision, PRECISIONS[:-1])
+    return Classifier.load(run, device=device, precision=precision)
 
 
 def evaluate(

@@ -11,11 +11,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dragoman.config import ClassificationConfig, Column, Config, file_names, parse_section
 from dragoman.data.labelled import REVIEWS, Labelled, LabelledCorpus, guess_labelled_columns, open_labelled
 from dragoman.data.named import open_text
+from dragoman.data.phrasebook import unseen_reviews
 from dragoman.data.readers.columns import by_name
 from dragoman.errors import ConfigError, DataError, counted
+from dragoman.evaluation.scores import keep_scores
+from dragoman.metrics.score import interval_text
 from dragoman.predict.classifier import Classifier, classification_config
 from dragoman.presets import classification_preset_for
+from dragoman.report.curves import Curves
+from dragoman.report.page import Page
 from dragoman.runs import Run, saved_scores
+from dragoman.tasks.classification.baseline import NAME
+from dragoman.tasks.classification.comparison import ClassifierComparison, compare_classifiers
+from dragoman.tasks.classification.evaluation import (
+    BaselineScorer,
+    ClassificationScores,
+    evaluate,
+    load_classifier,
+    split_of,
+)
+from dragoman.tasks.classification.report import ClassifiedSet, classification_page
 from dragoman.tasks.task import (
     SPLIT_SEED,
     DemoTable,
@@ -31,10 +46,6 @@ from dragoman.tasks.task import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.report.curves import Curves
-    from dragoman.report.page import Page
-    from dragoman.tasks.classification.comparison import ClassifierComparison
-    from dragoman.tasks.classification.evaluation import ClassificationScores
     from dragoman.tasks.classification.objective import ClassificationObjective
 
 DEMO: dict[str, Any] = {
@@ -131,8 +142,6 @@ class ClassificationTask(Task):
         return open_, (None, None)
 
     def tests(self, run: Run, request: EvaluationRequest) -> dict[str, LabelledCorpus]:
-        from dragoman.tasks.classification.evaluation import split_of
-
         config, split, file = classification_config(run), request.split, request.file
         data, columns = config.data, (request.text_column, request.label_column)
         if file is not None:
@@ -159,8 +168,6 @@ class ClassificationTask(Task):
     def evaluate(
         self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest
     ) -> Iterator[ClassificationScores]:
-        from dragoman.tasks.classification.evaluation import BaselineScorer, evaluate
-
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
         scorer, say = BaselineScorer(run, saved_scores(run)), request.say
         for name, corpus in tests.items():
@@ -185,8 +192,6 @@ class ClassificationTask(Task):
         return self.evaluate(run, self.tests(run, request), request)
 
     def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
-        from dragoman.tasks.classification.report import ClassifiedSet, classification_page
-
         split = request.split
         classifier, sets, problems = None, [], []
         if split is not None or run.weights_path.exists():
@@ -216,14 +221,10 @@ class ClassificationTask(Task):
         )
 
     def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[ClassifierComparison]:
-        from dragoman.tasks.classification.comparison import compare_classifiers
-
         if request.src is not None or request.ref is not None:
             raise ConfigError("--src and --ref are for translators; classifiers are compared on test sets")
         self.check(request)
-        return compare_classifiers(
-            runs, split=request.split, device=request.device, precision=request.precision, listen=request.say
-        )
+        return compare_classifiers(runs, request)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
         if src or tgt:
@@ -231,12 +232,6 @@ class ClassificationTask(Task):
         return DEMO
 
     def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
-        from dragoman.data.phrasebook import unseen_reviews
-        from dragoman.evaluation.scores import keep_scores
-        from dragoman.metrics.score import interval_text
-        from dragoman.tasks.classification.baseline import NAME
-        from dragoman.tasks.classification.evaluation import BaselineScorer, evaluate
-
         test = list(open_labelled(["phrasebook:reviews-test"]).examples())
         unseen_texts = {text for _, text in unseen_reviews()}
         parts: dict[str, list[Labelled]] = {
@@ -332,10 +327,3 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
         places = ", ".join(f"the {part} is in column {column!r}" for part, column in guessed.items())
         request.say(f"{places}; if not, say {' and '.join(f'--{part}-column' for part in guessed)}")
     return found_text if text is None else text, found_label if label is None else label
-
-
-def load_classifier(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:
-    """Load the classifier in the folder `run`. ConfigError: unknown precision."""
-    if precision not in ("auto", "fp32", "bf16"):
-        raise ConfigError(f'--precision {precision}: is not a precision; there are "auto", "fp32" and "bf16"')
-    return Classifier.load(run, device=device, precision=precision)

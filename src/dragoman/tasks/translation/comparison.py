@@ -13,15 +13,15 @@ from dragoman.config import TranslationConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import spreads_of
-from dragoman.evaluation.scores import check_split
 from dragoman.metrics.score import signature_differences
 from dragoman.metrics.significance import GroupTest, Method, compare_groups, paired_test
 from dragoman.metrics.translation import MeanMetric, metrics_for
 from dragoman.report.comparison import Comparison, signed
 from dragoman.report.page import Example, Group, Paragraph, Part, Section, Span
 from dragoman.runs import Run
+from dragoman.tasks.task import EvaluationRequest
 from dragoman.tasks.translation.analysis import word_diff
-from dragoman.tasks.translation.evaluation import read_pairs, split_of
+from dragoman.tasks.translation.evaluation import is_other_text, read_pairs, split_of
 from dragoman.tasks.translation.kept import TranslatedSet, Translations
 
 METHODS: tuple[Method, ...] = ("bootstrap", "randomisation")
@@ -102,48 +102,45 @@ class TranslatorComparison(Comparison):
         )
 
 
-def compare_on(systems: Mapping[str, Translations], src: str, ref: str) -> list[TranslatorComparison]:
-    """Systems compared on files that are not among their test sets: sources, and references line by line.
+def compare_translators(runs: Mapping[str, Run], request: EvaluationRequest) -> list[TranslatorComparison]:
+    """Compare runs on every test set that all have, or, where none has any, on their validation pairs.
+
+    Or on the files of the request, which are among no test sets. Scores stand side by side only if they are
+    of the same sources and references, with the same signature.
 
     Raises:
-        DataError: a file cannot be read, or they do not match.
+        ConfigError: there is no set that all have, or options contradict one another.
+        DataError: a file cannot be read, or sets differ; the message says in what.
     """
+    other_text = is_other_text(request)
+    systems = {name: Translations(run, request) for name, run in runs.items()}
     configs = {name: translations.config for name, translations in systems.items()}
-    data = next(iter(configs.values())).data
-    corpus = open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-    pairs, n_lines = read_pairs(corpus), sum(1 for _ in corpus.pairs())
-    name = Path(src).name
-    sets = {
-        system: translations.translated(name, pairs, split="files", files=(src, ref), n_lines=n_lines)
-        for system, translations in systems.items()
-    }
-    return [_compare_set(name, sets, configs)]
-
-
-def compare(systems: Mapping[str, Translations], *, split: str | None = None) -> list[TranslatorComparison]:
-    """Every test set that all of `systems` have, or, where none has any, their validation pairs.
-
-    Scores stand side by side only if they are of the same sources and references, with the same signature.
-    DataError: they are not; the message says what differs. ConfigError: there is no set that all have.
-    """
-    check_split(split)
-    configs = {name: translations.config for name, translations in systems.items()}
+    if other_text:
+        src, ref, data = str(request.src), str(request.ref), next(iter(configs.values())).data
+        corpus = open_corpus([src, ref], src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+        pairs, n_lines = read_pairs(corpus), sum(1 for _ in corpus.pairs())
+        name = Path(src).name
+        sets = {
+            system: translations.translated(name, pairs, split="files", files=(src, ref), n_lines=n_lines)
+            for system, translations in systems.items()
+        }
+        return [_compare_set(name, sets, configs)]
     has_tests = all(config.data.test for config in configs.values())
-    chosen = split or ("test" if has_tests else "valid")
+    split = request.split or ("test" if has_tests else "valid")
     named: dict[str, list[str]] = {}
     for system, config in configs.items():
-        named[system] = list(config.data.test) if chosen == "test" else ["valid"]
-        if chosen == "valid" and config.data.choose_by:  # their names are told by opened text alone
-            named[system] = [name for name, _ in split_of(config, chosen)]
+        named[system] = list(config.data.test) if split == "test" else ["valid"]
+        if split == "valid" and config.data.choose_by:  # their names are told by opened text alone
+            named[system] = [name for name, _ in split_of(config, split)]
     common = [name for name in next(iter(named.values())) if all(name in names for names in named.values())]
     if not common:
         raise ConfigError(
-            f"the runs have no {'test set' if chosen == 'test' else 'validation text'} of the same name: "
+            f"the runs have no {'test set' if split == 'test' else 'validation text'} of the same name: "
             + "; ".join(f"{system} has {', '.join(names) or 'none'}" for system, names in named.items())
-            + f"; {'say --split valid, or ' * (chosen == 'test')}give a text with --src and --ref"
+            + f"; {'say --split valid, or ' * (split == 'test')}give a text with --src and --ref"
         )
     by_system = {
-        name: {s.name: s for s in translations.sets(chosen, only=common)}
+        name: {s.name: s for s in translations.sets(split, only=common)}
         for name, translations in systems.items()
     }
     return [
@@ -152,7 +149,7 @@ def compare(systems: Mapping[str, Translations], *, split: str | None = None) ->
     ]
 
 
-class _Tested(NamedTuple):
+class Tested(NamedTuple):
     """Metrics, and the texts that they score."""
 
     metrics: Sequence[Metric]
@@ -167,7 +164,14 @@ def _compare_set(
     (first_name, first), *other_sets = sets.items()
     for other_name, other in other_sets:
         check_comparable((first_name, first), (other_name, other))
-    parts = _tested(sets, configs[first_name].data.tgt_lang)
+    evaluations = {system: kept.evaluation for system, kept in sets.items()}
+    references = first.evaluation.references
+    # In the order of the scores: our own metrics, then each given score, whose numbers are its texts.
+    hypotheses = {system: evaluation.hypotheses for system, evaluation in evaluations.items()}
+    parts = [Tested(metrics_for(configs[first_name].data.tgt_lang), hypotheses, references)]
+    for i, scores in enumerate(first.evaluation.by_sentence):
+        numbers = {system: evaluation.by_sentence[i].texts for system, evaluation in evaluations.items()}
+        parts.append(Tested([MeanMetric(scores.name)], numbers, [""] * len(references)))
     p_values: dict[str, dict[str, list[float | None]]] = {}
     remarks = []
     for method in METHODS:
@@ -188,28 +192,17 @@ def _compare_set(
             tests += compare_groups(old, new, p.references, metrics=p.metrics)
         return tests
 
-    scores = {system: kept.evaluation.main_scores for system, kept in sets.items()}
+    main_scores = {system: evaluation.main_scores for system, evaluation in evaluations.items()}
     return TranslatorComparison(
         name=name,
         provenance=first.provenance,
-        scores=scores,
+        scores=main_scores,
         test="paired bootstrap resampling",
         p_values=p_values,
-        spreads=spreads_of(configs, scores, test_groups),
+        spreads=spreads_of(configs, main_scores, test_groups),
         remarks=remarks,
         sets=sets,
     )
-
-
-def _tested(sets: Mapping[str, TranslatedSet], tgt_lang: str) -> list[_Tested]:
-    """Return what is tested, in the order of the scores: our own metrics, then each given score."""
-    first = next(iter(sets.values())).evaluation
-    hypotheses = {system: kept.evaluation.hypotheses for system, kept in sets.items()}
-    parts = [_Tested(metrics_for(tgt_lang), hypotheses, first.references)]
-    for i, scores in enumerate(first.by_sentence):
-        numbers = {system: kept.evaluation.by_sentence[i].texts for system, kept in sets.items()}
-        parts.append(_Tested([MeanMetric(scores.name)], numbers, [""] * len(first.references)))
-    return parts
 
 
 def with_common_scores(sets: Mapping[str, TranslatedSet]) -> tuple[dict[str, TranslatedSet], list[str]]:

@@ -10,12 +10,15 @@ from typing import Any
 from dragoman.config import TranslationConfig
 from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.named import open_direction, open_text, open_validation
-from dragoman.errors import DataError, counted
+from dragoman.errors import ConfigError, DataError, counted
 from dragoman.evaluation.scores import describe_settings, scores_table
+from dragoman.hardware import prepare_for_translating
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import LOWER_CASED, SentenceScores, score_all, tokenised_lowercased_bleu
 from dragoman.notebook import Shown, table_of
 from dragoman.predict.translator import Translator
+from dragoman.runs import Run
+from dragoman.tasks.task import EvaluationRequest, check_precision
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,22 @@ def evaluate(
     )
 
 
+def load_translator(run: Run, request: EvaluationRequest) -> Translator:
+    """Load a translator with all its directions, as is requested. ConfigError: unknown precision."""
+    if request.engine == "native":
+        check_precision(request.precision)
+    prepare_for_translating()
+    paths = [run.path, *request.ensemble]
+    translator = Translator.load(
+        paths, device=request.device, precision=request.precision, engine=request.engine
+    )
+    if request.batch_sentences is not None:
+        config = translator.config
+        search = config.search.model_copy(update={"batch_sentences": request.batch_sentences})
+        translator.config = config.model_copy(update={"search": search})
+    return translator
+
+
 def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> list[Score]:
     """BLEU, chrF2, TER with their intervals, and the BLEU of papers about Multi30k."""
     return Shown(
@@ -134,6 +153,14 @@ def scores_of(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang:
             tokenised_lowercased_bleu(hypotheses, references, tgt_lang=tgt_lang),
         ]
     )
+
+
+def is_other_text(request: EvaluationRequest) -> bool:
+    """Whether other text than the run's own is named. ConfigError: one side, or also a split of the run."""
+    one_alone = (request.src is None) != (request.ref is None)
+    if one_alone or (request.src is not None and request.split is not None):
+        raise ConfigError("give --src and --ref together and without --split, or none of them")
+    return request.src is not None
 
 
 def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpus]]:

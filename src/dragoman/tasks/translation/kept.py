@@ -30,7 +30,14 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.tasks.translation.evaluation import TranslationScores, evaluate, read_pairs, split_of
+from dragoman.tasks.task import EvaluationRequest, check_precision
+from dragoman.tasks.translation.evaluation import (
+    TranslationScores,
+    evaluate,
+    load_translator,
+    read_pairs,
+    split_of,
+)
 from dragoman.tasks.translation.robustness import Altered, robustness
 
 N_ALTERED = 100
@@ -104,19 +111,10 @@ def _keeping(listen: Callable[[str], None]) -> Iterator[None]:
 class Translations:
     """The test sets of one run, translated when first asked for; the model is loaded only if it is needed."""
 
-    def __init__(
-        self,
-        run: Run,
-        *,
-        device: str = "auto",
-        precision: str = "auto",
-        listen: Callable[[str], None] = lambda message: None,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> None:
-        """`listen` is told what is done; `progress`, of how many sentences are done out of all of a set."""
-        self.run, self.config = run, translation_config(run)
-        self._device, self._precision = device, precision
-        self._listen, self._progress = listen, progress
+    def __init__(self, run: Run, request: EvaluationRequest) -> None:
+        """`request.say` is told what is done. ConfigError: unknown precision."""
+        check_precision(request.precision)
+        self.run, self.config, self.request = run, translation_config(run), request
         self._loaded: Translator | None = None
         self._model_hash = ""
         self._translated_now = False
@@ -125,7 +123,7 @@ class Translations:
     def translator(self) -> Translator:
         """The run's translator. RunError: it has no weights yet, or a file is damaged."""
         if self._loaded is None:
-            whole = Translator.load(self.run.path, device=self._device, precision=self._precision)
+            whole = load_translator(self.run, self.request)
             self._loaded = whole.towards("-".join(self.config.languages))
         return self._loaded
 
@@ -145,7 +143,7 @@ class Translations:
                 sets.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and self._translated_now:
                     evaluation = replace(sets[-1].evaluation, name=self.config.labelled(name))
-                    with _keeping(self._listen):
+                    with _keeping(self.request.say):
                         keep_scores(self.run, [evaluation.record()])
         return sets
 
@@ -160,9 +158,9 @@ class Translations:
             kept = None  # damaged
         self._translated_now = kept is None
         if kept is None:
-            self._listen(f"{self.run.path}: translating {name}, {counted(len(pairs), 'sentence')}")
+            self.request.say(f"{self.run.path}: translating {name}, {counted(len(pairs), 'sentence')}")
             kept = self._translate(name, pairs, fingerprint)
-            with _keeping(self._listen):
+            with _keeping(self.request.say):
                 kept.write(self.run, place)
         sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
         evaluation = TranslationScores(
@@ -185,16 +183,16 @@ class Translations:
         place = kept_name("altered", self.config.labelled(kept.name))
         record = _KeptAlterations.read(self.run, place, fingerprint)
         if record is None or not record.rows:
-            self._listen(f"{self.run.path}: translating {kept.name}, altered")
+            self.request.say(f"{self.run.path}: translating {kept.name}, altered")
             rows = robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows
             record = _KeptAlterations(fingerprint=fingerprint, rows=rows)
-            with _keeping(self._listen):
+            with _keeping(self.request.say):
                 record.write(self.run, place)
         return list(record.rows)
 
     def _translate(self, name: str, pairs: Sequence[Pair], fingerprint: str) -> _KeptSet:
         evaluation = evaluate(
-            self.translator, name, pairs, progress=lambda done: self._progress(done, len(pairs))
+            self.translator, name, pairs, progress=lambda done: self.request.progress(done, len(pairs))
         )
         scores = score_pairs(self.translator, [pair.src for pair in pairs], evaluation.hypotheses)
         sure = (score.mean for score in scores)
@@ -216,9 +214,9 @@ class Translations:
         RunError: the run has no weights yet.
         """
         if not self._model_hash:
-            device = find_device(self._device)
-            in_int8 = self._precision == "int8"
-            dtype = "int8" if in_int8 else choose_dtype(self._precision, device)
+            device = find_device(self.request.device)
+            in_int8 = self.request.precision == "int8"
+            dtype = "int8" if in_int8 else choose_dtype(self.request.precision, device)
             settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
             versions = [environment()[name] for name in ("dragoman", "sacrebleu", "torch")]
             facts = (*versions, device.type, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from dragoman.config import TranslationConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.evaluation.scores import check_split
 from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
@@ -65,13 +64,9 @@ class ReportData(NamedTuple):
     """What a report is made of: the sets, what could not be had, and the check of the confidence."""
 
     tests: Sequence[TranslatedSet]
+    """The first one is analysed."""
     valid: TranslatedSet | None
     problems: Sequence[str]
-
-    @property
-    def main(self) -> TranslatedSet | None:
-        """The set that is analysed: the first one."""
-        return self.tests[0] if self.tests else None
 
 
 def gather(translations: Translations, *, split: str | None) -> ReportData:
@@ -80,7 +75,6 @@ def gather(translations: Translations, *, split: str | None) -> ReportData:
     The split that is asked for must be there. Without one it is the test sets, or else the validation pairs,
     and a report is made of what there is. ConfigError, DataError, RunError.
     """
-    check_split(split)
     problems: list[str] = []
     run = translations.run
     if not run.weights_path.exists():
@@ -110,34 +104,28 @@ def gather(translations: Translations, *, split: str | None) -> ReportData:
     return ReportData(tests or valid, valid[0] if valid else None, problems)
 
 
-def translation_page(
-    translations: Translations,
-    data: ReportData,
-    *,
-    figures: Path,
-    n_sentences: int,
-    reference: Curves | None = None,
-    listen: Callable[[str], None] = lambda message: None,
-) -> Page:
-    """Return the page; its figures are written into the folder `figures`.
+def translation_page(translations: Translations, *, figures: Path, reference: Curves | None) -> Page:
+    """Return the page; its figures are written into the folder `figures`. Errors: those of `Task.report`.
 
-    `reference` are the curves of the recipe's reference run. MissingExtraError: matplotlib is not installed.
-    RunError: a file of the run is damaged, or something cannot be written.
+    `reference` are the curves of the recipe's reference run.
     """
-    run, config, main = translations.run, translations.config, data.main
+    run, config, request = translations.run, translations.config, translations.request
+    tests, valid, problems = gather(translations, split=request.split)
+    for problem in problems:
+        request.say(problem)
     facts = list(summary_facts(run))
-    if main is not None:
+    if tests:
+        main = tests[0]
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
         facts.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
-    sections = [
-        Section("Summary", [Facts(facts), *map(Notice, data.problems)]),
-        *_scores(data),
-        curves_section(run, figures, reference),
-    ]
-    if main is not None:
-        listen(f"{run.path}: analysing {main.name}")
-        valid = data.valid
+    sections = [Section("Summary", [Facts(facts), *map(Notice, problems)])]
+    if tests:
+        sections.append(_scores([*tests, *([valid] if valid and valid not in tests else [])]))
+    sections.append(curves_section(run, figures, reference))
+    if tests:
+        request.say(f"{run.path}: analysing {main.name}")
         check = None if valid is None else analysis.correlation(valid.confidences, valid.qualities)
+        with_confidence = check is not None and check.helps
         sections += [
             Section(
                 "Where it is good",
@@ -149,22 +137,19 @@ def translation_page(
                 ],
             ),
             _confidence(valid, check, figures),
-            _sentences(config, main, n_sentences, with_confidence=check is not None and check.helps),
+            _sentences(config, main, request.n_examples, with_confidence=with_confidence),
             _degenerate(config, main),
             _robustness(translations, main),
         ]
-        listen(f"{run.path}: drawing attention")
+        request.say(f"{run.path}: drawing attention")
         sections.append(_attention(translations, main, figures))
     sections.append(card_section(run))
     title = f"{config.name} · {config.subject}"
     return Page(title, f"A report on the translator in {run.path.name}", sections, footer(run))
 
 
-def _scores(data: ReportData) -> list[Section]:
-    """Every score with its interval and its signature; nothing where nothing could be translated."""
-    if not data.tests:
-        return []
-    sets = [*data.tests, *([data.valid] if data.valid and data.valid not in data.tests else [])]
+def _scores(sets: Sequence[TranslatedSet]) -> Section:
+    """Every score with its interval and its signature."""
     parts: list[Part] = []
     for kept in sets:
         evaluation = kept.evaluation
@@ -190,7 +175,7 @@ def _scores(data: ReportData) -> list[Section]:
             "numbers:given are means of numbers that another tool gave the sentences."
         )
     )
-    return [Section("Scores", parts)]
+    return Section("Scores", parts)
 
 
 def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Group:

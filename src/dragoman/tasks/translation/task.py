@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dragoman.config import Config, read_settings
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
+from dragoman.data.phrasebook import LANGUAGES, unseen_phrases
 from dragoman.data.readers.columns import by_name
 from dragoman.data.readers.files import format_suffix
 from dragoman.errors import ConfigError, counted
+from dragoman.evaluation.scores import keep_scores
 from dragoman.files import recipes_folder
-from dragoman.hardware import prepare_for_translating
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.presets import guess_language
+from dragoman.report.curves import Curves
+from dragoman.report.page import Page
 from dragoman.runs import Run
 from dragoman.tasks.task import (
     DemoTable,
@@ -29,15 +32,22 @@ from dragoman.tasks.task import (
     Task,
     TrainingRequest,
 )
+from dragoman.tasks.translation.comparison import TranslatorComparison, compare_translators
+from dragoman.tasks.translation.configuring import config_for
+from dragoman.tasks.translation.evaluation import (
+    TranslationScores,
+    evaluate,
+    is_other_text,
+    load_translator,
+    read_pairs,
+    split_of,
+)
+from dragoman.tasks.translation.kept import Translations, read_given_scores, with_given_scores
+from dragoman.tasks.translation.report import translation_page
+from dragoman.tasks.translation.robustness import Robustness, robustness
 
 if TYPE_CHECKING:
-    from dragoman.report.curves import Curves
-    from dragoman.report.page import Page
-    from dragoman.tasks.translation.comparison import TranslatorComparison
-    from dragoman.tasks.translation.evaluation import TranslationScores
-    from dragoman.tasks.translation.kept import Translations
     from dragoman.tasks.translation.objective import TranslationObjective
-    from dragoman.tasks.translation.robustness import Robustness
 
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
@@ -69,8 +79,6 @@ class TranslationTask(Task):
         return TranslationObjective
 
     def config_for(self, request: TrainingRequest) -> Config:
-        from dragoman.tasks.translation.configuring import config_for
-
         return config_for(request)
 
     def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
@@ -97,10 +105,8 @@ class TranslationTask(Task):
         return [replace(run, config=config.towards(direction)) for direction in chosen]
 
     def tests(self, run: Run, request: EvaluationRequest) -> dict[str, TestSet]:
-        from dragoman.tasks.translation.evaluation import read_pairs, split_of
-
         split = request.split
-        if _is_other_text(request):
+        if is_other_text(request):
             config = translation_config(run)
             towards = config.towards(config.direction(request.to))
             (src_lang, tgt_lang), src, ref = towards.languages, str(request.src), str(request.ref)
@@ -125,22 +131,11 @@ class TranslationTask(Task):
     def evaluate(
         self, run: Run, tests: Mapping[str, TestSet], request: EvaluationRequest
     ) -> Iterator[TranslationScores | Robustness]:
-        from dragoman.tasks.translation.evaluation import evaluate
-        from dragoman.tasks.translation.kept import read_given_scores, with_given_scores
-        from dragoman.tasks.translation.robustness import robustness
-
         say = request.say
         sentence_scores = read_given_scores(
             request.scores, {name: len(test.pairs) for name, test in tests.items()}
         )
-        whole = load_translator(
-            run.path,
-            device=request.device,
-            precision=request.precision,
-            batch_sentences=request.batch_sentences,
-            ensemble=request.ensemble,
-            engine=request.engine,
-        )
+        whole = load_translator(run, request)
         means: dict[str, Any] = {}
         if request.ensemble:
             means["ensemble"] = [str(path) for path in request.ensemble]
@@ -178,29 +173,12 @@ class TranslationTask(Task):
         yield from ()
 
     def report(self, run: Run, request: EvaluationRequest, figures: Path, reference: Curves | None) -> Page:
-        from dragoman.tasks.translation.report import gather, translation_page
-
-        translations = _kept_translations(run, request)
-        content = gather(translations, split=request.split)
-        n_sentences, say = request.n_examples, request.say
-        for problem in content.problems:
-            say(problem)
-        return translation_page(
-            translations, content, figures=figures, n_sentences=n_sentences, reference=reference, listen=say
-        )
+        return translation_page(Translations(run, request), figures=figures, reference=reference)
 
     def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[TranslatorComparison]:
-        from dragoman.tasks.translation.comparison import compare, compare_on
-
-        other_text = _is_other_text(request)
-        systems = {name: _kept_translations(run, request) for name, run in runs.items()}
-        if other_text:
-            return compare_on(systems, str(request.src), str(request.ref))
-        return compare(systems, split=request.split)
+        return compare_translators(runs, request)
 
     def demo_settings(self, src: str | None, tgt: str | None) -> dict[str, Any]:
-        from dragoman.data.phrasebook import LANGUAGES
-
         src, tgt = src or "en", tgt or "de"
         for option, lang in (("--src", src), ("--tgt", tgt)):
             if lang not in LANGUAGES:
@@ -214,10 +192,6 @@ class TranslationTask(Task):
         }
 
     def demo_results(self, run: Run, say: Say) -> tuple[list[DemoTable], str, Sequence[str]]:
-        from dragoman.data.phrasebook import unseen_phrases
-        from dragoman.evaluation.scores import keep_scores
-        from dragoman.tasks.translation.evaluation import evaluate, read_pairs
-
         src, tgt = translation_config(run).languages
         test = read_pairs(open_corpus(["phrasebook:test"], src_lang=src, tgt_lang=tgt))
         whole = evaluate(Translator.load(run.path), "phrasebook", test)
@@ -258,50 +232,3 @@ def _language_in(file: str) -> str | None:
         return guess_language(file, option="--src-lang")
     except ConfigError:
         return None
-
-
-def load_translator(
-    run: str | Path,
-    *,
-    device: str = "auto",
-    precision: str = "auto",
-    batch_sentences: int | None = None,
-    ensemble: Sequence[Path] = (),
-    engine: str = "native",
-) -> Translator:
-    """Load a translator with all its directions. ConfigError: unknown precision."""
-    if engine == "native":
-        check_precision(precision)
-    prepare_for_translating()
-    translator = Translator.load([run, *ensemble], device=device, precision=precision, engine=engine)
-    if batch_sentences is not None:
-        config = translator.config
-        search = config.search.model_copy(update={"batch_sentences": batch_sentences})
-        translator.config = config.model_copy(update={"search": search})
-    return translator
-
-
-def check_precision(precision: str) -> None:
-    """ConfigError: `precision` is unknown."""
-    if precision not in ("auto", "fp32", "bf16", "int8"):
-        raise ConfigError(
-            f'--precision {precision}: is not a precision; there are "auto", "fp32", "bf16" and "int8"'
-        )
-
-
-def _is_other_text(request: EvaluationRequest) -> bool:
-    """Whether other text than the run's own is named. ConfigError: one side, or also a split of the run."""
-    one_alone = (request.src is None) != (request.ref is None)
-    if one_alone or (request.src is not None and request.split is not None):
-        raise ConfigError("give --src and --ref together and without --split, or none of them")
-    return request.src is not None
-
-
-def _kept_translations(run: Run, request: EvaluationRequest) -> Translations:
-    from dragoman.tasks.translation.kept import Translations
-
-    check_precision(request.precision)
-    prepare_for_translating()
-    return Translations(
-        run, device=request.device, precision=request.precision, listen=request.say, progress=request.progress
-    )

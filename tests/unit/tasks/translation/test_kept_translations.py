@@ -15,10 +15,12 @@ from dragoman.predict.scoring import score_pairs
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
+from dragoman.tasks.task import EvaluationRequest
 from dragoman.tasks.translation.evaluation import scores_of
 from dragoman.tasks.translation.kept import TranslatedSet, Translations, kept_name
 from dragoman.text.tokenizer import TokenizerPair
 
+ON_CPU = EvaluationRequest(device="cpu", precision="fp32")
 KEPT = f"{FOLDER}/test-tiny-test.json"
 
 
@@ -31,7 +33,7 @@ def run(tiny_run: Path, tmp_path: Path) -> Run:
 def translate(run: Run, split: str = "test") -> tuple[TranslatedSet, bool]:
     """The run's set, and whether it was translated now."""
     messages: list[str] = []
-    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    translations = Translations(run, replace(ON_CPU, say=messages.append))
     (found,) = translations.sets(split)
     return found, bool(messages)
 
@@ -108,7 +110,7 @@ def test_what_is_damaged_is_made_again(run: Run, damage) -> None:  # type: ignor
 @pytest.mark.slow
 def test_altered_text_is_translated_once_and_again_if_what_is_kept_is_damaged(run: Run) -> None:
     messages: list[str] = []
-    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    translations = Translations(run, replace(ON_CPU, say=messages.append))
     (found,) = translations.sets("test")
     messages.clear()
     rows = translations.altered(found)
@@ -146,7 +148,7 @@ def test_confidence_is_the_mean_log_probability_of_a_token(tiny_run: Path) -> No
 def test_scores_of_whole_sets_are_kept_with_those_of_evaluate(run: Run) -> None:
     found, _ = translate(run)
     assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
-    Translations(run, device="cpu", precision="fp32").sets("valid", max_sentences=3)
+    Translations(run, ON_CPU).sets("valid", max_sentences=3)
     assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
     assert saved_scores(run)[0]["scores"][0]["value"] == found.evaluation.scores[0].value
 
@@ -154,7 +156,7 @@ def test_scores_of_whole_sets_are_kept_with_those_of_evaluate(run: Run) -> None:
 def test_a_run_that_cannot_keep_translations_has_them_all_the_same(run: Run) -> None:
     (run.path / FOLDER).write_text("in the way", encoding="utf-8")
     messages: list[str] = []
-    translations = Translations(run, device="cpu", precision="fp32", listen=messages.append)
+    translations = Translations(run, replace(ON_CPU, say=messages.append))
     assert len(translations.sets("test")[0].evaluation.hypotheses) == 15
     assert any(message.startswith("not kept: ") for message in messages)
 
