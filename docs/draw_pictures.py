@@ -20,7 +20,7 @@ from dragoman.report.attention import plot_alignment, plot_attention
 from dragoman.report.figures import plot_masks, plot_positions, plot_schedules
 from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import evaluate, split_of
-from dragoman.tasks.classification.pictures import plot_classes, plot_confusion, plot_reliability
+from dragoman.tasks.classification.report import plot_classes, plot_confusion, plot_reliability
 from dragoman.tasks.training import train
 
 ROOT = Path(__file__).resolve().parent.parent

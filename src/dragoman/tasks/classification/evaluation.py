@@ -134,10 +134,11 @@ class ClassificationScores:
         return dict(zip(self.labels, per_class(self.counts), strict=True))
 
     @cached_property
-    def class_intervals(self) -> list[ClassIntervals]:
-        """The intervals of the scores of each class."""
+    def by_class(self) -> list[tuple[str, ClassScore, ClassIntervals]]:
+        """The name of each class, its scores and their intervals."""
         resampled = self.labelling.resampled(self.expected, self.found, len(self.labels))
-        return class_intervals(self.counts, resampled)
+        intervals = class_intervals(self.counts, resampled)
+        return list(zip(self.labels, per_class(self.counts), intervals, strict=True))
 
     def mistakes(self, n: int = N_CONFUSED) -> list[tuple[str, str, int]]:
         """Return the `n` most frequent mistakes, at most: a label, the one given, and how many texts.

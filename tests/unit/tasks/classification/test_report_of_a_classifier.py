@@ -26,17 +26,14 @@ from dragoman.predict.occlusion import Explanation, WordImportance
 from dragoman.report.page import Example, Span, page_html
 from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import ClassificationScores
-from dragoman.tasks.classification.pictures import (
-    MAX_CLASSES,
-    class_rows,
-    plot_classes,
-    plot_confusion,
-    plot_reliability,
-)
 from dragoman.tasks.classification.report import (
+    MAX_CLASSES,
     ClassifiedSet,
     classification_page,
     marked,
+    plot_classes,
+    plot_confusion,
+    plot_reliability,
     shortened,
 )
 from tiny import BLAME, PRAISE, labelled_texts
@@ -102,7 +99,7 @@ def test_a_bin_without_texts_says_so() -> None:
 
 def test_intervals_of_a_class_are_those_of_its_shares() -> None:
     e = evaluation()
-    for i, (_, score, intervals) in enumerate(class_rows(e)):
+    for i, (_, score, intervals) in enumerate(e.by_class):
         right, found, there = (
             int(e.confusion[i, i]), int(e.confusion[:, i].sum()), int(e.confusion[i].sum())
         )  # fmt: skip
