@@ -86,11 +86,9 @@ class Trainer:
         self.checkpoints.wait()
 
     def make_updates(self, interrupted: Callable[[], int]) -> None:
-        """Update the weights until the training is over, with validations and checkpoints.
+        """Update the weights, with validations and checkpoints: `train` without rollbacks.
 
-        Raises:
-            DivergenceError: the training diverges.
-            KeyboardInterrupt, PausedError: interrupted before the end, after saving a checkpoint.
+        DivergenceError: the training diverges.
         """
         objective, state, config, processes = self.objective, self.state, self.config, self.processes
         cls = AsyncUpdater if objective.static and processes.size == 1 else SyncUpdater

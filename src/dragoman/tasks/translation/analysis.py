@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import bleu, chrf, words
+from dragoman.report.page import Span
 
 LENGTHS = (5, 10, 15, 20, 30, 50)
 """The longest source of each bucket but the last, in words."""
@@ -110,7 +112,7 @@ def by_length(
     """BLEU and chrF2 of the sentences in each bucket of source lengths; each is in one, none is empty."""
     by_bucket: dict[int, list[int]] = {}
     for i, source in enumerate(sources):
-        by_bucket.setdefault(_bucket(len(words(source, lang=src_lang)), LENGTHS), []).append(i)
+        by_bucket.setdefault(bisect_left(LENGTHS, len(words(source, lang=src_lang))), []).append(i)
     buckets = []
     for number, indices in sorted(by_bucket.items()):
         hyp, ref = ([texts[i] for i in indices] for texts in (hypotheses, references))
@@ -143,7 +145,7 @@ def by_frequency(
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         made, expected = (Counter(words(text, lang=tgt_lang)) for text in (hypothesis, reference))
         for word in {**made, **expected}:
-            number = _bucket(counts[word], FREQUENCIES)
+            number = bisect_left(FREQUENCIES, counts[word])
             buckets[number] += Recall(min(made[word], expected[word]), expected[word], made[word])
     return [FrequencyBucket(*_limits(number, FREQUENCIES), recall) for number, recall in enumerate(buckets)]
 
@@ -192,10 +194,6 @@ def correlation(first: Sequence[float | None], second: Sequence[float]) -> Corre
     return Correlation(n, linear, linear_p, monotone, _fisher_p(monotone, variance=1.06 / (n - 3)))
 
 
-def _bucket(value: int, limits: Sequence[int]) -> int:
-    return next((i for i, limit in enumerate(limits) if value <= limit), len(limits))
-
-
 def _limits(number: int, limits: Sequence[int]) -> tuple[int, int | None]:
     return limits[number - 1] + 1 if number else 0, limits[number] if number < len(limits) else None
 
@@ -224,15 +222,8 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _PIECE = re.compile(rf"\s+|[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
 
 
-class Difference(NamedTuple):
-    """A piece of a hypothesis beside its reference: in both, only in the reference, or only in the other."""
-
-    kind: Literal["same", "missing", "extra"]
-    text: str
-
-
-def word_diff(reference: str, hypothesis: str) -> list[Difference]:
-    """Return the pieces of both texts in order, marked.
+def word_diff(reference: str, hypothesis: str) -> list[Span]:
+    """Return the pieces of both texts in order, marked: "same", or only in one of them.
 
     Those that are "same" or "missing" make up the reference, those that are "same" or "extra" the
     hypothesis, white space included. Words are compared whole, those of scripts without spaces by letter;
@@ -240,7 +231,7 @@ def word_diff(reference: str, hypothesis: str) -> list[Difference]:
     """
     expected, made = _PIECE.findall(reference), _PIECE.findall(hypothesis)
     codes = SequenceMatcher(None, expected, made, autojunk=False).get_opcodes()
-    differences: list[Difference] = []
+    differences: list[Span] = []
     missing = extra = ""
     for n, (operation, i1, i2, j1, j2) in enumerate(codes):
         here, other = "".join(expected[i1:i2]), "".join(made[j1:j2])
@@ -249,29 +240,22 @@ def word_diff(reference: str, hypothesis: str) -> list[Difference]:
             missing, extra = missing + here, extra + other
             continue
         differences += _changed(missing, extra)
-        differences.append(Difference("same", here))
+        differences.append(Span("same", here))
         missing = extra = ""
     return differences + _changed(missing, extra)
 
 
-def _changed(missing: str, extra: str) -> list[Difference]:
+def _changed(missing: str, extra: str) -> list[Span]:
     """Return the pieces that are in one text only, the reference's first."""
-    pieces = (Difference("missing", missing), Difference("extra", extra))
+    pieces = (Span("missing", missing), Span("extra", extra))
     return [piece for piece in pieces if piece.text]
 
 
-class Extremes(NamedTuple):
-    """Indices of sentences; none is in two of the lists."""
-
-    best: tuple[int, ...]
-    median: tuple[int, ...]
-    worst: tuple[int, ...]
-
-
-def extremes(scores: Sequence[float], n: int) -> Extremes:
+def extremes(scores: Sequence[float], n: int) -> tuple[list[int], list[int], list[int]]:
     """Return the `n` best sentences, best first, the `n` in the middle, and the `n` worst, worst first.
 
-    Of fewer than 3n sentences there are fewer of each. Ties are broken by the order of the sentences.
+    By index, each in one of the lists. Of fewer than 3n sentences there are fewer of each. Ties are broken by
+    the order of the sentences.
     """
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     n = min(n, -(-len(order) // 3))
@@ -279,7 +263,7 @@ def extremes(scores: Sequence[float], n: int) -> Extremes:
     worst = rest[max(0, len(rest) - n) :][::-1]
     between = rest[: len(rest) - len(worst)]
     start = max(0, (len(between) - n) // 2)
-    return Extremes(tuple(best), tuple(between[start : start + n]), tuple(worst))
+    return best, between[start : start + n], worst
 
 
 def faults(

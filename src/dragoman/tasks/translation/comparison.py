@@ -89,7 +89,7 @@ class TranslatorComparison(Comparison):
 
         def marked(name: str) -> list[Span]:
             hypothesis = self.sets[name].evaluation.hypotheses[change.sentence]
-            return [Span(*d) for d in word_diff(reference, hypothesis) if d.kind != "missing"]
+            return [piece for piece in word_diff(reference, hypothesis) if piece.kind != "missing"]
 
         return Example(
             f"Sentence {change.sentence + 1} · chrF2 {signed(change.difference)}",
@@ -221,22 +221,17 @@ def check_comparable(first: tuple[str, TranslatedSet], second: tuple[str, Transl
     (name, one), (other_name, other) = first, second
     where = f"{one.name} of {name} and of {other_name} cannot stand side by side"
     if one.fingerprint != other.fingerprint:
-        raise DataError(f"{where}: {_text_difference(one, other)}; compare runs on the same test set")
+        n, n_other = len(one.sources), len(other.sources)
+        difference = "their texts differ" if n == n_other else f"they have {n:,} and {n_other:,} sentences"
+        both = {"sources": (one.sources, other.sources)}
+        both["references"] = (one.evaluation.references, other.evaluation.references)
+        for what, texts in both.items() if n == n_other else ():
+            lines = [i for i, (a, b) in enumerate(zip(*texts, strict=True), start=1) if a != b]
+            if lines:
+                difference = f"{len(lines):,} of {n:,} {what} differ (first: sentence {lines[0]})"
+                break
+        raise DataError(f"{where}: {difference}; compare runs on the same test set")
     for score, other_score in zip(one.evaluation.scores, other.evaluation.scores, strict=True):
         differing = signature_differences(score.signature, other_score.signature)
         if differing:
             raise DataError(f"{where}: the signatures of {score.name} differ ({'; '.join(differing)})")
-
-
-def _text_difference(one: TranslatedSet, other: TranslatedSet) -> str:
-    """Describe the first difference."""
-    n, n_other = len(one.sources), len(other.sources)
-    if n != n_other:
-        return f"they have {n:,} and {n_other:,} sentences"
-    both = {"sources": (one.sources, other.sources)}
-    both["references"] = (one.evaluation.references, other.evaluation.references)
-    for what, (first, second) in both.items():
-        lines = [i for i, (a, b) in enumerate(zip(first, second, strict=True), start=1) if a != b]
-        if lines:
-            return f"{len(lines):,} of {n:,} {what} differ (first: sentence {lines[0]})"
-    return "their texts differ"

@@ -53,12 +53,15 @@ class TranslationScores:
     def sentences_per_second(self) -> float:
         return len(self.hypotheses) / max(self.seconds, 1e-9)
 
+    @property
+    def heading(self) -> str:
+        """The test set, its size, and how it was searched."""
+        n_sentences = counted(len(self.hypotheses), "sentence")
+        search = f"beam {self.beam_size} · length penalty {self.length_penalty:g}"
+        return f"{self.name} · {n_sentences} · {search}"
+
     def _repr_html_(self) -> str:
-        caption = (
-            f"{self.name} · {counted(len(self.hypotheses), 'sentence')} · beam {self.beam_size} · "
-            f"length penalty {self.length_penalty:g} · {self.seconds:.1f} s"
-        )
-        return table_of(self.scores, caption=caption)
+        return table_of(self.scores, caption=f"{self.heading} · {self.seconds:.1f} s")
 
     def record(self) -> dict[str, Any]:
         """Return the record for scores.json."""
@@ -75,11 +78,7 @@ class TranslationScores:
 
     def describe(self) -> str:
         """Return a heading and the table of scores."""
-        heading = (
-            f"{self.name} · {counted(len(self.hypotheses), 'sentence')} · beam {self.beam_size} · "
-            f"length penalty {self.length_penalty:g}{describe_settings(self.other_settings)}"
-        )
-        return f"{heading}\n{scores_table(self.scores)}"
+        return f"{self.heading}{describe_settings(self.other_settings)}\n{scores_table(self.scores)}"
 
     def lines(self) -> Iterable[str]:
         """Return the translations."""
@@ -174,11 +173,8 @@ def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpu
     if split == "valid" and data.choose_by:
         yield from ((f"valid {part.name}", part.corpus) for part in open_validation(config))
         return
-    named = dict(data.test) if split == "test" else {"valid": data.valid} if data.valid else {}
-    for name, files in named.items():
-        yield name, open_text(data, files)
-    if split == "valid" and not named:
-        yield "valid", open_direction(config)[1]
+    for name, files in (data.test if split == "test" else {"valid": data.valid}).items():
+        yield name, open_text(data, files) if files else open_direction(config)[1]
 
 
 def read_pairs(corpus: Corpus) -> list[Pair]:

@@ -271,23 +271,20 @@ def read_given_scores(options: Sequence[str], sizes: Mapping[str, int]) -> dict[
                 f"--scores {name}: number of files {len(named)}, of test sets {len(sizes)}; give {name}=FILE "
                 f"once for each test set, in this order: {', '.join(sizes)}"
             )
-    return {
-        test: [_read(name, named[i], test, n_sentences) for name, named in files.items()]
-        for i, (test, n_sentences) in enumerate(sizes.items())
-    }
-
-
-def _read(name: str, file: str, test: str, n_sentences: int) -> SentenceScores:
-    values = tuple(read_scores(find_file(file)))
-    if len(values) != n_sentences:
-        raise DataError(
-            f"{file} has {counted(len(values), 'line')} and {test} {counted(n_sentences, 'sentence')}; "
-            "give one number for each sentence, in order"
-        )
-    for number, value in enumerate(values, start=1):
-        if math.isnan(value):
-            raise DataError(f"{file} line {number}: has no number; every sentence needs one")
-    return SentenceScores(name, values)
+    by_test: dict[str, list[SentenceScores]] = {test: [] for test in sizes}
+    for name, named in files.items():
+        for file, (test, n_sentences) in zip(named, sizes.items(), strict=True):
+            values = tuple(read_scores(find_file(file)))
+            if len(values) != n_sentences:
+                raise DataError(
+                    f"{file} has {counted(len(values), 'line')} and {test} "
+                    f"{counted(n_sentences, 'sentence')}; give one number for each sentence, in order"
+                )
+            for number, value in enumerate(values, start=1):
+                if math.isnan(value):
+                    raise DataError(f"{file} line {number}: has no number; every sentence needs one")
+            by_test[test].append(SentenceScores(name, values))
+    return by_test
 
 
 class _KeptScores(KeptRecord):

@@ -377,8 +377,8 @@ def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: s
     """Return a sentence with its reference and its translation, their differences marked."""
     data, evaluation = config.data, main.evaluation
     differences = word_diff(evaluation.references[i], evaluation.hypotheses[i])
-    reference = [Span(*d) for d in differences if d.kind != "extra"]
-    hypothesis = [Span(*d) for d in differences if d.kind != "missing"]
+    reference = [piece for piece in differences if piece.kind != "extra"]
+    hypothesis = [piece for piece in differences if piece.kind != "missing"]
     return Example(
         title,
         [

@@ -66,7 +66,14 @@ class Gradients:
             self.seen.add(batch.shape)  # a shape that never comes again is not worth recording
             return self._pass(batch, torch.tensor(factor, device=self.device))
         if batch.shape not in self.recorded:
-            self.recorded[batch.shape] = self._record(batch)
+            inputs = {name: getattr(batch, name).clone() for name in ("src", "tgt_in", "tgt_out")}
+            place, scale = batch._replace(**inputs), torch.ones((), device=self.device)
+            with untouched(self.module, self.device):
+                recording = record(
+                    lambda: self._pass(place, scale), self.device, pool=self.pool, warm_up=WARM_UP
+                )
+            self.pool = self.pool or recording.graph.pool()
+            self.recorded[batch.shape] = RecordedPass(recording, place, scale)
         recorded = self.recorded[batch.shape]
         for target, source in zip(recorded.batch[:3], batch[:3], strict=True):
             target.copy_(source)
@@ -78,19 +85,6 @@ class Gradients:
         loss, _ = self.module(batch)
         (loss * factor).backward()
         return loss.detach()
-
-    def _record(self, batch: StaticBatch) -> RecordedPass:
-        """Capture a pass over batches of this shape."""
-        batch = batch._replace(
-            **{name: getattr(batch, name).clone() for name in ("src", "tgt_in", "tgt_out")}
-        )
-        factor = torch.ones((), device=self.device)
-        with untouched(self.module, self.device):
-            recording = record(
-                lambda: self._pass(batch, factor), self.device, pool=self.pool, warm_up=WARM_UP
-            )
-        self.pool = self.pool or recording.graph.pool()
-        return RecordedPass(recording, batch, factor)
 
 
 @contextmanager
