@@ -333,6 +333,7 @@ class BaselineScorer:
     def __init__(self, run: Run, saved: Sequence[dict[str, Any]]) -> None:
         """Take the records of the run's scores.json as `saved`."""
         self._run, self._config = run, classification_config(run)
+        self._balanced = self._config.training.class_weights == "balanced"
         self._known = [record["baseline"] for record in saved if record.get("baseline")]
         self._baseline: Baseline | None = None
         self._train = ""
@@ -346,9 +347,7 @@ class BaselineScorer:
         """
         test = hash_strings(*(part for example in examples for part in example))
         try:
-            result = self._saved(test)
-            if result is None:
-                result = self._score(examples, evaluation, test, listen)
+            result = self._saved(test) or self._score(examples, evaluation, test, listen)
         except (MissingExtraError, DataError) as error:
             return replace(evaluation, no_baseline=str(error))
         return replace(evaluation, baseline=result)
@@ -388,10 +387,6 @@ class BaselineScorer:
         encoded = labelling.encode([[numbers[label] for label in names] for names in predicted], len(numbers))
         scores = tuple(labelling.scores(evaluation.expected, encoded, len(numbers)).values())
         return BaselineResult(scores, self._baseline.n_texts, self._baseline.signature, self._train, test)
-
-    @property
-    def _balanced(self) -> bool:
-        return self._config.training.class_weights == "balanced"
 
 
 def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:

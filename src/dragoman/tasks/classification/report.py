@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from dragoman.report.run import card_section, curves_section, footer, summary_fa
 from dragoman.runs import Run
 from dragoman.tasks.classification.baseline import NAME
 from dragoman.tasks.classification.evaluation import NONE, ClassificationScores
+from dragoman.tasks.task import EvaluationRequest
 
 MAX_CLASSES = 25
 """Classes in a figure, at most: of more, those that are part of most mistakes."""
@@ -64,36 +65,32 @@ def classification_page(
     run: Run,
     classifier: Classifier | None,
     sets: Sequence[ClassifiedSet],
+    problems: Sequence[str],
+    request: EvaluationRequest,
     *,
     figures: Path,
-    n_mistakes: int,
-    problems: Sequence[str] = (),
-    reference: Curves | None = None,
-    listen: Callable[[str], None] = lambda message: None,
+    reference: Curves | None,
 ) -> Page:
     """Return the page; its figures are written into the folder `figures`. The first of `sets` is analysed.
 
     Without a set, or without a classifier, there is a page about the training alone. `problems` say what
-    could not be had. MissingExtraError: matplotlib is not installed. RunError: a file of the run is damaged,
-    or something cannot be written.
+    could not be had. Errors: those of `Task.report`.
     """
-    config, main = run.config, sets[0] if sets else None
-    facts = list(summary_facts(run))
-    if main is not None:
-        evaluation = main.evaluation
+    config, facts, parts = run.config, list(summary_facts(run)), []
+    if sets:
+        main, evaluation = sets[0], sets[0].evaluation
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
         if evaluation.baseline is not None:
             scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
         facts.insert(1, (evaluation.name, f"{scores} ({len(evaluation.texts):,} texts)"))
         facts.insert(2, ("labels", f"{len(evaluation.labels)}: {', '.join(evaluation.labels[:20])}"))
-    sections = [Section("Summary", [Facts(facts), *map(Notice, problems)])]
-    if sets:
-        sections.append(_scores(sets))
-    sections.append(curves_section(run, figures, reference))
-    if main is not None and classifier is not None:
+        parts = [_scores(sets)]
+    summary = Section("Summary", [Facts(facts), *map(Notice, problems)])
+    sections = [summary, *parts, curves_section(run, figures, reference)]
+    if sets and classifier is not None:
         sections += [_classes(main, figures), _confidence(main, figures)]
-        listen(f"{run.path}: leaving out words of {main.evaluation.name}, one at a time")
-        sections.append(_mistakes(classifier, main, n_mistakes))
+        request.say(f"{run.path}: leaving out words of {evaluation.name}, one at a time")
+        sections.append(_mistakes(classifier, main, 2 * request.n_examples))
     sections.append(card_section(run))
     title = f"{config.name} · {config.subject}"
     return Page(title, f"A report on the classifier in {run.path.name}", sections, footer(run))

@@ -210,14 +210,7 @@ class ClassificationTask(Task):
         for problem in problems:
             request.say(problem)
         return classification_page(
-            run,
-            classifier,
-            sets,
-            figures=figures,
-            n_mistakes=2 * request.n_examples,
-            problems=problems,
-            reference=reference,
-            listen=request.say,
+            run, classifier, sets, problems, request, figures=figures, reference=reference
         )
 
     def compare(self, runs: Mapping[str, Run], request: EvaluationRequest) -> list[ClassifierComparison]:

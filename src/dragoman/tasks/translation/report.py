@@ -113,15 +113,14 @@ def translation_page(translations: Translations, *, figures: Path, reference: Cu
     tests, valid, problems = gather(translations, split=request.split)
     for problem in problems:
         request.say(problem)
-    facts = list(summary_facts(run))
+    facts, parts = list(summary_facts(run)), []
     if tests:
         main = tests[0]
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
         facts.insert(1, (main.name, f"{scores} ({len(main.sources):,} sentences)"))
-    sections = [Section("Summary", [Facts(facts), *map(Notice, problems)])]
-    if tests:
-        sections.append(_scores([*tests, *([valid] if valid and valid not in tests else [])]))
-    sections.append(curves_section(run, figures, reference))
+        parts = [_scores([*tests, *([valid] if valid and valid not in tests else [])])]
+    summary = Section("Summary", [Facts(facts), *map(Notice, problems)])
+    sections = [summary, *parts, curves_section(run, figures, reference)]
     if tests:
         request.say(f"{run.path}: analysing {main.name}")
         check = None if valid is None else analysis.correlation(valid.confidences, valid.qualities)

@@ -36,6 +36,7 @@ from dragoman.tasks.classification.report import (
     plot_reliability,
     shortened,
 )
+from dragoman.tasks.task import EvaluationRequest
 from tiny import BLAME, PRAISE, labelled_texts
 
 
@@ -243,7 +244,8 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
     e = turned(unsure_classifier, texts)
     run = Run.open(tiny_classifier_run)
     sets = [ClassifiedSet(e, ("turned.tsv",))]
-    page = classification_page(run, unsure_classifier, sets, figures=tmp_path, n_mistakes=4)
+    request = EvaluationRequest(n_examples=2)
+    page = classification_page(run, unsure_classifier, sets, [], request, figures=tmp_path, reference=None)
     (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
     examples = [part for part in mistakes.parts if isinstance(part, Example)]
     assert len(examples) == 4
@@ -271,7 +273,9 @@ def test_hostile_labels_and_texts_are_text_on_the_page(
     other.labels = e.labels
     run = Run.open(tiny_classifier_run)
     sets = [ClassifiedSet(e, ("<i>.tsv",))]
-    html = page_html(classification_page(run, other, sets, figures=tmp_path, n_mistakes=1)).decode()
+    request = EvaluationRequest(n_examples=1)
+    page = classification_page(run, other, sets, [], request, figures=tmp_path, reference=None)
+    html = page_html(page).decode()
     for tag in ("<script", "<img src=x", "<b>t", "<i>"):
         assert tag not in html
     assert "&lt;" in html
