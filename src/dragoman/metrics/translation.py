@@ -51,11 +51,7 @@ def bleu(
 
 
 def chrf(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tgt_lang: str,
-    n_bootstrap: int = 1000,
+    hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str, n_bootstrap: int = 1000
 ) -> Score:
     """chrF2: F-score of character n-grams up to 6, recall counting twice (Popović 2015); for any language.
 
@@ -70,11 +66,7 @@ def sentence_chrf(hypothesis: str, reference: str) -> float:
 
 
 def tokenised_lowercased_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tgt_lang: str,
-    n_bootstrap: int = 1000,
+    hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str, n_bootstrap: int = 1000
 ) -> Score:
     """BLEU with case ignored: what comes closest to the figures of papers about Multi30k. Not for others.
 
@@ -91,11 +83,7 @@ def tokenised_lowercased_bleu(
 
 
 def score_all(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tgt_lang: str,
-    n_bootstrap: int = 1000,
+    hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str, n_bootstrap: int = 1000
 ) -> list[Score]:
     """BLEU, chrF2 and TER of detokenised text, in this order. DataError: as in `bleu`.
 

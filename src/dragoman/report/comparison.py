@@ -26,11 +26,7 @@ ABOUT_SEEDS = (
     "The interval is the latter's."
 )
 
-P_VALUES = {
-    "p_bootstrap": "p, bootstrap",
-    "p_randomisation": "p, randomisation",
-    "p_mcnemar": "p, McNemar",
-}
+P_VALUES = {"p_bootstrap": "p, bootstrap", "p_randomisation": "p, randomisation", "p_mcnemar": "p, McNemar"}
 """Headings of the p-values in the records of a comparison."""
 
 

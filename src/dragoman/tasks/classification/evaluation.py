@@ -155,24 +155,23 @@ class ClassificationScores:
 
     def reliability(self, *, calibrated: bool = True) -> list[ReliabilityBin]:
         """How often decisions are right, by how sure it is: one a text, or one for each text and label."""
-        return reliability(*self._decided(calibrated=calibrated))
+        logits, outcomes = self._decided(calibrated=calibrated)
+        return reliability(softmax(logits), outcomes)
 
     def calibration_error(self, *, calibrated: bool = True) -> float:
         """How far confidence and accuracy of the same decisions are apart, 0–100."""
-        return expected_calibration_error(*self._decided(calibrated=calibrated))
-
-    def _decided(self, *, calibrated: bool) -> tuple[npt.NDArray[np.float64], Ids]:
-        """Return the probabilities (M, K) of decisions, and their outcomes (M,)."""
-        temperature = self.temperature if calibrated else 1.0
-        decisions = softmax(self.labelling.decisions(self.logits), temperature=temperature)
-        return decisions, self.labelling.outcomes(self.expected)
+        logits, outcomes = self._decided(calibrated=calibrated)
+        return expected_calibration_error(softmax(logits), outcomes)
 
     def loss(self, *, calibrated: bool = True) -> float:
         """-log p of the labels, in nats a text: of several, the sum over all that it has and has not."""
-        decisions, outcomes = self.labelling.decisions(self.logits), self.labelling.outcomes(self.expected)
-        temperature = self.temperature if calibrated else 1.0
-        loss = negative_log_likelihood(decisions, outcomes, temperature=temperature)
-        return loss * len(outcomes) / len(self.expected)
+        logits, outcomes = self._decided(calibrated=calibrated)
+        return negative_log_likelihood(logits, outcomes) * len(outcomes) / len(self.expected)
+
+    def _decided(self, *, calibrated: bool) -> tuple[npt.NDArray[np.float64], Ids]:
+        """Return the logits (M, K) of decisions, over the temperature, and their outcomes (M,)."""
+        decisions = self.labelling.decisions(self.logits)
+        return decisions / (self.temperature if calibrated else 1.0), self.labelling.outcomes(self.expected)
 
     def confident_mistakes(self, n: int) -> list[ConfidentMistake]:
         """Return up to `n` texts with a mistake, the most confident ones first."""
@@ -190,6 +189,14 @@ class ClassificationScores:
     def describe(self) -> str:
         """Return everything about it as text: scores, baseline, calibration, labels, confusions."""
         before, after = (self.calibration_error(calibrated=c) for c in (False, True))
+        about_baseline = f"no baseline: {self.no_baseline}"
+        if self.baseline is not None:
+            ahead = self.scores[0].value - self.baseline.scores[0].value
+            verdict = f"{abs(ahead):.1f} points {'above' if ahead >= 0 else 'BELOW'} it"
+            n_train, name = f"{self.baseline.n_train:,}", self.scores[0].name
+            about_baseline = (
+                f"baseline: {NAME} on the same {n_train} texts; the classifier's {name} is {verdict}"
+            )
         by_label = [("label", "precision", "recall", "F1", "texts")]
         for label, (precision, recall, f1, support) in self.per_class.items():
             by_label.append((label, f"{precision:.1f}", f"{recall:.1f}", f"{f1:.1f}", f"{support:,}"))
@@ -197,7 +204,7 @@ class ClassificationScores:
             [
                 f"{self.name} · {counted(len(self.expected), 'text')} · {len(self.labels)} labels",
                 scores_table(self._scores_beside()),
-                self._describe_baseline(),
+                f"  {about_baseline}",
                 f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
                 f"{self.temperature:.2f}; loss {self.loss(calibrated=False):.3f} and "
                 f"{self.loss():.3f} nats/text",
@@ -210,14 +217,6 @@ class ClassificationScores:
         """Return the classifier's scores, and then the baseline's."""
         baseline = self.baseline.scores if self.baseline else ()
         return [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in baseline)]
-
-    def _describe_baseline(self) -> str:
-        if self.baseline is None:
-            return f"  no baseline: {self.no_baseline}"
-        ahead = self.scores[0].value - self.baseline.scores[0].value
-        verdict = f"{abs(ahead):.1f} points {'above' if ahead >= 0 else 'BELOW'} it"
-        n_train, name = f"{self.baseline.n_train:,}", self.scores[0].name
-        return f"  baseline: {NAME} on the same {n_train} texts; the classifier's {name} is {verdict}"
 
     def _describe_confusion(self) -> Iterator[str]:
         """Yield the matrix; of many classes, or of several labels a text, the most frequent mistakes."""

@@ -98,6 +98,15 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         """Solve for the votes of n-grams; the encoder is trained by itself, and `finish` weighs both."""
         if self.model.votes is None:
             return
+        n_texts = len(self.epoch_store)
+
+        def describe(votes: Votes) -> None:
+            of = "" if votes.n_texts == n_texts else f" of {votes.n_texts:,} texts, drawn from {n_texts:,},"
+            self.listener.message(
+                f"n-grams{of} by themselves, regularised with C = {votes.strength:.2g}: "
+                f"validation loss {votes.valid_loss:.3f} nats/text"
+            )
+
         words = self.tokenizer.pieces() if self.config.tokenizer.kind == "words" else None
         self.listener.message("solving for the votes of n-grams")
         votes = solve_votes(
@@ -107,19 +116,11 @@ class ClassificationObjective(Objective[ClassificationBatch]):
             words,
             n_classes=len(self.labels),
             weights=self.class_weights.cpu(),
-            tried=self._describe_votes,
+            tried=describe,
             labelling=self.labelling,
         )
         self.model.votes.table.copy_(votes.table)
         self.model.votes.bias.copy_(votes.bias)
-
-    def _describe_votes(self, votes: Votes) -> None:
-        n_texts = len(self.epoch_store)
-        of = "" if votes.n_texts == n_texts else f" of {votes.n_texts:,} texts, drawn from {n_texts:,},"
-        self.listener.message(
-            f"n-grams{of} by themselves, regularised with C = {votes.strength:.2g}: "
-            f"validation loss {votes.valid_loss:.3f} nats/text"
-        )
 
     def store(self, *, epoch: int) -> LabelledStore:
         """Return the training tokens of `epoch`: always the same ones, or with BPE-dropout a fresh draw."""

@@ -280,21 +280,17 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
     expected, predicted = evaluation.expected_names, evaluation.found_names
     for (i, label, sure), explanation in zip(chosen, explanations, strict=True):
         of = "" if predicted[i] == label else f"of {label} "
+        ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:5]
+        words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
+        several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""
         rows: list[tuple[str, Text, str]] = [
             ("label", expected[i] or NONE, ""),
             ("given", f"{predicted[i] or NONE}, log-odds {of}{explanation.log_odds:.1f}", ""),
             ("text", shortened(marked(explanation)), ""),
-            ("strongest", _strongest(explanation), ""),
+            ("strongest", (" · ".join(words) or "no word") + several, ""),
         ]
         parts.append(Example(f"Text {i + 1} · {sure:.1%} sure", rows))
     return Section(title, parts)
-
-
-def _strongest(explanation: Explanation) -> str:
-    ranked = sorted(explanation.effects, key=lambda each: -abs(each.effect))[:5]
-    words = [f"{explanation.text[each.start : each.end]} {each.effect:+.1f}" for each in ranked]
-    several = f" ({explanation.n_words_each} words at a time)" if explanation.n_words_each > 1 else ""
-    return (" · ".join(words) or "no word") + several
 
 
 def plot_confusion(evaluation: ClassificationScores, path: Path) -> None:

@@ -92,10 +92,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
                 tokenizers := self.tokenizers.towards(part.direction[1]),
                 validated[part.name],
                 TokenStore.prepare(
-                    part.corpus,
-                    tokenizers,
-                    max_length=config.model.max_positions,
-                    cache=self.cache / "valid",
+                    part.corpus, tokenizers, max_length=config.model.max_positions, cache=self.cache / "valid"
                 ),
                 old_pairs=(old_pairs or ()) if part.name == first[0] else (),
                 device=device,

@@ -153,12 +153,7 @@ def _scores(sets: Sequence[TranslatedSet]) -> Section:
     for kept in sets:
         evaluation = kept.evaluation
         rows = [
-            (
-                score.name,
-                f"{score.value:.1f}",
-                interval_text(score.interval, missing="–"),
-                score.signature,
-            )
+            (score.name, f"{score.value:.1f}", interval_text(score.interval, missing="–"), score.signature)
             for score in evaluation.scores
         ]
         caption = (
