@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -55,16 +55,18 @@ class KeptRecord(BaseModel):
             return None
         return kept if kept and kept.fingerprint == fingerprint else None
 
-    def write(self, run: Run, place: str) -> None:
-        """Write it into a file, unless the run is one of the hub. RunError: it cannot be written."""
+    def write(self, run: Run, place: str, say: Callable[[str], Any]) -> None:
+        """Write it into a file, unless the run is one of the hub. If it cannot be, say why."""
         if run.origin is not None:
             return
         folder = run.path / FOLDER
         try:
             folder.mkdir(exist_ok=True)
+            run.write_json(f"{FOLDER}/{place}", self.model_dump(mode="json"))
         except OSError as error:
-            raise RunError(f"{folder}: cannot be made ({error.strerror}); make room for a folder") from error
-        run.write_json(f"{FOLDER}/{place}", self.model_dump(mode="json"))
+            say(f"not kept: {folder}: cannot be made ({error.strerror}); make room for a folder")
+        except RunError as error:
+            say(f"not kept: {error}")
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

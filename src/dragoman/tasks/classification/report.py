@@ -76,7 +76,8 @@ def classification_page(
     Without a set, or without a classifier, there is a page about the training alone. `problems` say what
     could not be had. Errors: those of `Task.report`.
     """
-    config, facts, parts = run.config, list(summary_facts(run)), []
+    config, facts = run.config, list(summary_facts(run))
+    parts: list[Section] = []
     if sets:
         main, evaluation = sets[0], sets[0].evaluation
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)

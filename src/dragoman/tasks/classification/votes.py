@@ -9,6 +9,7 @@ votes, so that nobody has to spell when texts are classified.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -165,7 +166,7 @@ class _Regression:
             counts, n_texts = (letters.by_letters @ each[letters.column] for each in (counts, n_texts))
             self.letter_ratio = LETTER_SHARE * log_count_ratio(counts, n_texts, labelling)
             self.shapes.append(self.letter_ratio.shape)
-        self.theta = torch.zeros(sum(map(_size, self.shapes)))
+        self.theta = torch.zeros(sum(map(math.prod, self.shapes)))
 
     def votes(self) -> tuple[Tensor, Tensor]:
         """Return the votes (U, C) and the bias (C,)."""
@@ -213,14 +214,8 @@ class _Regression:
         return float(value) / n, gradient / n
 
     def _parts(self, theta: Tensor) -> list[Tensor]:
-        return [
-            part.view(shape)
-            for part, shape in zip(torch.split(theta, [*map(_size, self.shapes)]), self.shapes, strict=True)
-        ]
-
-
-def _size(shape: Sequence[int]) -> int:
-    return int(np.prod(shape))
+        parts = torch.split(theta, [*map(math.prod, self.shapes)])
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def log_count_ratio(counts: Tensor, n_texts: Tensor, labelling: Labelling) -> Tensor:

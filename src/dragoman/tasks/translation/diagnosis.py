@@ -7,7 +7,8 @@ thresholds were set by `python benchmarks/diagnosis.py`, on healthy trainings an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import torch
@@ -105,17 +106,17 @@ def diagnose(
 
 def copies(sources: Sequence[str], texts: Sequence[str]) -> float:
     """Return the share of `texts` that are their source, or nearly."""
-    return _share(similarity(source, text) >= COPIED for source, text in zip(sources, texts, strict=True))
+    return fmean(similarity(source, text) >= COPIED for source, text in zip(sources, texts, strict=True))
 
 
 def loops(sources: Sequence[str], texts: Sequence[str]) -> float:
     """Return the share of `texts` that say the same several times on end."""
-    return _share(map(has_loop, texts))
+    return fmean(map(has_loop, texts))
 
 
 def silences(sources: Sequence[str], texts: Sequence[str]) -> float:
     """Return the share of `texts` that are empty."""
-    return _share(not text.strip() for text in texts)
+    return fmean(not text.strip() for text in texts)
 
 
 _FAULTS = {
@@ -144,11 +145,6 @@ def _most_frequent(sources: Sequence[str], texts: Sequence[str]) -> float:
     """Return the share of distinct sources that have the most frequent non-empty text."""
     counts = Counter(dict(zip(sources, texts, strict=True)).values())
     return max((n for text, n in counts.items() if text.strip()), default=0) / counts.total()
-
-
-def _share(faults: Iterable[bool]) -> float:
-    values = list(faults)
-    return sum(values) / len(values)
 
 
 def _excess(

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -44,22 +43,33 @@ N_ALTERED = 100
 """Sentences that are translated altered as well, spread over the set."""
 
 
+class KeptSet(KeptRecord):
+    """The translations of a set, as they are kept; see `TranslationScores`."""
+
+    hypotheses: tuple[str, ...]
+    confidences: tuple[float | None, ...]
+    """The mean log-probability of a token of each translation, in nats; None of an empty or too long one."""
+    beam_size: int
+    length_penalty: float
+    seconds: float
+    scores: tuple[Score, ...]
+    commit: str | None
+    """Of Dragoman's source when this was translated; None where it was no checkout."""
+    date: str
+    """When, in UTC."""
+
+
 @dataclass(frozen=True)
 class TranslatedSet:
     """A test set with its translations, and where both come from."""
 
     evaluation: TranslationScores
+    record: KeptSet
     sources: tuple[str, ...]
-    confidences: tuple[float | None, ...]
-    """The mean log-probability of a token of each translation, in nats; None of an empty or too long one."""
     files: tuple[str, ...]
     """As the run names them."""
     n_lines: int
     """Lines or records of the corpus, empty ones included."""
-    commit: str | None
-    """Of Dragoman's source when this was translated; None where it was no checkout."""
-    date: str
-    """When, in UTC."""
 
     @property
     def name(self) -> str:
@@ -82,30 +92,8 @@ class TranslatedSet:
         return f"{self.name}: {len(self.sources):,} of {counted(self.n_lines, 'line')} of {files}"
 
 
-class _KeptSet(KeptRecord):
-    """The translations of a set; see `TranslatedSet` and `TranslationScores`."""
-
-    hypotheses: tuple[str, ...]
-    confidences: tuple[float | None, ...]
-    beam_size: int
-    length_penalty: float
-    seconds: float
-    scores: tuple[Score, ...]
-    commit: str | None
-    date: str
-
-
 class _KeptAlterations(KeptRecord):
     rows: tuple[Altered, ...]
-
-
-@contextmanager
-def _keeping(listen: Callable[[str], None]) -> Iterator[None]:
-    """Report what cannot be written into a run; without it, the work is done again the next time."""
-    try:
-        yield
-    except RunError as error:
-        listen(f"not kept: {error}")
 
 
 class Translations:
@@ -143,8 +131,10 @@ class Translations:
                 sets.append(self.translated(name, chosen, split=split, files=files, n_lines=n_lines))
                 if len(chosen) == len(pairs) and self._translated_now:
                     evaluation = replace(sets[-1].evaluation, name=self.config.labelled(name))
-                    with _keeping(self.request.say):
+                    try:
                         keep_scores(self.run, [evaluation.record()])
+                    except RunError as error:
+                        self.request.say(f"not kept: {error}")
         return sets
 
     def translated(
@@ -153,28 +143,35 @@ class Translations:
         """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
         place = kept_name(split, self.config.labelled(name))
-        kept = _KeptSet.read(self.run, place, fingerprint)
+        kept = KeptSet.read(self.run, place, fingerprint)
         if kept is not None and not len(kept.hypotheses) == len(kept.confidences) == len(pairs):
             kept = None  # damaged
         self._translated_now = kept is None
         if kept is None:
             self.request.say(f"{self.run.path}: translating {name}, {counted(len(pairs), 'sentence')}")
-            kept = self._translate(name, pairs, fingerprint)
-            with _keeping(self.request.say):
-                kept.write(self.run, place)
+            now = evaluate(
+                self.translator, name, pairs, progress=lambda done: self.request.progress(done, len(pairs))
+            )
+            scored = score_pairs(self.translator, [pair.src for pair in pairs], now.hypotheses)
+            sure = (score.mean for score in scored)
+            kept = KeptSet(
+                fingerprint=fingerprint,
+                hypotheses=now.hypotheses,
+                confidences=tuple(None if c is None or not math.isfinite(c) else c for c in sure),
+                beam_size=now.beam_size,
+                length_penalty=now.length_penalty,
+                seconds=now.seconds,
+                scores=now.scores,
+                commit=environment()["commit"],
+                date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            )
+            kept.write(self.run, place, self.request.say)
         sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
         evaluation = TranslationScores(
             name, kept.hypotheses, references, kept.scores, kept.beam_size, kept.length_penalty, kept.seconds
         )
-        return TranslatedSet(
-            with_given_scores(self.run, sources, evaluation),
-            sources,
-            kept.confidences,
-            tuple(files),
-            n_lines,
-            kept.commit,
-            kept.date,
-        )
+        evaluation = with_given_scores(self.run, sources, evaluation)
+        return TranslatedSet(evaluation, kept, sources, tuple(files), n_lines)
 
     def altered(self, kept: TranslatedSet) -> list[Altered]:
         """Return what alterations of a set do to its translations, kept in the run or translated now."""
@@ -186,27 +183,8 @@ class Translations:
             self.request.say(f"{self.run.path}: translating {kept.name}, altered")
             rows = robustness(self.translator, kept.name, pairs, n_pairs=N_ALTERED).rows
             record = _KeptAlterations(fingerprint=fingerprint, rows=rows)
-            with _keeping(self.request.say):
-                record.write(self.run, place)
+            record.write(self.run, place, self.request.say)
         return list(record.rows)
-
-    def _translate(self, name: str, pairs: Sequence[Pair], fingerprint: str) -> _KeptSet:
-        evaluation = evaluate(
-            self.translator, name, pairs, progress=lambda done: self.request.progress(done, len(pairs))
-        )
-        scores = score_pairs(self.translator, [pair.src for pair in pairs], evaluation.hypotheses)
-        sure = (score.mean for score in scores)
-        return _KeptSet(
-            fingerprint=fingerprint,
-            hypotheses=evaluation.hypotheses,
-            confidences=tuple(None if c is None or not math.isfinite(c) else c for c in sure),
-            beam_size=evaluation.beam_size,
-            length_penalty=evaluation.length_penalty,
-            seconds=evaluation.seconds,
-            scores=evaluation.scores,
-            commit=environment()["commit"],
-            date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        )
 
     def _fingerprint(self, pairs: Sequence[Pair]) -> str:
         """Return a hash of all that translations and scores depend on.
@@ -311,6 +289,5 @@ def with_given_scores(
         scores = {}  # damaged
     scores |= {one.name: one for one in new_scores}
     if new_scores:
-        with _keeping(listen):
-            _KeptScores(fingerprint=fingerprint, scores=tuple(scores.values())).write(run, place)
+        _KeptScores(fingerprint=fingerprint, scores=tuple(scores.values())).write(run, place, listen)
     return evaluation.with_given([scores[name] for name in sorted(scores)])

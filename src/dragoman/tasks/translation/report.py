@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dragoman.config import TranslationConfig, file_names
 from dragoman.data.named import open_text
@@ -60,17 +60,10 @@ FEW = 20
 """Sentences below which a bucket's score says little; its bar is hatched."""
 
 
-class ReportData(NamedTuple):
-    """What a report is made of: the sets, what could not be had, and the check of the confidence."""
-
-    tests: Sequence[TranslatedSet]
-    """The first one is analysed."""
-    valid: TranslatedSet | None
-    problems: Sequence[str]
-
-
-def gather(translations: Translations, *, split: str | None) -> ReportData:
-    """Translate and score, or find kept, what a report needs; what cannot be had is told.
+def gather(
+    translations: Translations, *, split: str | None
+) -> tuple[list[TranslatedSet], TranslatedSet | None, list[str]]:
+    """Return the sets to report on, the validation pairs, and what could not be had, in words.
 
     The split that is asked for must be there. Without one it is the test sets, or else the validation pairs,
     and a report is made of what there is. ConfigError, DataError, RunError.
@@ -81,7 +74,7 @@ def gather(translations: Translations, *, split: str | None) -> ReportData:
         if split is not None:
             raise RunError(f"{run.path}: holds no model.safetensors yet; train it until its first validation")
         problems.append("The run has no weights yet, so that nothing could be translated.")
-        return ReportData((), None, problems)
+        return [], None, problems
     tests: list[TranslatedSet] = []
     valid: list[TranslatedSet] = []
     if split != "valid":
@@ -101,7 +94,7 @@ def gather(translations: Translations, *, split: str | None) -> ReportData:
         if split == "valid":
             raise
         problems.append(f"The validation pairs could not be translated: {error}.")
-    return ReportData(tests or valid, valid[0] if valid else None, problems)
+    return tests or valid, valid[0] if valid else None, problems
 
 
 def translation_page(translations: Translations, *, figures: Path, reference: Curves | None) -> Page:
@@ -113,7 +106,8 @@ def translation_page(translations: Translations, *, figures: Path, reference: Cu
     tests, valid, problems = gather(translations, split=request.split)
     for problem in problems:
         request.say(problem)
-    facts, parts = list(summary_facts(run)), []
+    facts = list(summary_facts(run))
+    parts: list[Section] = []
     if tests:
         main = tests[0]
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in main.evaluation.main_scores)
@@ -123,7 +117,7 @@ def translation_page(translations: Translations, *, figures: Path, reference: Cu
     sections = [summary, *parts, curves_section(run, figures, reference)]
     if tests:
         request.say(f"{run.path}: analysing {main.name}")
-        check = None if valid is None else analysis.correlation(valid.confidences, valid.qualities)
+        check = None if valid is None else analysis.correlation(valid.record.confidences, valid.qualities)
         with_confidence = check is not None and check.helps
         sections += [
             Section(
@@ -151,14 +145,14 @@ def _scores(sets: Sequence[TranslatedSet]) -> Section:
     """Every score with its interval and its signature."""
     parts: list[Part] = []
     for kept in sets:
-        evaluation = kept.evaluation
+        evaluation, record = kept.evaluation, kept.record
         rows = [
             (score.name, f"{score.value:.1f}", interval_text(score.interval, missing="–"), score.signature)
             for score in evaluation.scores
         ]
         caption = (
             f"{kept.provenance}; beam {evaluation.beam_size}, length penalty {evaluation.length_penalty:g}, "
-            f"{evaluation.seconds:.0f} s; translated {kept.date} by commit {kept.commit or 'unknown'}"
+            f"{evaluation.seconds:.0f} s; translated {record.date} by commit {record.commit or 'unknown'}"
         )
         parts.append(Table(caption, ("", "score", "95 % interval", "signature"), rows, n_figures=2))
     parts.append(
@@ -361,7 +355,7 @@ def _sentences(
 
 
 def _title(main: TranslatedSet, i: int, *, with_confidence: bool = False) -> str:
-    title, confidence = f"Sentence {i + 1} · chrF2 {main.qualities[i]:.1f}", main.confidences[i]
+    title, confidence = f"Sentence {i + 1} · chrF2 {main.qualities[i]:.1f}", main.record.confidences[i]
     if not with_confidence or confidence is None:
         return title
     return f"{title} · confidence {100 * math.exp(confidence):.0f} %"
@@ -520,7 +514,7 @@ def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None
 
 def plot_confidence(kept: TranslatedSet, check: Correlation, path: Path) -> None:
     """Draw a point for each sentence: its confidence, and its chrF2. `path` and errors as above."""
-    pairs = [(c, q) for c, q in zip(kept.confidences, kept.qualities, strict=True) if c is not None]
+    pairs = [(c, q) for c, q in zip(kept.record.confidences, kept.qualities, strict=True) if c is not None]
     with picture(path, size=(5.2, 3.6), purpose="drawing confidence") as figure:
         axes = figure.subplots()
         axes.scatter(*zip(*pairs, strict=True), s=9, color=BLUE, alpha=0.45, linewidths=0)
