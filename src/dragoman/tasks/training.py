@@ -95,8 +95,7 @@ def train(
 def report_on_text(config: Config, out: str | Path, say: Callable[[str], None], *, check: bool) -> None:
     """Say what the text of a training that has not begun in `out` looks like.
 
-    Raises:
-        DataError: the text cannot be read, or with `check` cannot be right.
+    DataError: the text cannot be read, or with `check` cannot be right.
     """
     if not Run(Path(out), config).config_path.exists():
         for inspection in inspect_text(config):

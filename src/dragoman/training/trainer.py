@@ -217,8 +217,7 @@ class Trainer:
     def roll_back(self, reason: str) -> None:
         """Return to the last checkpoint, with a lower learning rate.
 
-        Raises:
-            TrainingError: there is no checkpoint, or rollbacks do not help.
+        TrainingError: there is no checkpoint, or rollbacks do not help.
         """
         self.checkpoints.wait()
         self.processes.wait()

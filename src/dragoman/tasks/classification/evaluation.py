@@ -290,13 +290,7 @@ def load_classifier(run: str | Path, *, device: str = "auto", precision: str = "
     return Classifier.load(run, device=device, precision=precision)
 
 
-def evaluate(
-    classifier: Classifier,
-    name: str,
-    examples: Sequence[Labelled],
-    *,
-    progress: Callable[[int], None] | None = None,
-) -> ClassificationScores:
+def evaluate(classifier: Classifier, name: str, examples: Sequence[Labelled]) -> ClassificationScores:
     """Return the labels that `classifier` gives the texts of `examples`, scored against theirs.
 
     DataError: there is no example, or the classifier does not know a label.
@@ -310,7 +304,7 @@ def evaluate(
     ]
     start = time.perf_counter()
     texts = tuple(example.text for example in examples)
-    logits, n_cut = classifier.logits(texts, progress=progress)
+    logits, n_cut = classifier.logits(texts)
     seconds = time.perf_counter() - start
     return ClassificationScores(
         name,

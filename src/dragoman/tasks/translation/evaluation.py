@@ -180,8 +180,7 @@ def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpu
 def read_pairs(corpus: Corpus) -> list[Pair]:
     """Return the pairs to score: all pairs of the test set, except those that are empty on both sides.
 
-    Raises:
-        DataError: exactly one side of a pair is empty.
+    DataError: exactly one side of a pair is empty.
     """
     pairs = []
     for number, pair in enumerate(corpus.pairs(), start=1):

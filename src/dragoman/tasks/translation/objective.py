@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -120,8 +121,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         shortlist, facts = choose_shortlist(
             Translator(model, self.tokenizers, self.config),
             self.text.as_it_stands(),
-            validator.sources,
-            validator.references,
+            *sides(validator.pairs),
             seed=self.config.seed,
             say=self.listener.message,
         )
@@ -221,26 +221,18 @@ def combined(validations: Mapping[str, Validation], *, chosen_by: str) -> Valida
     return Validation(record, fmean(one.score for one in counted), warnings, samples, counted[0].probe)
 
 
+@dataclass(frozen=True)
 class Validator:
     """Scores weights on fixed pairs, always in the same way."""
 
-    def __init__(
-        self,
-        config: TranslationConfig,
-        tokenizers: TokenizerPair,
-        pairs: Sequence[Pair],
-        store: TokenStore,
-        *,
-        old_pairs: Sequence[Pair] = (),
-        device: torch.device,
-    ) -> None:
-        """`store` holds `pairs`; `old_pairs` are of the text that a model was trained on before, for BLEU."""
-        self.config, self.device = config, device
-        self.tokenizers = tokenizers
-        self.sources, self.references = sides(pairs)
-        self.old_sources, self.old_references = sides(old_pairs)
-        self.store = store
-        self.plan = plan_epoch(store, batch_tokens=4 * config.training.batch_tokens, seed=0, epoch=0)
+    config: TranslationConfig
+    tokenizers: TokenizerPair
+    pairs: Sequence[Pair]
+    store: TokenStore
+    """The tokens of `pairs`."""
+    device: torch.device
+    old_pairs: Sequence[Pair] = ()
+    """Of the text that a model was trained on before, for BLEU."""
 
     def __call__(self, model: Seq2SeqTransformer, weights: Weights) -> Validation:
         """Score the architecture of `model` with `weights`; `model` itself is left alone."""
@@ -251,24 +243,24 @@ class Validator:
         probe = Probe.of(candidate)
         if probe.is_finite:
             choose_stepping(engine, probe, where="this model")
-        hypotheses = self._translations(translator, self.sources)
+        sources, references = sides(self.pairs)
+        hypotheses = self._translations(translator, sources)
         tgt_lang = self.config.data.tgt_lang
         loss, use = self._loss(candidate), source_use(candidate, self.store)
-        score = bleu(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value
+        score = bleu(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=0).value
         record = {
             "valid_loss": loss,  # -log p of the reference, nats a target token, without smoothing
             "valid_perplexity": math.exp(min(loss, 100.0)),
             "bleu": score,
-            "chrf": chrf(hypotheses, self.references, tgt_lang=tgt_lang, n_bootstrap=0).value,
+            "chrf": chrf(hypotheses, references, tgt_lang=tgt_lang, n_bootstrap=0).value,
             "source_gain": None if use is None else use.gain,  # nats a token that the right source is worth
         }
-        if self.old_sources:
-            old = self._translations(translator, self.old_sources)
-            record["old_bleu"] = bleu(old, self.old_references, tgt_lang=tgt_lang, n_bootstrap=0).value
-        warnings = diagnose(self.sources, hypotheses, self.references, use)
-        samples = tuple(
-            Sample(self.sources[i], self.references[i], hypotheses[i]) for i in sampled(len(hypotheses))
-        )
+        if self.old_pairs:
+            old_sources, old_references = sides(self.old_pairs)
+            old = self._translations(translator, old_sources)
+            record["old_bleu"] = bleu(old, old_references, tgt_lang=tgt_lang, n_bootstrap=0).value
+        warnings = diagnose(sources, hypotheses, references, use)
+        samples = tuple(Sample(sources[i], references[i], hypotheses[i]) for i in sampled(len(hypotheses)))
         score = score if self.config.training.metric == "bleu" else -loss
         return Validation(record, score, warnings, samples, probe.text() if probe.is_finite else "")
 
@@ -281,7 +273,8 @@ class Validator:
     def _loss(self, model: Seq2SeqTransformer) -> float:
         device = model.device
         total, n_tokens = 0.0, 0
-        for indices in self.plan:
+        batch_tokens = 4 * self.config.training.batch_tokens
+        for indices in plan_epoch(self.store, batch_tokens=batch_tokens, seed=0, epoch=0):
             batch = make_batch(self.store, indices).to(device)
             total += batch_loss(model, batch, smoothing=0.0).log_loss.item()
             n_tokens += batch.n_tgt_tokens

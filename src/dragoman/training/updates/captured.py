@@ -132,8 +132,7 @@ class Ledger:
     def settle(self, position: TrainPosition) -> tuple[float, int]:
         """Synchronise with the device and update the position; return the gradient norm and skipped updates.
 
-        Raises:
-            DivergenceError: skipping updates does not help.
+        DivergenceError: skipping updates does not help.
         """
         values = dict(zip(vars(self), torch.stack(list(vars(self).values())).tolist(), strict=True))
         n_skipped = int(values["n_left_out"]) - position.n_left_out

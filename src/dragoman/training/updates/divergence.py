@@ -84,8 +84,7 @@ def check_rise(position: TrainPosition) -> None:
 def lower_rate(restored: TrainPosition, diverged: TrainPosition, reason: str) -> None:
     """Lower the learning rate of the restored position below that of the diverged one.
 
-    Raises:
-        TrainingError: TIMES_BACK rollbacks did not help.
+    TrainingError: TIMES_BACK rollbacks did not help.
     """
     restored.n_times_back = diverged.n_times_back + 1
     restored.rate_factor = RATE_CUT * diverged.rate_factor

@@ -252,8 +252,7 @@ class AsyncUpdater(Updater):
 def lower_loss_scale(position: TrainPosition) -> None:
     """Halve the loss scale after fp16 gradients overflowed (Micikevicius et al. 2018).
 
-    Raises:
-        TrainingError: the scale is too low to be the cause.
+    TrainingError: the scale is too low to be the cause.
     """
     position.loss_scale, position.n_unscaled = position.loss_scale / 2, 0
     if position.loss_scale < 2**-10:
