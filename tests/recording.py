@@ -52,13 +52,6 @@ def tiny_config(*overrides: str) -> TranslationConfig:
     return parse_config(TINY, overrides=overrides)
 
 
-def save(state: TrainState, folder: Path) -> None:
-    """Write a checkpoint."""
-    snapshot = state.snapshot()
-    snapshot.begin(folder)
-    snapshot.fill(folder)
-
-
 def tiny_state(config: TranslationConfig, *, kernels: Any = PLAIN) -> TrainState:
     torch.manual_seed(0)
     settings = config.model.model_copy(update={"dropout": 0.0})

@@ -231,6 +231,11 @@ class Snapshot:
             partial.replace(folder)
             sync(folder.parent)
 
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint `folder`, where there is one process. RunError: it cannot be written."""
+        self.begin(folder)
+        self.fill(folder)
+
     @contextmanager
     def _in_words(self, folder: Path) -> Iterator[None]:
         try:

@@ -38,7 +38,7 @@ from dragoman.training.trainer import TrainingListener
 from dragoman.training.updates import divergence
 from dragoman.training.updates.divergence import N_USUAL, DivergenceError
 from dragoman.training.updates.updater import BatchShare, SyncUpdater, lower_loss_scale, raise_loss_scale
-from recording import Recorder, Saboteur, losses, save, tiny_config, tiny_state
+from recording import Recorder, Saboteur, losses, tiny_config, tiny_state
 from recording import corpus as corpus
 from recording import saboteur as saboteur
 from tiny import TINY_CLASSIFIER, write_labelled
@@ -391,7 +391,7 @@ def test_a_checkpoint_restores_every_tensor_and_the_random_state(tmp_path: Path,
     config = tiny_config(f"training.optimizer={optimizer}")
     state = tiny_state(config)
     update_on(state, [batch_of(*PAIRS)], config)
-    save(state, tmp_path / "step-000001")
+    state.snapshot().save(tmp_path / "step-000001")
     draws = torch.rand(5)
     other = tiny_state(config)
     other.restore(tmp_path / "step-000001")
@@ -434,7 +434,7 @@ def test_a_checkpoint_that_is_damaged_or_of_another_model_is_named(
     config, path = tiny_config("training.ema_decay=0.9"), tmp_path / "step-000001" / name
     state = tiny_state(config)
     update_on(state, [batch_of(*PAIRS)], config)
-    save(state, path.parent)
+    state.snapshot().save(path.parent)
     if callable(change):
         save_tensors(path, change(load_tensors(path)))
     else:
@@ -452,7 +452,7 @@ def test_the_average_of_checkpoints_is_their_mean(tmp_path: Path) -> None:
         torch.manual_seed(seed)
         for parameter in state.model.parameters():
             torch.nn.init.normal_(parameter)
-        save(state, tmp_path / f"step-{seed}")
+        state.snapshot().save(tmp_path / f"step-{seed}")
         states.append(parameters(state.model))
     mean = average_weights([tmp_path / f"step-{seed}" / "model.safetensors" for seed in range(3)])
     for name, value in mean.items():
