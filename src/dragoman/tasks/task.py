@@ -189,13 +189,9 @@ class Task(ABC):
     """Fields of `EvaluationRequest` that mean nothing for this task."""
     noun: ClassVar[str]
     """The model, in a message."""
-
-    @property
-    @abstractmethod
-    def objective(self) -> Callable[..., Objective[Any]]:
-        """What trains a run: called with its config, the run, a device, a listener, and whether batches have
-        few shapes (`static`), it reads the data and returns a fresh model, in the type for training.
-        """
+    objective: ClassVar[Callable[..., Objective[Any]]]
+    """Makes what is trained of a config, a run, a device and a listener: its data read, its model fresh.
+    `static`: its batches have few shapes."""
 
     @abstractmethod
     def config_for(self, request: TrainingRequest) -> Config:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from dragoman.config import ClassificationConfig, Column, Config, file_names, parse_section
 from dragoman.data.labelled import REVIEWS, Labelled, LabelledCorpus, guess_labelled_columns, open_labelled
@@ -30,6 +30,7 @@ from dragoman.tasks.classification.evaluation import (
     load_classifier,
     split_of,
 )
+from dragoman.tasks.classification.objective import ClassificationObjective
 from dragoman.tasks.classification.report import ClassifiedSet, classification_page
 from dragoman.tasks.task import (
     SPLIT_SEED,
@@ -44,9 +45,6 @@ from dragoman.tasks.task import (
     TrainingRequest,
     name_of,
 )
-
-if TYPE_CHECKING:
-    from dragoman.tasks.classification.objective import ClassificationObjective
 
 DEMO: dict[str, Any] = {
     "task": "classification",
@@ -88,18 +86,13 @@ N_SHOWN = 10
 class ClassificationTask(Task):
     """Labelled text in, a classifier out, scored by accuracy and F1 beside a baseline."""
 
-    noun: ClassVar[str] = "classifier"
-    foreign: ClassVar[tuple[str, ...]] = (
+    noun = "classifier"
+    objective = ClassificationObjective
+    foreign = (
         "to",
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
         "ensemble", "engine", "robustness", "scores",
     )  # fmt: skip
-
-    @property
-    def objective(self) -> type[ClassificationObjective]:
-        from dragoman.tasks.classification.objective import ClassificationObjective
-
-        return ClassificationObjective
 
     def config_for(self, request: TrainingRequest) -> Config:
         file = request.file

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman.config import Config, read_settings
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
@@ -43,11 +43,9 @@ from dragoman.tasks.translation.evaluation import (
     split_of,
 )
 from dragoman.tasks.translation.kept import Translations, read_given_scores, with_given_scores
+from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.tasks.translation.report import translation_page
 from dragoman.tasks.translation.robustness import Robustness, robustness
-
-if TYPE_CHECKING:
-    from dragoman.tasks.translation.objective import TranslationObjective
 
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
@@ -69,14 +67,9 @@ class TestSet(NamedTuple):
 class TranslationTask(Task):
     """Parallel text in, a translator out, scored by BLEU, chrF and TER."""
 
-    noun: ClassVar[str] = "translator"
-    foreign: ClassVar[tuple[str, ...]] = ("file", "text_column", "label_column")
-
-    @property
-    def objective(self) -> type[TranslationObjective]:
-        from dragoman.tasks.translation.objective import TranslationObjective
-
-        return TranslationObjective
+    noun = "translator"
+    objective = TranslationObjective
+    foreign = ("file", "text_column", "label_column")
 
     def config_for(self, request: TrainingRequest) -> Config:
         return config_for(request)
