@@ -83,6 +83,14 @@ class ClassificationScores:
     texts: tuple[str, ...] = ()
     threshold: float = 0.5
     labelling: Labelling = ONE_LABEL
+    files: tuple[str, ...] = ()
+    """As the run names them; none for texts that were held out."""
+
+    @property
+    def provenance(self) -> str:
+        """What the figures about it were computed on, in words."""
+        files = " + ".join(self.files) or "the training text, held out"
+        return f"{self.name}: {len(self.texts):,} texts with {len(self.labels)} labels, of {files}"
 
     @cached_property
     def found(self) -> Labels:

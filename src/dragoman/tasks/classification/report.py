@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -46,25 +46,10 @@ LONGEST = 1200
 """Characters of a mistake that are shown, at most: of longer ones, those round the word that counts most."""
 
 
-class ClassifiedSet(NamedTuple):
-    """A test set with the labels that were given, and where it comes from."""
-
-    evaluation: ClassificationScores
-    files: tuple[str, ...]
-    """As the run names them; none for texts that were held out."""
-
-    @property
-    def provenance(self) -> str:
-        """What the figures about it were computed on, in words."""
-        files = " + ".join(self.files) or "the training text, held out"
-        n_texts, n_classes = len(self.evaluation.texts), len(self.evaluation.labels)
-        return f"{self.evaluation.name}: {n_texts:,} texts with {n_classes} labels, of {files}"
-
-
 def classification_page(
     run: Run,
     classifier: Classifier | None,
-    sets: Sequence[ClassifiedSet],
+    sets: Sequence[ClassificationScores],
     problems: Sequence[str],
     request: EvaluationRequest,
     *,
@@ -79,7 +64,7 @@ def classification_page(
     config, facts = run.config, list(summary_facts(run))
     parts: list[Section] = []
     if sets:
-        main, evaluation = sets[0], sets[0].evaluation
+        evaluation = sets[0]
         scores = " · ".join(f"{score.name} {score.value:.1f}" for score in evaluation.scores)
         if evaluation.baseline is not None:
             scores += f" · {NAME} {evaluation.baseline.scores[0].value:.1f}"
@@ -89,9 +74,9 @@ def classification_page(
     summary = Section("Summary", [Facts(facts), *map(Notice, problems)])
     sections = [summary, *parts, curves_section(run, figures, reference)]
     if sets and classifier is not None:
-        sections += [_classes(main, figures), _confidence(main, figures)]
+        sections += [_classes(evaluation, figures), _confidence(evaluation, figures)]
         request.say(f"{run.path}: leaving out words of {evaluation.name}, one at a time")
-        sections.append(_mistakes(classifier, main, 2 * request.n_examples))
+        sections.append(_mistakes(classifier, evaluation, 2 * request.n_examples))
     sections.append(card_section(run))
     title = f"{config.name} · {config.subject}"
     return Page(title, f"A report on the classifier in {run.path.name}", sections, footer(run))
@@ -138,15 +123,15 @@ def shortened(pieces: Sequence[Span], n_characters: int = LONGEST) -> list[Span]
     return [*before, *pieces[first : last + 1], *after]
 
 
-def _scores(sets: Sequence[ClassifiedSet]) -> Section:
+def _scores(sets: Sequence[ClassificationScores]) -> Section:
     """Every score with its interval and its signature, and what it has to beat."""
     parts: list[Part] = []
-    for each in sets:
-        evaluation, baseline = each.evaluation, each.evaluation.baseline
+    for evaluation in sets:
+        baseline = evaluation.baseline
         rows = [_score_row(score, "") for score in evaluation.scores]
         if baseline is not None:
             rows += [_score_row(score, "baseline: ", baseline.signature) for score in baseline.scores]
-        caption = f"{each.provenance}; {evaluation.seconds:.1f} s of classifying"
+        caption = f"{evaluation.provenance}; {evaluation.seconds:.1f} s of classifying"
         parts.append(Table(caption, ("", "signature", "score", "95 % interval"), rows, n_words=2))
         if baseline is None:
             parts.append(Paragraph(f"No baseline: {evaluation.no_baseline or 'none was asked for'}."))
@@ -170,9 +155,8 @@ def _score_row(score: Score, prefix: str, signature: str = "") -> tuple[str, ...
     return f"{prefix}{score.name}", how, f"{score.value:.1f}", interval_text(score.interval, missing="–")
 
 
-def _classes(main: ClassifiedSet, figures: Path) -> Section:
+def _classes(evaluation: ClassificationScores, figures: Path) -> Section:
     """Scores by class, and which are taken for which."""
-    evaluation = main.evaluation
     by_class = figures / "classes.svg"
     plot_classes(evaluation, by_class)
     rows = [
@@ -181,15 +165,15 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
     ]
     pairs = evaluation.mistakes()
     n_wrong = int((~evaluation.right).sum())
-    caption = f"The {len(pairs)} most frequent mistakes, in {n_wrong:,} texts; {main.provenance}"
+    caption = f"The {len(pairs)} most frequent mistakes, in {n_wrong:,} texts; {evaluation.provenance}"
     parts: list[Part] = [
         Figure(
             by_class,
             "Dots with lines: precision, recall and F1 of each label and their intervals, as in the table",
-            f"{main.provenance}. Lines: 95 % intervals.",
+            f"{evaluation.provenance}. Lines: 95 % intervals.",
         ),
         Table(
-            f"{main.provenance}; in brackets 95 % intervals, of F1 from resampling",
+            f"{evaluation.provenance}; in brackets 95 % intervals, of F1 from resampling",
             ("label", "precision (95 %)", "recall (95 %)", "F1 (95 %)", "texts"),
             rows,
         ),
@@ -199,7 +183,7 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
         plot_confusion(evaluation, confusion)
         drawn = "; ".join(f"{label} given as {predicted}: {n:,}" for label, predicted, n in pairs)
         alt = f"Matrix of labels (rows) and labels given (columns). Mistakes: {drawn or 'none'}"
-        note = f"{main.provenance}. Darker: a larger share of the row's texts."
+        note = f"{evaluation.provenance}. Darker: a larger share of the row's texts."
         parts.append(Figure(confusion, alt, note))
     if pairs:
         cells = [(label, predicted, f"{n:,}") for label, predicted, n in pairs]
@@ -207,9 +191,8 @@ def _classes(main: ClassifiedSet, figures: Path) -> Section:
     return Section("Labels", parts)
 
 
-def _confidence(main: ClassifiedSet, figures: Path) -> Section:
+def _confidence(evaluation: ClassificationScores, figures: Path) -> Section:
     """How often it is right, by how sure it is."""
-    evaluation = main.evaluation
     path = figures / "reliability.svg"
     plot_reliability(evaluation, path)
     bins = [b for b in evaluation.reliability() if b.n]
@@ -238,10 +221,10 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
                 path,
                 "Accuracy by confidence, before and after the temperature, beside the diagonal, and the "
                 "number of texts in each bin, as in the table",
-                f"{main.provenance}; {len(bins)} bins that hold texts.",
+                f"{evaluation.provenance}; {len(bins)} bins that hold texts.",
             ),
             Table(
-                f"After temperature {evaluation.temperature:.2f}; {main.provenance}",
+                f"After temperature {evaluation.temperature:.2f}; {evaluation.provenance}",
                 ("confidence, %", "number", "mean confidence", "accuracy (95 %)"),
                 rows,
             ),
@@ -254,12 +237,12 @@ def _confidence(main: ClassifiedSet, figures: Path) -> Section:
     )
 
 
-def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> Section:
+def _mistakes(classifier: Classifier, evaluation: ClassificationScores, n_mistakes: int) -> Section:
     """Return the mistakes it is surest of, with the words that speak for them."""
-    evaluation, title = main.evaluation, "Most confident mistakes"
+    title = "Most confident mistakes"
     chosen = evaluation.confident_mistakes(n_mistakes)
     if not chosen:
-        return Section(title, [Paragraph(f"None: every label is right. {main.provenance}.")])
+        return Section(title, [Paragraph(f"None: every label is right. {evaluation.provenance}.")])
     texts, labels = [evaluation.texts[each.text] for each in chosen], [each.label for each in chosen]
     explanations = word_importance(classifier, texts, labels=labels)
     n_wrong = int((~evaluation.right).sum())
@@ -271,8 +254,8 @@ def _mistakes(classifier: Classifier, main: ClassifiedSet, n_mistakes: int) -> S
     ]  # fmt: skip
     parts: list[Part] = [
         Paragraph(
-            f"{len(chosen)} of {n_wrong:,} mistakes; {main.provenance}. Each word is left out in turn; it "
-            "counts for what the log-odds of the label given lose by that, in nats (Robnik-Šikonja and "
+            f"{len(chosen)} of {n_wrong:,} mistakes; {evaluation.provenance}. Each word is left out in turn; "
+            "it counts for what the log-odds of the label given lose by that, in nats (Robnik-Šikonja and "
             "Kononenko 2008; Li, Monroe and Jurafsky 2016). Where either of two words would do, neither "
             "counts for much."
         ),

@@ -31,7 +31,7 @@ from dragoman.tasks.classification.evaluation import (
     split_of,
 )
 from dragoman.tasks.classification.objective import ClassificationObjective
-from dragoman.tasks.classification.report import ClassifiedSet, classification_page
+from dragoman.tasks.classification.report import classification_page
 from dragoman.tasks.task import (
     SPLIT_SEED,
     DemoTable,
@@ -193,7 +193,7 @@ class ClassificationTask(Task):
                 for evaluation in self.evaluate(run, self.tests(run, request), request):
                     data = run.config.data
                     files = data.valid if split == "valid" or not data.test else data.test[evaluation.name]
-                    sets.append(ClassifiedSet(evaluation, file_names(files)))
+                    sets.append(replace(evaluation, files=file_names(files)))
             except (ConfigError, DataError) as error:
                 if split is not None:
                     raise

@@ -28,7 +28,6 @@ from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import ClassificationScores
 from dragoman.tasks.classification.report import (
     MAX_CLASSES,
-    ClassifiedSet,
     classification_page,
     marked,
     plot_classes,
@@ -243,7 +242,7 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
     texts = [text for _, text in labelled_texts(12, seed=5)]
     e = turned(unsure_classifier, texts)
     run = Run.open(tiny_classifier_run)
-    sets = [ClassifiedSet(e, ("turned.tsv",))]
+    sets = [replace(e, files=("turned.tsv",))]
     request = EvaluationRequest(n_examples=2)
     page = classification_page(run, unsure_classifier, sets, [], request, figures=tmp_path, reference=None)
     (mistakes,) = (section for section in page.sections if section.title == "Most confident mistakes")
@@ -272,7 +271,7 @@ def test_hostile_labels_and_texts_are_text_on_the_page(
     other = copy.copy(unsure_classifier)
     other.labels = e.labels
     run = Run.open(tiny_classifier_run)
-    sets = [ClassifiedSet(e, ("<i>.tsv",))]
+    sets = [replace(e, files=("<i>.tsv",))]
     request = EvaluationRequest(n_examples=1)
     page = classification_page(run, other, sets, [], request, figures=tmp_path, reference=None)
     html = page_html(page).decode()
