@@ -24,8 +24,7 @@ def plot_attention(attention: AttentionMap, path: Path, *, layer: int = -1, titl
     """Draw the heads of one layer and their mean, a heat map each.
 
     Rows are the tokens that look, columns those that are looked at; dark is much attention. A negative
-    `layer` counts from the last. `path` ends in .svg, .png or .pdf. DataError: there is no such layer.
-    MissingExtraError: matplotlib is not installed. RunError: `path` has another ending or cannot be written.
+    `layer` counts from the last. Errors: those of `picture`. DataError: there is no such layer.
     """
     n_layers = len(attention.weights)
     if not -n_layers <= layer < n_layers:

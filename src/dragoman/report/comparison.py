@@ -111,9 +111,7 @@ def comparison_page(
 ) -> Page:
     """Return the page of runs side by side; its figures are written into the folder `figures`.
 
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        RunError: a file cannot be written.
+    Errors: those of `picture`.
     """
     first, *other_runs = runs
     main = comparisons[0]

@@ -36,8 +36,8 @@ def plot_learning_curves(run: Run, path: Path, *, reference: Curves | None = Non
     """Draw loss, score and learning rate over the steps of `run`; `path` ends in .svg, .png or .pdf.
 
     The score is BLEU or accuracy. The validations of `reference` stand beside it, dashed and grey; if its
-    schedule has another length, at the same shares of the steps. MissingExtraError: matplotlib is not
-    installed. RunError: the run has no history yet, or `path` has another ending or cannot be written.
+    schedule has another length, at the same shares of the steps. Errors: those of `picture`. RunError: the
+    run has no history yet.
     """
     names = run.config.names
     with picture(path, size=(10.5, 3.4), purpose="drawing learning curves") as figure:

@@ -1,10 +1,6 @@
 """Figures that need no run: learning-rate schedules, positional encodings, attention masks.
 
-Each is drawn into a path that ends in .svg, .png or .pdf.
-
-Raises:
-    MissingExtraError: matplotlib is not installed.
-    RunError: the path has another ending or cannot be written.
+Errors: those of `picture`.
 """
 
 from __future__ import annotations

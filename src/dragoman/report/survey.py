@@ -105,7 +105,7 @@ def _texts(example: FaultyLine) -> list[str]:
 def draw_scores(distribution: Distribution, path: Path, *, threshold: float | None) -> None:
     """Draw the histogram of scores between the outliers, and the share that each threshold keeps.
 
-    `path` and errors as for `plot_learning_curves`. DataError: no pair has a score.
+    Errors: those of `picture`. DataError: no pair has a score.
     """
     scores = distribution.known
     if not len(scores):

@@ -280,9 +280,7 @@ def _mistakes(classifier: Classifier, evaluation: ClassificationScores, n_mistak
 def plot_confusion(evaluation: ClassificationScores, path: Path) -> None:
     """Draw the confusion matrix: counts, on a shade that is the share of the row's texts.
 
-    Only of an `evaluation` that has one: of texts with one label.
-    `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
-    another ending or cannot be written.
+    Only of texts with one label. Errors: those of `picture`.
     """
     confusion = evaluation.confusion
     assert confusion is not None
@@ -310,7 +308,7 @@ def plot_confusion(evaluation: ClassificationScores, path: Path) -> None:
 
 
 def plot_classes(evaluation: ClassificationScores, path: Path) -> None:
-    """Draw precision, recall and F1 of each class with their 95 % intervals. Errors: as above."""
+    """Draw precision, recall and F1 of each class with their 95 % intervals. Errors: those of `picture`."""
     chosen = _chosen_classes(evaluation)
     rows = [evaluation.by_class[i] for i in chosen]
     size = (6.4, 0.62 * len(rows) + 1.5)
@@ -340,7 +338,7 @@ def plot_classes(evaluation: ClassificationScores, path: Path) -> None:
 def plot_reliability(evaluation: ClassificationScores, path: Path) -> None:
     """Draw accuracy by confidence, before and after the temperature, and how many texts each bin has.
 
-    A classifier that is as sure as it should be lies on the diagonal. Errors: as above.
+    A classifier that is as sure as it should be lies on the diagonal. Errors: those of `picture`.
     """
     with picture(path, size=(5.4, 5.2), purpose=PURPOSE) as figure:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))

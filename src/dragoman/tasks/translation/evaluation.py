@@ -165,9 +165,8 @@ def is_other_text(request: EvaluationRequest) -> bool:
 def split_of(config: TranslationConfig, split: str) -> Iterator[tuple[str, Corpus]]:
     """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
-    With `data.choose_by` there is one validation text for each corpus, as "valid news".
-
-    DataError: a file is missing.
+    With `data.choose_by` there is one validation text for each corpus, as "valid news". DataError: a file is
+    missing.
     """
     data = config.data
     if split == "valid" and data.choose_by:

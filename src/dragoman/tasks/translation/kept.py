@@ -187,10 +187,7 @@ class Translations:
         return list(record.rows)
 
     def _fingerprint(self, pairs: Sequence[Pair]) -> str:
-        """Return a hash of all that translations and scores depend on.
-
-        RunError: the run has no weights yet.
-        """
+        """Return a hash of all that translations and scores depend on. RunError: there are no weights yet."""
         if not self._model_hash:
             device = find_device(self.request.device)
             in_int8 = self.request.precision == "int8"

@@ -98,10 +98,7 @@ def gather(
 
 
 def translation_page(translations: Translations, *, figures: Path, reference: Curves | None) -> Page:
-    """Return the page; its figures are written into the folder `figures`. Errors: those of `Task.report`.
-
-    `reference` are the curves of the recipe's reference run.
-    """
+    """Return the page; its figures are written into the folder `figures`. Errors: those of `Task.report`."""
     run, config, request = translations.run, translations.config, translations.request
     tests, valid, problems = gather(translations, split=request.split)
     for problem in problems:
@@ -453,8 +450,7 @@ def _percent(*values: float) -> tuple[str, ...]:
 def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
     """Draw BLEU and chrF2 of each bucket with their intervals, and how many sentences are in it.
 
-    `path` ends in .svg, .png or .pdf. MissingExtraError: matplotlib is not installed. RunError: `path` has
-    another ending or cannot be written.
+    Errors: those of `picture`.
     """
     names = [interval_name(bucket.shortest, bucket.longest) for bucket in buckets]
     few = [len(bucket.indices) < FEW for bucket in buckets]
@@ -492,7 +488,7 @@ def _score_bars(axes: Any, scores: Sequence[Score], few: Sequence[bool], *, colo
 
 
 def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None:
-    """Draw precision, recall and F1 of the words in each bucket. `path` and errors as above."""
+    """Draw precision, recall and F1 of the words in each bucket. Errors: those of `picture`."""
     shown = [bucket for bucket in buckets if bucket.words.n_reference or bucket.words.n_hypothesis]
     lines = (
         ("recall", [b.words.recall for b in shown], ORANGE, "s", "--"),
@@ -513,7 +509,7 @@ def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None
 
 
 def plot_confidence(kept: TranslatedSet, check: Correlation, path: Path) -> None:
-    """Draw a point for each sentence: its confidence, and its chrF2. `path` and errors as above."""
+    """Draw a point for each sentence: its confidence, and its chrF2. Errors: those of `picture`."""
     pairs = [(c, q) for c, q in zip(kept.record.confidences, kept.qualities, strict=True) if c is not None]
     with picture(path, size=(5.2, 3.6), purpose="drawing confidence") as figure:
         axes = figure.subplots()
