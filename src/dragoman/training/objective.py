@@ -67,7 +67,7 @@ class Validation:
 
 
 class Objective(ABC, Generic[Batch]):
-    """A translation or a classification, with its model, its data and its measure.
+    """What is learnt: a model, its data and its measure.
 
     Everything that it does follows from its arguments and from PyTorch's random state, so that a training
     which is continued does the same as one that never stopped.

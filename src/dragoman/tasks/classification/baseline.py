@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -32,16 +33,16 @@ SETTINGS = f"words:1-2|sublinear:yes|C:{INVERSE_STRENGTH:g}"
 """What is the same for every corpus, as it stands in signatures."""
 
 
+@dataclass(frozen=True)
 class Baseline:
     """TF-IDF of 1- and 2-grams of lower-cased words, sublinear, and a regularised logistic regression."""
 
-    def __init__(
-        self, vectorizer: Any, regression: Any, n_texts: int, labels: Sequence[str], *, balanced: bool
-    ) -> None:
-        """Take `labels` where a text has several: a regression of its own for each of them."""
-        self._vectorizer, self._regression, self._labels = vectorizer, regression, labels
-        self._balanced = balanced
-        self.n_texts = n_texts
+    vectorizer: Any
+    regression: Any
+    n_texts: int
+    labels: Sequence[str]
+    """Where a text has several: each has a regression of its own."""
+    balanced: bool
 
     @classmethod
     def train(cls, examples: Iterable[Labelled], *, balanced: bool = False, separator: str = "") -> Baseline:
@@ -80,20 +81,20 @@ class Baseline:
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.filterwarnings("ignore", message="Label .* is present in all training examples")
             regression.fit(vectorizer.fit_transform(texts), labels)
-        return cls(vectorizer, regression, len(texts), names, balanced=balanced)
+        return cls(vectorizer, regression, len(texts), names, balanced)
 
     def predict(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the labels of each text: one, or those whose probability is above 0.5."""
-        predicted = self._regression.predict(self._vectorizer.transform(texts))
-        if not self._labels:
+        predicted = self.regression.predict(self.vectorizer.transform(texts))
+        if not self.labels:
             return [(str(label),) for label in predicted]
-        return [tuple(self._labels[i] for i in np.flatnonzero(row).tolist()) for row in predicted]
+        return [tuple(self.labels[i] for i in np.flatnonzero(row).tolist()) for row in predicted]
 
     @property
     def signature(self) -> str:
         """Every choice that its predictions depend on beside the texts."""
-        balanced = "yes" if self._balanced else "no"
-        min_df = self._vectorizer.min_df
-        several = "|labels:one-vs-rest|threshold:0.5" if self._labels else ""
+        balanced = "yes" if self.balanced else "no"
+        min_df = self.vectorizer.min_df
+        several = "|labels:one-vs-rest|threshold:0.5" if self.labels else ""
         library = f"scikit-learn:{version('scikit-learn')}"
         return f"{SETTINGS}|min_df:{min_df}|balanced:{balanced}{several}|{library}"
