@@ -198,8 +198,7 @@ def check_exports(exports: Mapping[str, str], *, inputs: Sequence[str]) -> None:
 def write_exports(exports: Mapping[str, str], comparisons: Sequence[Comparison]) -> None:
     """Write the figures of all comparisons into a file for each kind of table, "-" for stdout."""
     from dragoman.files import write_atomically
-    from dragoman.report.comparison import as_json
-    from dragoman.report.latex import as_latex
+    from dragoman.report.comparison import as_json, as_latex
 
     writers = {"json": as_json, "latex": as_latex}
     for kind, file in exports.items():

@@ -142,9 +142,8 @@ class TrainState:
             random = load_tensors(folder / "random.safetensors")
             own_random = torch.get_rng_state()
             _check_like(random, {name: own_random for name in ("cpu", *random) if name.startswith("cpu")})
-            ema = load_like(folder / "ema.safetensors", self.ema) if self.ema is not None else None
-            if self.ema is not None and ema is not None:
-                _check_like(ema, self.ema)
+            ema = load_like(folder / "ema.safetensors", self.ema) if self.ema else {}
+            _check_like(ema, self.ema or {})
             position = read_position(folder)
         except (OSError, RunError, ValueError) as error:
             raise RunError(
@@ -160,9 +159,8 @@ class TrainState:
                     for kind, tensor in optimizer[name].items()
                 }
         self.optimizer.zero_grad()  # an update that was broken off has left some
-        if self.ema is not None and ema is not None:
-            for name, average in self.ema.items():
-                average.copy_(ema[name])
+        for name, average in (self.ema or {}).items():
+            average.copy_(ema[name])
         self.position = position
         rank = processes.rank or ""
         if f"cpu{rank}" in random:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.evaluation.comparison import Spread
-from dragoman.report.comparison import Record
-from dragoman.report.latex import as_latex, escape_latex
+from dragoman.report.comparison import Record, as_latex, escape_latex
 
 
 def record(test_set: str, name: str, score: str, value: float, **others: float | str | None) -> Record:

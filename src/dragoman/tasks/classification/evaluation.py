@@ -208,6 +208,13 @@ class ClassificationScores:
         by_label = [("label", "precision", "recall", "F1", "texts")]
         for label, (precision, recall, f1, support) in self.per_class.items():
             by_label.append((label, f"{precision:.1f}", f"{recall:.1f}", f"{f1:.1f}", f"{support:,}"))
+        if self.confusion is not None and len(self.labels) <= N_CONFUSED:
+            rows = zip(self.labels, self.confusion.tolist(), strict=True)
+            cells = [("", *self.labels), *((label, *(f"{n:,}" for n in row)) for label, row in rows)]
+            mistakes = ["label in the row, given in the column", *aligned(cells)]
+        else:
+            mistakes = ["most frequent mistakes: label → given"]
+            mistakes += (f"{n:>6,}  {label} → {predicted}" for label, predicted, n in self.mistakes())
         return "\n".join(
             [
                 f"{self.name} · {counted(len(self.expected), 'text')} · {len(self.labels)} labels",
@@ -216,8 +223,7 @@ class ClassificationScores:
                 f"  calibration: ECE {before:.1f} before and {after:.1f} after temperature "
                 f"{self.temperature:.2f}; loss {self.loss(calibrated=False):.3f} and "
                 f"{self.loss():.3f} nats/text",
-                *(f"  {line}" for line in aligned(by_label)),
-                *self._describe_confusion(),
+                *(f"  {line}" for line in (*aligned(by_label), *mistakes)),
             ]
         )
 
@@ -225,18 +231,6 @@ class ClassificationScores:
         """Return the classifier's scores, and then the baseline's."""
         baseline = self.baseline.scores if self.baseline else ()
         return [*self.scores, *(replace(score, name=f"baseline {score.name}") for score in baseline)]
-
-    def _describe_confusion(self) -> Iterator[str]:
-        """Yield the matrix; of many classes, or of several labels a text, the most frequent mistakes."""
-        if self.confusion is not None and len(self.labels) <= N_CONFUSED:
-            yield "  label in the row, given in the column"
-            rows = zip(self.labels, self.confusion.tolist(), strict=True)
-            table = [("", *self.labels), *((label, *(f"{n:,}" for n in row)) for label, row in rows)]
-            yield from (f"  {line}" for line in aligned(table))
-            return
-        yield "  most frequent mistakes: label → given"
-        for label, predicted, n in self.mistakes():
-            yield f"  {n:>6,}  {label} → {predicted}"
 
     def _repr_html_(self) -> str:
         scores = self._scores_beside()

@@ -205,10 +205,8 @@ class TranslationTask(Task):
         rows = []
         for evaluation in evaluations:
             values = {score.name: score.value for score in evaluation.scores}
-            n, n_right = (
-                len(evaluation.hypotheses),
-                sum(map(str.__eq__, evaluation.hypotheses, evaluation.references)),
-            )
+            n = len(evaluation.hypotheses)
+            n_right = sum(map(str.__eq__, evaluation.hypotheses, evaluation.references))
             name = "all" if evaluation is whole else evaluation.name
             figures = f"{values['BLEU']:.1f}", f"{values['chrF2']:.1f}", f"{100 * n_right / n:.0f} %"
             rows.append((name, f"{n:,}", *figures))
