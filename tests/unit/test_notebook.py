@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dragoman import notebook
-from dragoman.data.corpora import Pair
-from dragoman.data.labelled import Labelled
+from dragoman.data.records import Labelled, Pair
 from dragoman.evaluation.classification import evaluate as evaluate_classifier
 from dragoman.evaluation.translation import evaluate, scores_of
 from dragoman.metrics.score import Score

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from dragoman.config import ModifiersConfig
-from dragoman.data.corpora import Corpus, Derived, Pair, has_text
 from dragoman.data.readers.files import hash_strings
+from dragoman.data.records import Corpus, Pair, View, has_text
 from dragoman.text.alterations import (
     in_capitals,
     in_title_case,
@@ -41,7 +41,7 @@ def on_one_line(pairs: Sequence[Pair], languages: tuple[str, str]) -> Pair:
     return Pair(*(space.join(text.strip() for text in side) for space, side in sides))
 
 
-class ModifiedCorpus(Derived):
+class ModifiedCorpus(View):
     """The pairs of a corpus, some of them altered; which ones, and how, follows from `seed` and `draw`.
 
     Neighbours that are merged stand as one pair, so that there may be fewer pairs than in the corpus.
@@ -61,7 +61,7 @@ class ModifiedCorpus(Derived):
 
         `draw` is the number of the epoch.
         """
-        super().__init__(corpus)
+        super().__init__(corpus, self._modified, "modified")
         self.rates, self.languages = rates, languages
         self.has_slots = rates.slots > 0
         self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
@@ -73,19 +73,18 @@ class ModifiedCorpus(Derived):
             *self.languages, str(self._max_bytes), self._drawn_from,
         )  # fmt: skip
 
-    def _read(self) -> Iterator[Pair]:
+    def _modified(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         rng = Random(self._drawn_from)
-        for pair in self._merged(rng):
+        for pair in self._merged(pairs, rng):
             altered = self._altered(pair, rng) if has_text(pair) else pair
             if self.rates.slots and rng.random() < self.rates.slots:
                 altered = Pair(*slots_at_random(altered, rng))
             yield altered
 
-    def _merged(self, rng: Random) -> Iterator[Pair]:
+    def _merged(self, pairs: Iterator[Pair], rng: Random) -> Iterator[Pair]:
         """Yield the pairs of the corpus, some neighbours as one."""
         group: list[Pair] = []
         n_wanted = 1
-        pairs = self.corpus.pairs()
         if self.has_slots:  # a character that is a slot would be taken for ours
             pairs = (Pair(*map(without_controls, pair)) for pair in pairs)
         for pair in pairs:

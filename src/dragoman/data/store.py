@@ -37,8 +37,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import parse_json
-from dragoman.data.corpora import Corpus, Pair
-from dragoman.data.labelled import Labelled, LabelledCorpus, class_numbers, numbers_of
+from dragoman.data.labelled import class_numbers, numbers_of
+from dragoman.data.records import Corpus, Labelled, Pair
 from dragoman.errors import DataError, counted
 from dragoman.files import locked, sync
 from dragoman.metrics.labelling import Labels
@@ -316,7 +316,7 @@ class LabelledStore(Store):
     @classmethod
     def prepare(
         cls,
-        corpus: LabelledCorpus,
+        corpus: Corpus,
         tokenizer: Tokenizer,
         *,
         labels: Sequence[str],
@@ -391,7 +391,7 @@ class TextEncoder(Encoder):
 
     def __init__(
         self,
-        corpus: LabelledCorpus,
+        corpus: Corpus,
         tokenizer: Tokenizer,
         labels: Sequence[str],
         *,
@@ -409,7 +409,7 @@ class TextEncoder(Encoder):
         kept = [(whole, example.label) for whole, example in zip(ids, records, strict=True) if whole]
         lost = [max(0, len(whole) - (self.most or len(whole))) for whole, _ in kept]
         classes = [
-            numbers_of(cell, self.numbers, separator=self.corpus.separator, where=self.corpus.name)
+            numbers_of(cell, self.numbers, separator=self.corpus.separator or "", where=self.corpus.name)
             for _, cell in kept
         ]
         skipped = Skipped(len(records) - len(kept), cut=sum(n > 0 for n in lost), cut_tokens=sum(lost))
@@ -417,7 +417,7 @@ class TextEncoder(Encoder):
 
 
 def prepare_shards(
-    corpus: Corpus | LabelledCorpus,
+    corpus: Corpus,
     encoder: Encoder,
     key: str,
     *,
@@ -485,9 +485,7 @@ def keep_only(stores: Sequence[Store], cache: Path) -> None:
 class CorpusStream:
     """A corpus that is read a stretch at a time."""
 
-    def __init__(
-        self, corpus: Corpus | LabelledCorpus, *, progress: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, corpus: Corpus, *, progress: Callable[[int], None] | None = None) -> None:
         """`progress` is told `n_read`, the number of records up to here, after every chunk."""
         self.corpus, self.n_read = corpus, 0
         self._records: Iterator[tuple[str, str]] = corpus.records()

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled import Labelled, LabelledCorpus, class_numbers, numbers_of
+from dragoman.data.labelled import class_numbers, numbers_of
 from dragoman.data.named import changed_files, hashes_of, open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
+from dragoman.data.records import Corpus, Labelled
 from dragoman.errors import DataError, MissingExtraError, counted
 from dragoman.evaluation.baseline import NAME, SETTINGS, Baseline
 from dragoman.evaluation.scores import aligned, scores_table
@@ -399,7 +400,7 @@ class BaselineScorer:
         return self._config.training.class_weights == "balanced"
 
 
-def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:
+def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, Corpus]]:
     """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
     DataError: a file is missing.

@@ -6,8 +6,8 @@ import pytest
 
 from corpus_files import Listed
 from dragoman.config import ModifiersConfig
-from dragoman.data.corpora import Pair
 from dragoman.data.modifiers import MOST_MERGED, ModifiedCorpus
+from dragoman.data.records import Pair
 from dragoman.presets import ROBUST
 from dragoman.text.alterations import carried_over
 from dragoman.text.slots import SLOTS

@@ -16,7 +16,8 @@ import pytest
 from corpus_files import Listed
 from dragoman.config import TokenizerConfig
 from dragoman.data import store as store_module
-from dragoman.data.corpora import Corpus, Pair, open_corpus
+from dragoman.data.corpora import open_corpus
+from dragoman.data.records import Corpus, Pair
 from dragoman.data.store import CHUNK, SHARD_PAIRS, PairEncoder, Side, Skipped, TokenStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair

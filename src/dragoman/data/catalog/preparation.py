@@ -62,7 +62,8 @@ def multi30k(dataset: Dataset, downloads: Path, folder: Path, report: Report) ->
 
 def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
     """Texts without the tags around them: training, the first pairs of it, development and test sets."""
-    from dragoman.data.corpora import has_text, open_corpus
+    from dragoman.data.corpora import open_corpus
+    from dragoman.data.records import has_text
 
     src, tgt = dataset.languages
     pair = f"{src}-{tgt}"

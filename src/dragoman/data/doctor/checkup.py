@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.data.corpora import Corpus
 from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, check_alignment
 from dragoman.data.doctor.content import PAIR_CHECKS, TEXT_CHECKS, Check, is_visible
 from dragoman.data.doctor.findings import KINDS, THRESHOLDS, FaultyLine, Finding, Report, Step, thresholds_of
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOutIndex
-from dragoman.data.doctor.reading import Numbered, Progress, Window, numbered, read, unit_of, windows
 from dragoman.data.doctor.words import (
     MIN_LINES,
     SideReader,
@@ -28,9 +27,23 @@ from dragoman.data.doctor.words import (
     length_deviations,
     with_several,
 )
-from dragoman.data.labelled import LabelledCorpus, labels_of
+from dragoman.data.records import Corpus, Numbered, has_text, labels_of
 from dragoman.errors import DataError, counted
 from dragoman.processes import Tick, in_order
+
+CHUNK = 4096
+CHUNK_CHARACTERS = 1_000_000
+"""Texts that are looked at together, at most, and about how many characters."""
+WINDOW = 131_072
+"""Pairs that are judged together: by the lengths, letters and words that are usual among them.
+
+Twice as many teach no better, for a lexicon is learnt from some of them only, and take 0.2 GB more.
+"""
+TAIL = 16_384
+"""Minimum pairs of the last of several windows, and how many more than WINDOW it may have."""
+
+Progress = Callable[[str, int], None]
+"""Told what is being done, and how many records have been read."""
 
 N_EXAMPLES = 5
 UNALIGNED_FROM = 1000
@@ -67,7 +80,7 @@ def check_corpus(
     corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at all,
     or has no text; or one that is held out cannot. RunError: a process died.
     """
-    tally = Tally(unit_of(corpus), n_examples, with_survey=with_survey)
+    tally = Tally(corpus.unit, n_examples, with_survey=with_survey)
     examination = Examination(
         (src_lang, tgt_lang),
         thresholds or thresholds_of(()),
@@ -75,7 +88,7 @@ def check_corpus(
         held=_open_held_out(held_out or {}, ("source", "target"), progress),
         earlier={name: _pair_hashes(one) for name, one in (earlier or {}).items()},
     )
-    packed = windows(read(numbered(corpus), progress, tally.troubles))
+    packed = windows(read(corpus, progress, tally.troubles))
     for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
         tally.add(examined)
     progress("repetitions", tally.n)
@@ -84,29 +97,29 @@ def check_corpus(
 
 
 def check_labelled(
-    corpus: LabelledCorpus,
+    corpus: Corpus,
     *,
-    held_out: Mapping[str, LabelledCorpus] | None = None,
+    held_out: Mapping[str, Corpus] | None = None,
     n_examples: int = N_EXAMPLES,
     progress: Progress = lambda doing, n_read: None,
 ) -> Report:
     """Check labelled text: as `check_corpus`, and equal texts with different labels."""
 
     def missing(text: str, label: str) -> str:
-        parts = {"text": text, "label": label or corpus.separator}
+        parts = {"text": text, "label": label or corpus.separator or ""}
         return " and ".join(f"no {name}" for name, part in parts.items() if not is_visible(part))
 
     checks = {"empty": missing, **TEXT_CHECKS}
-    window, tally = Examined(), Tally(unit_of(corpus), n_examples)
+    window, tally = Examined(), Tally(corpus.unit, n_examples)
     texts, labels = array("q"), array("q")
     n_of_label: Counter[str] = Counter()
     held = _open_held_out(held_out or {}, ("text",), progress)
-    for chunk in read(numbered(corpus), progress, tally.troubles):
+    for chunk in read(corpus, progress, tally.troubles):
         window.add(chunk, checks, held)
         for _, (text, label) in chunk:
             texts.append(hash(" ".join(text.split())))
             labels.append(hash(label))
-            n_of_label.update(labels_of(label, corpus.separator))
+            n_of_label.update(labels_of(label, corpus.separator or ""))
     _add_repeated_texts(np.asarray(texts), np.asarray(labels), window, tally.unit)
     tally.add(window)
     n_texts = tally.n - n_of_label.pop("", 0)
@@ -120,12 +133,12 @@ def check_labelled(
 
 
 def _open_held_out(
-    corpora: Mapping[str, Corpus] | Mapping[str, LabelledCorpus], sides: Sequence[str], progress: Progress
+    corpora: Mapping[str, Corpus] | Mapping[str, Corpus], sides: Sequence[str], progress: Progress
 ) -> HeldOutIndex | None:
     if not corpora:
         return None
     progress("reading valid and test", 0)
-    by_name = {f"{name} {unit_of(corpus)}": numbered(corpus) for name, corpus in corpora.items()}
+    by_name = {f"{name} {corpus.unit}": corpus.numbered() for name, corpus in corpora.items()}
     return HeldOutIndex(by_name, sides)
 
 
@@ -151,6 +164,67 @@ def _add_repeated_texts(texts: np.ndarray, labels: np.ndarray, window: Examined,
     for i, original in first.items():
         if not conflicting[i]:
             window.faults["duplicate"][int(kept[i])] = f"as {unit} {window.numbers[kept[original]]}"
+
+
+# Chunks and windows
+
+
+def read(corpus: Corpus, progress: Progress, troubles: list[DataError]) -> Iterator[list[Numbered]]:
+    """Yield all that can be read, in chunks; why a corpus breaks off is added to `troubles`.
+
+    DataError: nothing can be read, or there is no text.
+    """
+    chunk: list[Numbered] = []
+    is_usable, n_characters, n_read = False, 0, 0
+    try:
+        for one in corpus.numbered():
+            is_usable = is_usable or has_text(one.texts)
+            chunk.append(one)
+            n_read += 1
+            n_characters += sum(map(len, one.texts))
+            if len(chunk) == CHUNK or n_characters >= CHUNK_CHARACTERS:
+                yield chunk
+                progress("reading", n_read)
+                chunk, n_characters = [], 0
+    except DataError as error:
+        if not is_usable:
+            raise
+        troubles.append(error)
+    if chunk:
+        yield chunk
+        progress("reading", n_read)
+
+
+class Window:
+    """Consecutive pairs, packed: a third of the memory, and of what travels to another process."""
+
+    def __init__(self) -> None:
+        self._packed: deque[bytes] = deque()
+        self.n = 0
+
+    def append(self, chunk: list[Numbered]) -> None:
+        """Add a chunk behind the others."""
+        self._packed.append(json.dumps(chunk).encode("ascii"))
+        self.n += len(chunk)
+
+    def chunks(self) -> Iterator[list[Numbered]]:
+        """Yield chunk by chunk, and forget each."""
+        while self._packed:
+            yield [Numbered(number, tuple(texts)) for number, texts in json.loads(self._packed.popleft())]
+
+
+def windows(chunks: Iterable[list[Numbered]]) -> Iterator[Window]:
+    """Cut into windows of WINDOW pairs; the last of several has at least TAIL."""
+    window, following = Window(), Window()
+    for chunk in chunks:
+        (window if window.n < WINDOW else following).append(chunk)
+        if following.n >= TAIL:
+            yield window
+            window, following = following, Window()
+    for chunk in following.chunks():
+        window.append(chunk)
+    if window.n:
+        yield window
 
 
 # A window
@@ -422,13 +496,13 @@ class Tally:
             repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))
             self.mark("duplicate-near", repeats, earlier, numbers[firsts])
 
-    def report(self, corpus: Corpus | LabelledCorpus, notes: Iterable[str] = ()) -> Report:
+    def report(self, corpus: Corpus, notes: Iterable[str] = ()) -> Report:
         """Return the report, with examples spread over the corpus, which is read again for their texts."""
         self.summarise("unreadable", map(str, self.troubles), count=len(self.troubles))
         shown = {kind: _spread(sorted(some), self._n_examples) for kind, some in self._details.items()}
         requested = {i for some in shown.values() for i, _ in some}
         requested.update(i for _, i, _ in self._sampled.values())
-        first = islice(numbered(corpus), max(requested, default=-1) + 1)
+        first = islice(corpus.numbered(), max(requested, default=-1) + 1)
         texts = {i: one for i, one in enumerate(first) if i in requested}
         findings = []
         for name, kind in KINDS.items():

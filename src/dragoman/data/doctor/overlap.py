@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.reading import Numbered
 from dragoman.data.doctor.words import UNSPACED, ranges
+from dragoman.data.records import Numbered
 from dragoman.text.normalisation import plain
 
 SIMILAR = 0.8

@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dragoman.config import Config, read_settings
-from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
+from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
 from dragoman.data.readers.columns import by_name
 from dragoman.data.readers.files import format_suffix
+from dragoman.data.records import Corpus, Pair
 from dragoman.errors import ConfigError, counted
 from dragoman.files import recipes_folder
 from dragoman.hardware import prepare_for_translating

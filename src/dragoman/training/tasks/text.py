@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import Cut, EpochPlan, plan_shards
-from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.mixing import MixedStore, MixPart, Mixture, plan_mix
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
+from dragoman.data.records import Corpus, Pair, has_text
 from dragoman.data.store import TokenStore, keep_only
 from dragoman.errors import counted
 from dragoman.text.tokenizer import TokenizerPair

@@ -10,13 +10,16 @@ import pytest
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import KINDS, check_corpus, check_labelled, kinds_to_drop
 from dragoman.data.doctor.words import duplicates, length_deviations, with_several
-from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
+from dragoman.data.labelled import open_labelled
+from dragoman.data.records import Corpus, Labelled
 from dragoman.errors import ConfigError, DataError
 from faulty import InMemory, lines_with, phrases, sides_of
 
 
-class Examples(LabelledCorpus):
+class Examples(Corpus):
     """Labelled texts at hand."""
+
+    separator, unit = "", "example"
 
     def __init__(self, examples: list[tuple[str, str]]) -> None:
         self.name, self._examples = "examples", examples

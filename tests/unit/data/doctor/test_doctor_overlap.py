@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dragoman.data.doctor.overlap import MIN_SEQUENCES, SIMILAR, HeldOutIndex, HeldOutTexts, Match
-from dragoman.data.doctor.reading import Numbered
+from dragoman.data.records import Numbered
 from dragoman.text.normalisation import plain
 
 SYLLABLES = ["ka", "lo", "mi", "ne", "tu", "ra", "so", "vi", "pe", "da"]
