@@ -5,6 +5,7 @@ the embedded phrasebook.
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.config import each_corpus
+from dragoman.config import Column, each_corpus
 from dragoman.data import phrasebook
 from dragoman.data.readers import formats
-from dragoman.data.readers.columns import check_format, match_parallel, open_table, unnoticed_header
+from dragoman.data.readers.columns import looks_like_names, match_parallel
 from dragoman.data.readers.files import (
     ReadOffset,
     count_lines,
@@ -27,7 +28,7 @@ from dragoman.data.readers.files import (
     hash_strings,
     open_lines,
 )
-from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
+from dragoman.data.readers.tables import Notes, RecordTable, TabSeparated, check_format, open_table
 from dragoman.data.records import Corpus, JoinedCorpora, Numbered, Pair, has_text
 from dragoman.errors import DataError
 
@@ -38,10 +39,11 @@ MANY = 1_000_000
 """Lines of two files beyond which it takes too long to look at each before a training."""
 
 
-class AlignedFiles(Corpus):
-    """Two files whose lines match one by one."""
+class TwoFiles(Corpus):
+    """Two files whose texts match one by one."""
 
-    unit = "line"
+    KIND = ""
+    """What fingerprints call them."""
 
     def __init__(self, src: Path, tgt: Path) -> None:
         self.src, self.tgt = src, tgt
@@ -59,13 +61,34 @@ class AlignedFiles(Corpus):
             if src is not None and tgt is not None:
                 yield Pair(src, tgt)
         if n_src != n_tgt:
-            hint = locate_drift(
-                [self._lengths(self.src), self._lengths(self.tgt)], names=[str(self.src), str(self.tgt)]
-            )
+            lengths = [
+                np.fromiter(map(len, self._texts(path)), dtype=np.int64) for path in (self.src, self.tgt)
+            ]
+            hint = locate_drift(lengths, names=[str(self.src), str(self.tgt)])
             raise DataError(
                 f"{self.src} has {n_src} lines and {self.tgt} {n_tgt}; "
                 f"parallel files must match line by line{hint and f' ({hint})'}"
             )
+
+    @abstractmethod
+    def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
+        """Yield the texts of one of the files, without the first `skip`."""
+
+    def fingerprint(self) -> str:
+        return hash_strings(self.KIND, hash_file(self.src), hash_file(self.tgt))
+
+    def hashes(self) -> dict[str, str]:
+        with ThreadPoolExecutor(2) as pool:
+            return dict(
+                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
+            )
+
+
+class AlignedFiles(TwoFiles):
+    """Two text files with a sentence a line."""
+
+    KIND = "aligned"
+    unit = "line"
 
     def size(self) -> int:
         n_lines = count_lines(self.src)
@@ -78,26 +101,14 @@ class AlignedFiles(Corpus):
         at = sorted(random.Random(0).sample(range(1, n_lines + 1), n))
         return list(map(Pair, open_lines(self.src, at=at), open_lines(self.tgt, at=at)))
 
-    def fingerprint(self) -> str:
-        return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
-
-    def hashes(self) -> dict[str, str]:
-        with ThreadPoolExecutor(2) as pool:
-            return dict(
-                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
-            )
-
     def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
         return open_lines(path, position=self.position if path is self.src else None, skip=skip)
 
-    def _lengths(self, path: Path) -> np.ndarray:
-        return np.fromiter((len(text) for text in self._texts(path)), dtype=np.int64)
 
-
-class Talks(AlignedFiles):
+class Talks(TwoFiles):
     """Two official files of IWSLT: tagged training files, or XML files of <seg id="...">."""
 
-    unit = "pair"
+    KIND = "talks"
 
     def __init__(self, src: Path, tgt: Path) -> None:
         super().__init__(src, tgt)
@@ -114,17 +125,8 @@ class Talks(AlignedFiles):
                     )
         return super()._read()
 
-    def size(self) -> int:
-        return Corpus.size(self)
-
-    def sample(self, n: int) -> list[Pair]:
-        return Corpus.sample(self, n)
-
     def notes(self) -> list[str]:
         return [line for path, notes in self._notes_of.items() for line in notes.lines(str(path))]
-
-    def fingerprint(self) -> str:
-        return hash_strings("talks", hash_file(self.src), hash_file(self.tgt))
 
     def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
         return (segment.text for segment in islice(self._segments(path), skip, None))
@@ -162,26 +164,32 @@ class TableCorpus(Corpus):
     def _rows(self) -> Iterator[Numbered]:
         """Yield every record with the number of its row. DataError: a cell cannot be read."""
         self._notes = Notes("lines")
-        self._notes.remarks += unnoticed_header(self.table, self.columns, self._match)
         table, (src, tgt) = self.table, self.columns
-        for n, cells in table.rows(self.columns, self._notes):
-            yield Numbered(n, Pair(table.text(cells[0], n, src), table.text(cells[1], n, tgt)))
+        if isinstance(table, TabSeparated) and isinstance(src, int) and isinstance(tgt, int):
+            cells = table.first_line()
+            if looks_like_names(cells) and self._match(cells) is not None:
+                self._notes.remarks.append(
+                    f"line 1 ({', '.join(cells)}) looks like the names of columns and is read as a pair; "
+                    f"to leave it out, ask for columns by name ({table.setting})"
+                )
+        for n, texts in table.rows(self.columns, self._notes):
+            yield Numbered(n, Pair(table.text(texts[0], n, src), table.text(texts[1], n, tgt)))
 
     def fingerprint(self) -> str:
         return self.table.fingerprint(self.columns)
 
 
-PairReader = Callable[..., Iterator[tuple[str, str]]]
-"""A function that reads the pairs of a file, such as `formats.tmx`."""
+_BILINGUAL = {".tmx": (formats.tmx, "units"), ".po": (formats.po, "entries")}
+"""By suffix: the reader of a format that knows of languages, and what it counts."""
 
 
 class BilingualFile(Corpus):
     """One file of a format that knows of languages: TMX, or gettext PO."""
 
-    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, reader: PairReader, things: str) -> None:
+    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str) -> None:
         self.path, self.src_lang, self.tgt_lang = path, src_lang, tgt_lang
         self.name = str(path)
-        self._reader, self._things = reader, things
+        self._reader, self._things = _BILINGUAL[format_suffix(path.name)]
 
     def _read(self) -> Iterator[Pair]:
         self._notes = Notes(self._things)
@@ -252,9 +260,7 @@ def open_corpus(
                 raise DataError(f"{name}: no language {lang!r} in the phrasebook; there are {languages}")
         return Embedded(name, lambda: starmap(Pair, phrasebook.pairs(split, src_lang, tgt_lang)))
     if format_suffix(name) in _BILINGUAL:
-        reader, things = _BILINGUAL[format_suffix(name)]
-        path = find_file(name)
-        return BilingualFile(path, src_lang=src_lang, tgt_lang=tgt_lang, reader=reader, things=things)
+        return BilingualFile(find_file(name), src_lang=src_lang, tgt_lang=tgt_lang)
     if formats.is_iwslt(Path(name)):
         raise DataError(f"{name}: one side of a corpus of two files; give the other one, too")
     table = open_table(name, setting=SETTING)
@@ -280,12 +286,6 @@ def _columns_of(
         f"{table.name}: cannot tell which columns are {src_lang} and {tgt_lang} among "
         f"{', '.join(names) or 'none'}; name them, as in --columns source,target (data.columns)"
     )
-
-
-_BILINGUAL: dict[str, tuple[PairReader, str]] = {
-    ".tmx": (formats.tmx, "units"),
-    ".po": (formats.po, "entries"),
-}
 
 
 def locate_drift(lengths: Sequence[np.ndarray], *, names: Sequence[str]) -> str:

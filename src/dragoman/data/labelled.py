@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from dragoman.config import file_names
+from dragoman.config import Column, file_names
 from dragoman.data import phrasebook
 from dragoman.data.corpora import Embedded, TableCorpus
-from dragoman.data.readers.columns import looks_like_names, match_labelled, open_table
+from dragoman.data.readers.columns import looks_like_names, match_labelled
 from dragoman.data.readers.files import hash_strings
-from dragoman.data.readers.tables import Column, Notes, RecordTable, TabSeparated
+from dragoman.data.readers.tables import Notes, RecordTable, TabSeparated, open_table
 from dragoman.data.records import LABEL_SETTING, MANY_LABELS, Corpus, Labelled, Numbered, labels_of
 from dragoman.errors import DataError
 
@@ -134,50 +134,30 @@ def _guess(table: RecordTable, separator: str) -> tuple[Column, Column]:
     return match_labelled(table.fields()) or _guess_by_content(table, table.fields(), separator)
 
 
-class _Content:
-    """What a column holds: how many different values, and how long they are."""
-
-    def __init__(self, separator: str) -> None:
-        self.separator = separator
-        self.values: set[str] = set()
-        self.n = self.n_characters = 0
-        self.example = ""
-
-    def add(self, cell: object) -> None:
-        """Count a cell in; a list or an object counts as a value of its own."""
-        text = cell if isinstance(cell, str) else "" if cell is None else str(cell)
-        self.n += 1
-        self.n_characters += len(text)
-        self.example = self.example or text[:20]
-        if len(self.values) <= MANY_LABELS:
-            self.values.update(label[:100] for label in labels_of(text, self.separator))
-
-    @property
-    def mean_length(self) -> float:
-        return self.n_characters / max(self.n, 1)
-
-    @property
-    def is_label(self) -> bool:
-        """Few different values, all short: a class rather than a text."""
-        return 2 <= len(self.values) <= min(MANY_LABELS, max(2, self.n // 3)) and self.mean_length <= 50
-
-
 def _guess_by_content(table: RecordTable, columns: Sequence[Column], separator: str) -> tuple[Column, Column]:
     """Return the columns with text and label, by what the first records hold. DataError: they don't tell."""
-    contents = {column: _Content(separator) for column in columns}
+    values: dict[Column, set[str]] = {column: set() for column in columns}  # MANY_LABELS and one, about
+    n_characters = dict.fromkeys(columns, 0)
+    examples = dict.fromkeys(columns, "")
+    n = 0
     for _, cells in islice(table.rows(list(columns), Notes("records")), SAMPLE):
-        for content, cell in zip(contents.values(), cells, strict=True):
-            content.add(cell)
-    labels = [column for column, content in contents.items() if content.is_label]
-    texts = sorted(
-        (column for column in columns if column not in labels), key=lambda c: -contents[c].mean_length
-    )
-    is_clear = len(texts) == 1 or (
-        len(texts) > 1 and contents[texts[0]].mean_length > 4 * contents[texts[1]].mean_length
-    )
+        n += 1
+        for column, cell in zip(columns, cells, strict=True):
+            # A list or an object counts as a value of its own.
+            text = cell if isinstance(cell, str) else "" if cell is None else str(cell)
+            n_characters[column] += len(text)
+            examples[column] = examples[column] or text[:20]
+            if len(values[column]) <= MANY_LABELS:
+                values[column].update(label[:100] for label in labels_of(text, separator))
+    mean_lengths = {column: n_characters[column] / max(n, 1) for column in columns}
+    most = min(MANY_LABELS, max(2, n // 3))
+    # Few different values, all short: a class rather than a text.
+    labels = [column for column in columns if 2 <= len(values[column]) <= most and mean_lengths[column] <= 50]
+    texts = sorted((column for column in columns if column not in labels), key=lambda c: -mean_lengths[c])
+    is_clear = len(texts) == 1 or (len(texts) > 1 and mean_lengths[texts[0]] > 4 * mean_lengths[texts[1]])
     if len(labels) == 1 and is_clear:
         return texts[0], labels[0]
-    described = ", ".join(f"{column} ({content.example!r})" for column, content in contents.items())
+    described = ", ".join(f"{column} ({example!r})" for column, example in examples.items())
     raise DataError(
         f"{table.name}: cannot tell which columns are text and label among {described or 'none'}; "
         f"name them ({LABEL_SETTING})"

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from corpus_files import complaint_of, write
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import Column, TranslationConfig, parse_config
 from dragoman.data import corpora
 from dragoman.data.corpora import TableCorpus, locate_drift, open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed
-from dragoman.data.readers.tables import Column
 from dragoman.data.records import Corpus, Pair, part_of, split_held_out
 from dragoman.errors import ConfigError, DataError
 

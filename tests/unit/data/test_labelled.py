@@ -11,9 +11,8 @@ import pytest
 
 from corpus_files import COMPRESS, complaint_of, write
 from corpus_files import offline_hub as offline_hub
-from dragoman.config import TokenizerConfig
+from dragoman.config import Column, TokenizerConfig
 from dragoman.data.labelled import guess_labelled_columns, open_labelled
-from dragoman.data.readers.tables import Column
 from dragoman.data.records import Corpus, Labelled, labels_of, split_held_out
 from dragoman.data.store import LabelledStore
 from dragoman.errors import DataError

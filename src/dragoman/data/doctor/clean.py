@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from dragoman.data.corpora import AlignedFiles, TableCorpus, Talks
 from dragoman.data.doctor.findings import Report
-from dragoman.data.readers.arrow import ArrowTable
 from dragoman.data.readers.files import compressed, open_lines
+from dragoman.data.readers.tables import ArrowTable
 from dragoman.data.records import Corpus, Numbered
 from dragoman.errors import DataError
 
