@@ -224,11 +224,9 @@ def _check(
     job: CorpusCheck, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool, n_workers: int
 ) -> Report:
     """Check a corpus, with a progress line on stderr."""
-    from dragoman.data.doctor import check_corpus, check_labelled
+    from dragoman.data.doctor import check_corpus
 
     with progress_line(job.name or job.corpus.name) as progress:
-        if job.corpus.is_labelled:
-            return check_labelled(job.corpus, held_out=job.held_out, n_examples=n_examples, progress=progress)
         return check_corpus(
             job.corpus,
             src_lang=job.langs[0],

@@ -70,22 +70,30 @@ def check_corpus(
     n_workers: int = 1,
     progress: Progress = lambda doing, n_read: None,
 ) -> Report:
-    """Check a parallel corpus, without changing it.
+    """Check a corpus, without changing it.
 
     A corpus is read once, and once more for examples. Of more than WINDOW pairs, each window is judged by
     what it teaches itself, in one of `n_workers` processes; repetitions are those of the whole corpus.
     `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
     `earlier` other corpora to train on, whose pairs it should not repeat. `thresholds` are those of
-    `thresholds_of`; `with_survey` adds what others would find. The report does not depend on `n_workers`. A
-    corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at all,
-    or has no text; or one that is held out cannot. RunError: a process died.
+    `thresholds_of`; `with_survey` adds what others would find. The report does not depend on `n_workers`. Of
+    labelled text, only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked
+    as far as it goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot.
+    RunError: a process died.
     """
-    tally = Tally(corpus.unit, n_examples, with_survey=with_survey)
+    tally, held = Tally(corpus.unit, n_examples, with_survey=with_survey), None
+    if held_out:
+        progress("reading valid and test", 0)
+        by_name = {f"{name} {one.unit}": one.numbered() for name, one in held_out.items()}
+        held = HeldOutIndex(by_name, ("text",) if corpus.is_labelled else ("source", "target"))
+    if corpus.is_labelled:
+        _check_labelled(corpus, tally, held, progress)
+        return tally.report(corpus)
     examination = Examination(
         (src_lang, tgt_lang),
         thresholds or thresholds_of(()),
         tally.unit,
-        held=_open_held_out(held_out or {}, ("source", "target"), progress),
+        held=held,
         earlier={name: _pair_hashes(one) for name, one in (earlier or {}).items()},
     )
     packed = windows(read(corpus, progress, tally.troubles))
@@ -96,31 +104,37 @@ def check_corpus(
     return tally.report(corpus, notes)
 
 
-def check_labelled(
-    corpus: Corpus,
-    *,
-    held_out: Mapping[str, Corpus] | None = None,
-    n_examples: int = N_EXAMPLES,
-    progress: Progress = lambda doing, n_read: None,
-) -> Report:
-    """Check labelled text: as `check_corpus`, and equal texts with different labels."""
+def _check_labelled(corpus: Corpus, tally: Tally, held: HeldOutIndex | None, progress: Progress) -> None:
+    """Add the faults of labelled text to `tally`, equal texts with different labels among them."""
+    separator = corpus.separator or ""
 
     def missing(text: str, label: str) -> str:
-        parts = {"text": text, "label": label or corpus.separator or ""}
+        parts = {"text": text, "label": label or separator}
         return " and ".join(f"no {name}" for name, part in parts.items() if not is_visible(part))
 
     checks = {"empty": missing, **TEXT_CHECKS}
-    window, tally = Examined(), Tally(corpus.unit, n_examples)
-    texts, labels = array("q"), array("q")
+    window = Examined()
+    hashes = array("q"), array("q")  # of texts, and of labels
     n_of_label: Counter[str] = Counter()
-    held = _open_held_out(held_out or {}, ("text",), progress)
     for chunk in read(corpus, progress, tally.troubles):
         window.add(chunk, checks, held)
         for _, (text, label) in chunk:
-            texts.append(hash(" ".join(text.split())))
-            labels.append(hash(label))
-            n_of_label.update(labels_of(label, corpus.separator or ""))
-    _add_repeated_texts(np.asarray(texts), np.asarray(labels), window, tally.unit)
+            hashes[0].append(hash(" ".join(text.split())))
+            hashes[1].append(hash(label))
+            n_of_label.update(labels_of(label, separator))
+    # Texts that stand with several labels, and repetitions.
+    filled = np.ones(len(hashes[0]), dtype=bool)
+    filled[list(window.faults["empty"])] = False
+    kept = np.flatnonzero(filled)
+    texts, labels = (np.asarray(some)[kept] for some in hashes)
+    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts)), strict=True))
+    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
+    for i in np.flatnonzero(conflicting).tolist():
+        other = f"as {tally.unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
+        window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
+    for i, original in first.items():
+        if not conflicting[i]:
+            window.faults["duplicate"][int(kept[i])] = f"as {tally.unit} {window.numbers[kept[original]]}"
     tally.add(window)
     n_texts = tally.n - n_of_label.pop("", 0)
     lines = [
@@ -129,17 +143,6 @@ def check_labelled(
     if len(n_of_label) > _MAX_SHOWN:
         lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
     tally.summarise("labels", lines, count=len(n_of_label))
-    return tally.report(corpus)
-
-
-def _open_held_out(
-    corpora: Mapping[str, Corpus] | Mapping[str, Corpus], sides: Sequence[str], progress: Progress
-) -> HeldOutIndex | None:
-    if not corpora:
-        return None
-    progress("reading valid and test", 0)
-    by_name = {f"{name} {corpus.unit}": corpus.numbered() for name, corpus in corpora.items()}
-    return HeldOutIndex(by_name, sides)
 
 
 def _pair_hashes(corpus: Corpus) -> np.ndarray:
@@ -149,21 +152,6 @@ def _pair_hashes(corpus: Corpus) -> np.ndarray:
         for hashes, text in zip(sides, pair, strict=True):
             hashes.append(hash_of(" ".join(text.split())))
     return combine(tuple(map(np.asarray, sides)))
-
-
-def _add_repeated_texts(texts: np.ndarray, labels: np.ndarray, window: Examined, unit: str) -> None:
-    """Add texts with several labels, and repetitions, to the faults of all examples, by hashes."""
-    filled = np.ones(len(texts), dtype=bool)
-    filled[list(window.faults["empty"])] = False
-    kept = np.flatnonzero(filled)
-    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts[kept])), strict=True))
-    conflicting = np.isin(texts[kept], texts[kept][with_several(texts[kept], labels[kept])[0]])
-    for i in np.flatnonzero(conflicting).tolist():
-        other = f"as {unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
-        window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
-    for i, original in first.items():
-        if not conflicting[i]:
-            window.faults["duplicate"][int(kept[i])] = f"as {unit} {window.numbers[kept[original]]}"
 
 
 # Chunks and windows
@@ -256,10 +244,7 @@ class Examined:
                 if detail := check(*texts):
                     faults[index] = detail
         if held is not None:
-            overlap = held.look_up(start, chunk)
-            self.faults["overlap"].update(overlap.exact)
-            self.faults["overlap-near"].update(overlap.near)
-            self.similarity.update(overlap.similarity)
+            held.look_up(start, chunk, self.faults, self.similarity)
         self.numbers.extend(one.number for one in chunk)
 
 
@@ -322,11 +307,9 @@ class Examination:
             for kind, values in examined.values.items()
         }
         for i in exceeding["length"]:
-            side, off = (
-                "target" if deviations[i] > 0 else "source",
-                f"{abs(deviations[i]):.0f} deviations off",
-            )
-            faults["length"][i] = f"{side} too long, {src.lengths[i]} : {tgt.lengths[i]} characters, {off}"
+            side = "target" if deviations[i] > 0 else "source"
+            off = f"{src.lengths[i]} : {tgt.lengths[i]} characters, {abs(deviations[i]):.0f} deviations off"
+            faults["length"][i] = f"{side} too long, {off}"
         for i in exceeding["unrelated"]:
             percent = f"{100 * alignment.probability[i]:.0f} %"
             faults["unrelated"][i] = f"a translation with a probability of {percent}"
@@ -510,18 +493,18 @@ class Tally:
             if count := self._counts[name] or len(lines):
                 examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self._summaries[name]), examples))
-        survey = {kind: tuple(self._steps(kind, texts)) for kind in THRESHOLDS} if self._with_survey else {}
+        survey: dict[str, tuple[Step, ...]] = {}
+        for name, threshold in THRESHOLDS.items() if self._with_survey else ():
+            n_graded = self._n_graded[name]
+            n_with = np.cumsum(n_graded)
+            n_with = n_with if threshold.is_upper else n_graded.sum() - n_with + n_graded
+            steps = []
+            for grade in np.flatnonzero(n_graded).tolist():
+                _, i, value = self._sampled[name, grade]
+                example = FaultyLine(*texts[i], "")
+                steps.append(Step(threshold.first_with(grade), int(n_with[grade]), value, example))
+            survey[name] = tuple(steps)
         return Report(corpus.name, self.n, self.unit, tuple(findings), tuple(notes), survey)
-
-    def _steps(self, kind: str, texts: Mapping[int, Numbered]) -> Iterator[Step]:
-        """Yield the thresholds that find more than the next stricter one, in the order of their values."""
-        threshold, counts = THRESHOLDS[kind], self._n_graded[kind]
-        at_most = np.cumsum(counts)
-        at_least = counts.sum() - at_most + counts
-        for grade in np.flatnonzero(counts).tolist():
-            _, i, value = self._sampled[kind, grade]
-            count = int((at_most if threshold.is_upper else at_least)[grade])
-            yield Step(threshold.first_with(grade), count, value, FaultyLine(*texts[i], ""))
 
 
 def _spread(items: Sequence[Any], n: int) -> list[Any]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dragoman.data.corpora import AlignedFiles, TableCorpus, Talks
+from dragoman.data.corpora import AlignedFiles, TableCorpus
 from dragoman.data.doctor.findings import Report
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.data.readers.tables import ArrowTable
 from dragoman.data.records import Corpus, Numbered
 from dragoman.errors import DataError
+from dragoman.files import replacing_folder
 
 DROPPED = "dropped.jsonl"
 """What was left out: a JSON object for each line, with its number, the reasons and the texts."""
@@ -76,25 +75,18 @@ def write_without(
     Raises:
         DataError: a file cannot be read or written.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    try:
-        names = []
-        for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
-            _write(partial / name, lines)
-            names.append(name)
-        _write(partial / DROPPED, _reports(corpus, dropped()))
-        if folder.exists():
-            folder.rmdir()
-        partial.chmod(0o755)
-        partial.replace(folder)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        place = error.filename or folder
-        raise DataError(f"{place}: cannot be written ({error.strerror}); check rights and space") from error
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    names = []
+    with replacing_folder(folder) as partial:
+        try:
+            for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
+                _write(partial / name, lines)
+                names.append(name)
+            _write(partial / DROPPED, _reports(corpus, dropped()))
+        except OSError as error:
+            place = error.filename or folder
+            raise DataError(
+                f"{place}: cannot be written ({error.strerror}); check rights and space"
+            ) from error
     return tuple(folder / name for name in [*names, DROPPED])
 
 
@@ -102,7 +94,7 @@ def _clean_files(
     corpus: Corpus, dropped: Callable[[], Iterable[int]], langs: tuple[str, str]
 ) -> Iterator[tuple[str, Iterator[str]]]:
     """Yield the names of the clean copy's files, each with its lines."""
-    if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):
+    if isinstance(corpus, AlignedFiles):
         is_one_name = corpus.src.name == corpus.tgt.name
         for path, lang in zip((corpus.src, corpus.tgt), langs, strict=True):
             name = f"{lang}.{path.name}" if is_one_name else path.name

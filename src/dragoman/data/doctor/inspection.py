@@ -2,7 +2,7 @@
 
 A sample of about 2,000 examples goes through the doctor's checks. Each check has a threshold: the share of
 faulty examples that speaks against the corpus as a whole. docs/decisions.md says how they were measured. For
-single lines, and for what follows the first SCANNED examples, there are `check_corpus` and `check_labelled`.
+single lines, and for what follows the first SCANNED examples, there is `check_corpus`.
 """
 
 from __future__ import annotations
@@ -133,25 +133,23 @@ def inspect_text(config: Config) -> list[Inspection]:
         few = max(1, (FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS) // len(texts))
         inspections = [inspect_pairs(corpus, langs=langs, few=few) for corpus, langs in texts]
     train_hashes = np.concatenate([inspection.known for inspection in inspections])
-    last = inspections.pop()
-    return [*inspections, last._replace(concerns=(*last.concerns, *_overlaps(config, train_hashes)))]
-
-
-def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
     drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
     option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
+    concerns = []
     for name, corpus in open_named(config).items():
         if name.split(".")[0] == "train":
             continue
-        _, sources, targets = _scan([corpus])
-        hashes = sources if corpus.is_labelled else sources ^ targets
+        _, firsts, seconds = _scan([corpus])
+        hashes = firsts if corpus.is_labelled else firsts ^ seconds
         n_known = int(np.isin(hashes, train_hashes).sum())
         if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(hashes)):
             what = (
                 f"{_percent(n_known / len(hashes))} of {name}, {corpus.name}, is in the training text, and a "
                 f"score on known text says nothing; take it out of the training text{option}"
             )
-            yield Concern("overlap", what)
+            concerns.append(Concern("overlap", what))
+    last = inspections.pop()
+    return [*inspections, last._replace(concerns=(*last.concerns, *concerns))]
 
 
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
@@ -184,10 +182,7 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
 
 
 def inspect_labelled(corpus: Corpus) -> Inspection:
-    """Look at labelled text.
-
-    DataError: it cannot be read, or its labels are no classes.
-    """
+    """Look at labelled text. DataError: it cannot be read, or its labels are no classes."""
     sample, texts, labels = _scan([corpus])
     conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
     bare = [(text,) for text, _ in sample]
