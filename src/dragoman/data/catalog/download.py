@@ -25,6 +25,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from importlib.metadata import PackageNotFoundError, version
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -126,13 +127,18 @@ def download(
 
 def checksum_of(path: Path, algorithm: str) -> str:
     """Return the hexadecimal checksum of a file. DataError: it cannot be read."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+            return checksum_of_bytes(file, algorithm)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check its rights") from error
+
+
+def checksum_of_bytes(file: BufferedIOBase, algorithm: str) -> str:
+    """Return the hexadecimal checksum of what an open file still holds."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    while block := file.read(1 << 20):
+        digest.update(block)
     return digest.hexdigest()
 
 
@@ -167,7 +173,7 @@ class _Source:
             file.unlink(missing_ok=True)
 
     def fetch(self, *, n_attempts: int, pause: Callable[[float], None]) -> None:
-        """Let the whole file arrive. _UnavailableError: `n_attempts` in a row brought nothing new."""
+        """Let the whole file arrive. _AddressError: `n_attempts` in a row brought nothing new."""
         most, n_failures = self.size, 0
         while True:
             try:
@@ -184,7 +190,13 @@ class _Source:
     def attempt(self) -> None:
         """One request. Afterwards the file is whole, or one of the two errors says why not."""
         mark, n = self.mark(), self.size
-        headers = {"User-Agent": _user_agent(), "Accept-Encoding": "identity"}
+        try:
+            program = f"dragoman/{version('dragoman')}"
+        except PackageNotFoundError:
+            program = "dragoman"
+        # Some servers of data sets turn away what does not look like a browser.
+        agent = f"Mozilla/5.0 (compatible; {program})"
+        headers = {"User-Agent": agent, "Accept-Encoding": "identity"}
         if mark and n:
             headers |= {"Range": f"bytes={n}-", "If-Range": mark}
         try:
@@ -259,7 +271,7 @@ class _Source:
             ) from error
 
     def accept(self, checksum: str, origin: str) -> None:
-        """Give the file its name. _UnavailableError: its checksum is wrong; it is put aside then."""
+        """Give the file its name. _AddressError: its checksum is wrong; it is put aside then."""
         wrong = _mismatch(self.part, checksum, origin)
         if wrong:
             aside = self.path.with_name(f"{self.path.name}.wrong")
@@ -362,11 +374,3 @@ def _mismatch(path: Path, checksum: str, origin: str) -> str:
             return ""
         wrong.append(f"its {algorithm} is {actual}, the {origin} one is {digest}")
     return ", and ".join(wrong)
-
-
-def _user_agent() -> str:
-    """Who asks. Some servers of data sets turn away what does not look like a browser."""
-    try:
-        return f"Mozilla/5.0 (compatible; dragoman/{version('dragoman')})"
-    except PackageNotFoundError:
-        return "Mozilla/5.0 (compatible; dragoman)"

@@ -128,7 +128,8 @@ def tatoeba(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
     if not path.exists():
         raise DataError(f"{archive}: holds no {text}; the source has changed")
     pairs = list(_columns(path, report))
-    sizes = {name: dataset.n_lines(f"{name}.{dataset.languages[0]}.gz") for name in ("val", "test")}
+    n_lines = {part.path: part.n_lines for part in dataset.parts}
+    sizes = {name: n_lines[f"{name}.{dataset.languages[0]}.gz"] for name in ("val", "test")}
     split = split_by_sentence(pairs, list(sizes.values()))
     for name, part in zip(("train", *sizes), split, strict=True):
         _write_pairs(folder, name, dataset.languages, part)
