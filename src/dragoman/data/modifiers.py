@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from dragoman.config import ModifiersConfig
+from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import hash_strings
 from dragoman.data.records import Corpus, Pair, View, has_text
 from dragoman.text.alterations import (
@@ -42,30 +42,21 @@ def on_one_line(pairs: Sequence[Pair], languages: tuple[str, str]) -> Pair:
 
 
 class ModifiedCorpus(View):
-    """The pairs of a corpus, some of them altered; which ones, and how, follows from `seed` and `draw`.
+    """The pairs of a corpus, some of them altered; which ones, and how, follows from the seed and `draw`.
 
     Neighbours that are merged stand as one pair, so that there may be fewer pairs than in the corpus.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        rates: ModifiersConfig,
-        *,
-        languages: tuple[str, str],
-        max_length: int,
-        seed: int,
-        draw: int,
+        self, corpus: Corpus, config: TranslationConfig, languages: tuple[str, str], *, draw: int
     ) -> None:
-        """`max_length` is the longest pair that trains, in tokens: merged pairs stay below it.
-
-        `draw` is the number of the epoch.
-        """
+        """`languages` are those of source and target; `draw` is the number of the epoch."""
         super().__init__(corpus, self._modified, "modified")
-        self.rates, self.languages = rates, languages
-        self.has_slots = rates.slots > 0
-        self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
-        self._drawn_from = f"{seed} {draw}"
+        self.rates, self.languages = config.modifiers, languages
+        self.has_slots = self.rates.slots > 0
+        # A token of Chinese has about 3 bytes, of an alphabet more; merged pairs are to stay trainable.
+        self._max_bytes = 3 * config.data.max_length
+        self._drawn_from = f"{config.seed} {draw}"
 
     def fingerprint(self) -> str:
         return hash_strings(

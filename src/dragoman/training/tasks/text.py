@@ -63,14 +63,7 @@ class TrainingText(ABC):
         """Return the pairs of a part as its pass of this number sees them."""
         if not self.config.modifiers:
             return part.corpus
-        return ModifiedCorpus(
-            part.corpus,
-            self.config.modifiers,
-            languages=part.direction,
-            max_length=self.config.data.max_length,
-            seed=self.config.seed,
-            draw=draw,
-        )
+        return ModifiedCorpus(part.corpus, self.config, part.direction, draw=draw)
 
     def _store(
         self,
