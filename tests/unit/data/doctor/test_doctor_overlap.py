@@ -84,9 +84,7 @@ def test_the_place_of_the_held_out_text_is_told_and_equality_is_worth_more_than_
     valid = [Numbered(7, ("The cat sat on the old mat.", "Die Katze saß auf der alten Matte."))]
     held_out = HeldOutIndex({"valid line": valid}, ("source", "target"))
     near = "Die Katze saß auf der alten Matte nun."
-    exact: dict[int, str] = {}
-    like: dict[int, str] = {}
-    similarity: dict[int, float] = {}
+    exact, like, similarity = dict[int, str](), dict[int, str](), dict[int, float]()
     chunk = [Numbered(1, ("x", near)), Numbered(2, ("the cat sat on the old mat", near))]
     held_out.look_up(10, chunk, {"overlap": exact, "overlap-near": like}, similarity)
     assert exact == {11: "source is valid line 7"}
