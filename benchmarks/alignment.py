@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.named import open_text
+from dragoman.data.records import Pair
 from dragoman.predict.alignment import contrasted, word_attention, words_of
 from dragoman.predict.translator import Translator
 
@@ -43,10 +44,7 @@ class Combinations(NamedTuple):
 def main(path: str) -> None:
     translator = Translator.load(path)
     data = translator.config.data
-    train, valid = (
-        list(open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns).pairs())
-        for files in (data.train, data.valid)
-    )
+    train, valid = (list(open_text(data, files).pairs()) for files in (data.train, data.valid))
     standard = statistical_links(train + valid)[len(train) :]
     n_links = sum(map(len, standard))
     print(f"{len(valid)} pairs, {n_links} links of the statistical aligner\n")

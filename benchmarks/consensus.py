@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from dragoman.data.corpora import open_corpus
+from dragoman.data.named import open_text
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translator
@@ -22,9 +22,7 @@ BEAM_SIZES = (5, 20)
 def main(path: str) -> None:
     translator = Translator.load(path)
     data = translator.config.data
-    files = data.valid
-    corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-    pairs = list(corpus.pairs())
+    pairs = list(open_text(data, data.valid).pairs())
     references = [pair.tgt for pair in pairs]
     print(f"{len(pairs)} sentences\n")
     print("| beam | choice | BLEU | chrF2 | ms a sentence for choosing |\n|--:|---|--:|--:|--:|")

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import pairs as phrasebook_pairs
+from dragoman.data.records import Pair, has_text
 from dragoman.data.store import TokenStore
 from dragoman.predict.loading import load_weights
 from dragoman.predict.model import translation_config

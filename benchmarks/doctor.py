@@ -18,8 +18,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dragoman.data.corpora import Corpus, Pair, open_corpus
+from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import KINDS, Report, check_corpus
+from dragoman.data.records import Corpus, Pair
 
 RATE = 0.01
 SEEDS = (1, 2, 3)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dragoman.data.corpora import Pair
+from dragoman.data.records import Pair
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Stem

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.corpora import Pair
 from dragoman.data.readers.files import find_file, open_lines
+from dragoman.data.records import Pair
 from dragoman.predict.flow import Pivot, searched
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish

@@ -18,7 +18,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.named import open_text
+from dragoman.data.records import Pair
 from dragoman.metrics.translation import chrf
 from dragoman.predict.protection import Protection
 from dragoman.predict.translator import Translator, translate_protected
@@ -37,9 +38,7 @@ STAND_INS = ("7", "47", "X", "XYZ", "Tom", "Berlin", "NASA", "[1]")
 def main(path: str) -> None:
     translator = Translator.load(path)
     data = translator.config.data
-    files = data.valid
-    corpus = open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-    pairs = list(corpus.pairs())[:N_SENTENCES]
+    pairs = list(open_text(data, data.valid).pairs())[:N_SENTENCES]
     print(f"{len(pairs)} sentences\n")
     print("| kind | whole without | whole with | copied | put back | untranslated "
           "| chrF without | with | pieces |")  # fmt: skip

@@ -33,7 +33,7 @@ import torch
 
 from dragoman.cli.listener import TerminalListener
 from dragoman.config import TranslationConfig, load_recipe
-from dragoman.data.corpora import Pair
+from dragoman.data.records import Pair
 from dragoman.errors import PausedError
 from dragoman.hardware import choose_dtype, environment
 from dragoman.metrics.translation import bleu

@@ -48,8 +48,9 @@ import psutil
 
 import bulk
 import doctor
-from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import DROPPED
+from dragoman.data.records import Pair
 
 BLOCK = 50_000
 N_HELD_OUT = 2000

@@ -18,7 +18,7 @@ from typing import Any
 import sacrebleu
 import torch
 
-from dragoman.data.corpora import Pair
+from dragoman.data.records import Pair
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
 from dragoman.tasks.translation.evaluation import read_pairs, split_of

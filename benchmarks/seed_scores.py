@@ -29,7 +29,8 @@ from nltk.translate.bleu_score import sentence_bleu
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from dragoman.data.batching import pad
-from dragoman.data.corpora import Pair, open_corpus
+from dragoman.data.corpora import open_corpus
+from dragoman.data.records import Pair
 from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from dragoman.data.corpora import Corpus, Pair
+from dragoman.data.records import Corpus, Pair
 from dragoman.errors import DataError
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}

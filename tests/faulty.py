@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from dragoman.data.corpora import Corpus, Pair
 from dragoman.data.doctor import Report
 from dragoman.data.doctor.words import NumberedSide, SideReader
+from dragoman.data.records import Corpus, Pair
 
 
 class InMemory(Corpus):

@@ -17,7 +17,7 @@ from dragoman.config import Config, CorpusFiles, file_names, is_own_search, to_t
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.named import with_files
-from dragoman.data.readers.arrow import HUB
+from dragoman.data.readers.tables import HUB
 from dragoman.metrics.score import interval_text
 from dragoman.runs import Run, is_private, saved_scores
 

@@ -11,7 +11,8 @@ import pytest
 from commands import error_of, succeed
 from commands import folder as folder
 from dragoman.config import load_recipe, to_toml
-from dragoman.data.labelled import labels_of, open_labelled
+from dragoman.data.labelled import open_labelled
+from dragoman.data.records import labels_of
 from dragoman.predict.classifier import CALIBRATION, Classifier
 from dragoman.predict.occlusion import word_importance
 from dragoman.runs import Run

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dragoman import notebook
-from dragoman.data.corpora import Pair
-from dragoman.data.labelled import Labelled
+from dragoman.data.records import Labelled, Pair
 from dragoman.metrics.score import Score
 from dragoman.notebook import MAX_ROWS, Shown, heat_map, table
 from dragoman.predict.alignment import WordAlignment, align_words

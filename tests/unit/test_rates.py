@@ -9,7 +9,7 @@ import pytest
 from dragoman.bulk.running import Status, Summary
 from dragoman.cli.bulk import describe_status, describe_summary
 from dragoman.cli.listener import EVERY, TerminalListener
-from dragoman.data.corpora import Pair
+from dragoman.data.records import Pair
 from dragoman.distillation.distilling import _speeds
 from dragoman.runs import Run
 from dragoman.tasks.training import train

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from dragoman.bulk.input import Chunk, Input
 from dragoman.bulk.job import Done, Job, as_steps, by_reason
-from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, open_corpus
-from dragoman.data.readers.arrow import HUB
+from dragoman.config import Column
+from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
 from dragoman.data.readers.files import ReadOffset, find_file
-from dragoman.data.readers.tables import Column
+from dragoman.data.readers.tables import HUB
+from dragoman.data.records import Corpus
 from dragoman.predict.scoring import BATCH_TOKENS, EMPTY, TokenScores, perplexity, score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.processes import Tick

@@ -17,11 +17,10 @@ from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.errors import ConfigError, DataError, counted, require
 
 if TYPE_CHECKING:
-    from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import Finding, Report, Severity
-    from dragoman.data.doctor.reading import Progress
-    from dragoman.data.labelled import LabelledCorpus
+    from dragoman.data.doctor.checkup import Progress
     from dragoman.data.named import ListedText
+    from dragoman.data.records import Corpus
     from dragoman.tasks.task import ReadOptions
 
 MAX_SHOWN = 100
@@ -38,8 +37,8 @@ class CorpusCheck(NamedTuple):
     """A corpus to check, and the held-out corpora that it must not overlap with."""
 
     name: str
-    corpus: Corpus | LabelledCorpus
-    held_out: Mapping[str, Corpus | LabelledCorpus]
+    corpus: Corpus
+    held_out: Mapping[str, Corpus]
     langs: tuple[str | None, str | None]
     earlier: Mapping[str, Corpus] = MappingProxyType({})
     """Other corpora to train on, of the same languages."""
@@ -103,7 +102,6 @@ def check(
     The corpus itself is never changed. Given a recipe, all its corpora are checked, and --write-clean
     cleans the training corpus.
     """
-    from dragoman.data.corpora import Corpus
     from dragoman.data.doctor import kinds_to_drop, thresholds_of
     from dragoman.data.doctor.clean import check_new
     from dragoman.files import write_atomically
@@ -126,7 +124,7 @@ def check(
     files = options.corpus_files(files, src, tgt)
     held_out = _held_out(valid, test or ())
     jobs = list(_jobs(files, held_out, task, reading))
-    if (report or threshold) and not isinstance(jobs[0].corpus, Corpus):
+    if (report or threshold) and jobs[0].corpus.is_labelled:
         raise ConfigError("--report and --threshold are for parallel text")
     if report is not None:
         require("jinja2", extra="report", purpose="--report")
@@ -226,27 +224,19 @@ def _check(
     job: CorpusCheck, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool, n_workers: int
 ) -> Report:
     """Check a corpus, with a progress line on stderr."""
-    from dragoman.data.corpora import Corpus
-    from dragoman.data.doctor import check_corpus, check_labelled
+    from dragoman.data.doctor import check_corpus
 
     with progress_line(job.name or job.corpus.name) as progress:
-        if isinstance(job.corpus, Corpus):
-            return check_corpus(
-                job.corpus,
-                src_lang=job.langs[0],
-                tgt_lang=job.langs[1],
-                held_out={name: one for name, one in job.held_out.items() if isinstance(one, Corpus)},
-                earlier=job.earlier,
-                n_examples=n_examples,
-                thresholds=thresholds,
-                with_survey=with_survey,
-                n_workers=n_workers,
-                progress=progress,
-            )
-        return check_labelled(
+        return check_corpus(
             job.corpus,
-            held_out={name: one for name, one in job.held_out.items() if not isinstance(one, Corpus)},
+            src_lang=job.langs[0],
+            tgt_lang=job.langs[1],
+            held_out=job.held_out,
+            earlier=job.earlier,
             n_examples=n_examples,
+            thresholds=thresholds,
+            with_survey=with_survey,
+            n_workers=n_workers,
             progress=progress,
         )
 

@@ -20,9 +20,9 @@ from dragoman.errors import ConfigError, DataError, require
 if TYPE_CHECKING:
     from dragoman.data.catalog import Dataset
     from dragoman.data.catalog import Progress as Downloading
-    from dragoman.data.corpora import Corpus
-    from dragoman.data.doctor.reading import Progress
+    from dragoman.data.doctor.checkup import Progress
     from dragoman.data.doctor.selection import Distribution
+    from dragoman.data.records import Corpus
 
 EVERY = 1 << 16
 """Pairs between two updates of the progress line."""
@@ -156,9 +156,7 @@ def filter_(
     data check --write-clean: the same names, columns and compression, and dropped.jsonl with the number and
     score of each other pair. Pairs without a score (an empty line) are dropped. Inputs are never changed.
     """
-    from dragoman.data.corpora import Corpus
     from dragoman.data.doctor.clean import check_new
-    from dragoman.data.doctor.reading import unit_of
     from dragoman.data.doctor.selection import Distribution, Scores, write_best
     from dragoman.data.readers.files import find_file
     from dragoman.tasks import task_named
@@ -180,7 +178,6 @@ def filter_(
     reading = ReadOptions((src_lang, tgt_lang), two_columns(columns))
     open_, langs = task_named("translation").opener(files, reading)
     corpus = open_(files)
-    assert isinstance(corpus, Corpus), "is parallel text"
     scores = Scores([find_file(name) for name in by_score], dual=dual)
     with progress_line(corpus.name) as progress:
         n_pairs = count_pairs(corpus, progress)
@@ -212,11 +209,11 @@ def filter_(
         progress("writing", n_pairs)
         files_written = write_best(corpus, scores, cut, out, keep_unscored=keep_unscored, langs=names)
     say(f"kept from score {cut.threshold:g} on")
-    say_written(files_written, n_kept=n_kept, n_lines=n_pairs, unit=unit_of(corpus))
+    say_written(files_written, n_kept=n_kept, n_lines=n_pairs, unit=corpus.unit)
 
 
 def count_pairs(corpus: Corpus, progress: Progress) -> int:
-    """Read a corpus to its end and return the number of its pairs. DataError: as `Corpus.pairs`."""
+    """Read a corpus to its end and return the number of its pairs. DataError: as `Corpus.records`."""
     n_pairs = 0
     for n_pairs, _ in enumerate(corpus.pairs(), start=1):
         if n_pairs % EVERY == 0:

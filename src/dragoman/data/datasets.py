@@ -76,10 +76,6 @@ class Dataset:
         sizes = [item.size for item in self.downloads]
         return sum(sizes) if all(sizes) else 0
 
-    def n_lines(self, path: str) -> int:
-        """Lines of one of the prepared files."""
-        return next(part.n_lines for part in self.parts if part.path == path)
-
     def missing(self, folder: Path) -> list[str]:
         """Return the files that `folder` lacks to be the complete set."""
         return [part.path for part in self.parts if not part.optional and not (folder / part.path).is_file()]

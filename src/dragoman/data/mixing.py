@@ -8,7 +8,8 @@ on any number of processes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -80,15 +81,6 @@ def shares_by_size(parts: Sequence[MixPart], temperature: float) -> tuple[float,
     )
 
 
-def shares_of(parts: Sequence[MixPart], mix: Mapping[str, float]) -> tuple[float, ...]:
-    """Return the share of each part: that of its corpus in `mix`, in equal parts for its directions."""
-    total = sum(mix.values())
-    n_parts = {name: sum(part.corpus == name for part in parts) for name in mix}
-    return tuple(
-        mix[part.corpus] / total / n_parts[part.corpus] if part.corpus in mix else 0.0 for part in parts
-    )
-
-
 class Mixture:
     """How much of each part every epoch holds.
 
@@ -109,7 +101,13 @@ class Mixture:
             self.stages = (*self.stages[:-1], self.stages[-1]._replace(length=math.inf))
 
     def _stage(self, stage: StageConfig) -> Stage:
-        shares = shares_of(self.parts, stage.mix)
+        # The share of a corpus goes to its directions in equal parts.
+        mix, total = stage.mix, sum(stage.mix.values())
+        n_parts = Counter(part.corpus for part in self.parts)
+        shares = tuple(
+            mix[part.corpus] / total / n_parts[part.corpus] if part.corpus in mix else 0.0
+            for part in self.parts
+        )
         count, name = stage.end
         described = self._described(shares, count)
         if not name:

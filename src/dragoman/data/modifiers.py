@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from dragoman.config import ModifiersConfig
-from dragoman.data.corpora import Corpus, Derived, Pair, has_text
+from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import hash_strings
+from dragoman.data.records import Corpus, Pair, View, has_text
 from dragoman.text.alterations import (
     in_capitals,
     in_title_case,
@@ -41,31 +41,22 @@ def on_one_line(pairs: Sequence[Pair], languages: tuple[str, str]) -> Pair:
     return Pair(*(space.join(text.strip() for text in side) for space, side in sides))
 
 
-class ModifiedCorpus(Derived):
-    """The pairs of a corpus, some of them altered; which ones, and how, follows from `seed` and `draw`.
+class ModifiedCorpus(View):
+    """The pairs of a corpus, some of them altered; which ones, and how, follows from the seed and `draw`.
 
     Neighbours that are merged stand as one pair, so that there may be fewer pairs than in the corpus.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        rates: ModifiersConfig,
-        *,
-        languages: tuple[str, str],
-        max_length: int,
-        seed: int,
-        draw: int,
+        self, corpus: Corpus, config: TranslationConfig, languages: tuple[str, str], *, draw: int
     ) -> None:
-        """`max_length` is the longest pair that trains, in tokens: merged pairs stay below it.
-
-        `draw` is the number of the epoch.
-        """
-        super().__init__(corpus)
-        self.rates, self.languages = rates, languages
-        self.has_slots = rates.slots > 0
-        self._max_bytes = 3 * max_length  # a token of Chinese has about 3 bytes, of an alphabet more
-        self._drawn_from = f"{seed} {draw}"
+        """`languages` are those of source and target; `draw` is the number of the epoch."""
+        super().__init__(corpus, self._modified, "modified")
+        self.rates, self.languages = config.modifiers, languages
+        self.has_slots = self.rates.slots > 0
+        # A token of Chinese has about 3 bytes, of an alphabet more; merged pairs are to stay trainable.
+        self._max_bytes = 3 * config.data.max_length
+        self._drawn_from = f"{config.seed} {draw}"
 
     def fingerprint(self) -> str:
         return hash_strings(
@@ -73,19 +64,18 @@ class ModifiedCorpus(Derived):
             *self.languages, str(self._max_bytes), self._drawn_from,
         )  # fmt: skip
 
-    def _read(self) -> Iterator[Pair]:
+    def _modified(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
         rng = Random(self._drawn_from)
-        for pair in self._merged(rng):
+        for pair in self._merged(pairs, rng):
             altered = self._altered(pair, rng) if has_text(pair) else pair
             if self.rates.slots and rng.random() < self.rates.slots:
                 altered = Pair(*slots_at_random(altered, rng))
             yield altered
 
-    def _merged(self, rng: Random) -> Iterator[Pair]:
+    def _merged(self, pairs: Iterator[Pair], rng: Random) -> Iterator[Pair]:
         """Yield the pairs of the corpus, some neighbours as one."""
         group: list[Pair] = []
         n_wanted = 1
-        pairs = self.corpus.pairs()
         if self.has_slots:  # a character that is a slot would be taken for ours
             pairs = (Pair(*map(without_controls, pair)) for pair in pairs)
         for pair in pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from dragoman.config import (
     ClassificationConfig,
@@ -16,64 +16,61 @@ from dragoman.config import (
     TranslationDataConfig,
     each_corpus,
 )
-from dragoman.data.corpora import (
+from dragoman.data.corpora import open_corpus
+from dragoman.data.labelled import open_labelled
+from dragoman.data.readers.files import find_file
+from dragoman.data.records import (
     Corpus,
     JoinedCorpora,
     Reversed,
     Unseen,
     has_text,
     hash_plain,
-    open_corpus,
     part_of,
     split_held_out,
 )
-from dragoman.data.labelled import LabelledCorpus, open_labelled, split_labelled
-from dragoman.data.readers.files import find_file
 from dragoman.errors import DataError
 from dragoman.remote import remote_url
 
 
-@overload
-def open_text(data: TranslationDataConfig, files: Corpora) -> Corpus: ...
-@overload
-def open_text(data: ClassificationDataConfig, files: Corpora) -> LabelledCorpus: ...
-def open_text(
-    data: TranslationDataConfig | ClassificationDataConfig, files: Corpora
-) -> Corpus | LabelledCorpus:
+def open_text(data: TranslationDataConfig | ClassificationDataConfig, files: Corpora) -> Corpus:
     """Return the corpus in `files`, of the languages or in the columns that `data` says.
 
     DataError: as they have.
     """
     if isinstance(data, ClassificationDataConfig):
-        return open_labelled(
-            files,
-            text_column=data.text_column,
-            label_column=data.label_column,
-            separator=data.label_separator,
-        )
-    several = each_corpus(files)
-    listed = [(data.corpus_with(one), one) for one in several]
+        text, label, separator = data.text_column, data.label_column, data.label_separator
+        return open_labelled(files, text_column=text, label_column=label, separator=separator)
+    direction = data.src_lang, data.tgt_lang
+    listed = [(data.corpus_with(one), one) for one in each_corpus(files)]
     if not any(corpus for corpus, _ in listed):
         return open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
-    parts = [
-        open_listed(corpus, one, (data.src_lang, data.tgt_lang))
-        if corpus
-        else open_corpus(one, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-        for corpus, one in listed
-    ]
-    return parts[0] if len(parts) == 1 else JoinedCorpora(parts)
+    return _as_one(
+        [
+            open_listed(corpus, one, direction)
+            if corpus
+            else open_corpus(one, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
+            for corpus, one in listed
+        ]
+    )
 
 
-def open_labelled_split(config: ClassificationConfig) -> tuple[LabelledCorpus, LabelledCorpus]:
+def open_labelled_split(config: ClassificationConfig) -> tuple[Corpus, Corpus]:
     """Return the texts to train on, and those to validate on: held out of the former where none are named.
 
     DataError: a file is missing.
     """
-    data = config.data
+    return _open_split(config.data, seed=config.data.seed_of_split(config.seed))
+
+
+def _open_split(
+    data: TranslationDataConfig | ClassificationDataConfig, *, seed: int
+) -> tuple[Corpus, Corpus]:
+    """Return the text to train on, and the text to validate on: named, or held out of the former."""
     corpus = open_text(data, data.train)
     if data.valid:
         return corpus, open_text(data, data.valid)
-    return split_labelled(corpus, n_held_out=data.n_held_out, seed=data.seed_of_split(config.seed))
+    return split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
 
 
 def open_listed(corpus: CorpusConfig, files: Corpora, direction: tuple[str, str]) -> Corpus:
@@ -166,11 +163,7 @@ def _open_direction(
     data, seed = config.data.towards(direction), config.data.seed_of_split(config.seed)
     if data.corpora:
         return _open_several(data, direction, seed=seed)
-    corpus = open_text(data, data.train)
-    if data.valid:
-        held_out = open_text(data, data.valid)
-    else:
-        corpus, held_out = split_held_out(corpus, n_held_out=data.n_held_out, seed=seed)
+    corpus, held_out = _open_split(data, seed=seed)
     return (
         [TrainingPart(part_of(corpus, data.part, seed=seed), None, direction)],
         [ValidationPart("-".join(direction), held_out, direction)],
@@ -257,7 +250,7 @@ def listed_texts(config: Config) -> dict[str, ListedText]:
     }
 
 
-def open_named(config: Config) -> Mapping[str, Corpus | LabelledCorpus]:
+def open_named(config: Config) -> Mapping[str, Corpus]:
     """Open every corpus of a configuration, by name: train, valid, test.NAME; of a listed one, train.NAME.
 
     DataError: a file is missing.

@@ -25,20 +25,19 @@ import shutil
 import sys
 import time
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import parse_json
-from dragoman.data.corpora import Corpus, Pair
-from dragoman.data.labelled import Labelled, LabelledCorpus, class_numbers, numbers_of
+from dragoman.data.labelled import class_numbers, numbers_of
+from dragoman.data.records import Corpus, Labelled, Pair
 from dragoman.errors import DataError, counted
 from dragoman.files import locked, sync
 from dragoman.metrics.labelling import Labels
@@ -128,18 +127,18 @@ class Shard:
 
     def open(self) -> list[Side]:
         """Its columns, mapped and not read. ValueError: a file has not the size it should have."""
-        return [self._mapped(name) for name in self._columns]
-
-    def _mapped(self, name: str) -> Side:
-        arrays = []
-        for suffix, size in column_sizes(self._meta[name], len(self)).items():
-            path = self.folder / f"{name}.{suffix}"
-            if path.stat().st_size != size:
-                raise ValueError(f"{path.name} should have {size} bytes")
-            dtype = self._meta[name]["dtype"] if suffix == "ids" else np.int64
-            # Nothing cannot be mapped.
-            arrays.append(np.asarray(np.memmap(path, dtype, mode="r")) if size else np.empty(0, dtype))
-        return Side(*arrays)
+        sides = []
+        for name in self._columns:
+            arrays = []
+            for suffix, size in column_sizes(self._meta[name], len(self)).items():
+                path = self.folder / f"{name}.{suffix}"
+                if path.stat().st_size != size:
+                    raise ValueError(f"{path.name} should have {size} bytes")
+                dtype = self._meta[name]["dtype"] if suffix == "ids" else np.int64
+                # Nothing cannot be mapped.
+                arrays.append(np.asarray(np.memmap(path, dtype, mode="r")) if size else np.empty(0, dtype))
+            sides.append(Side(*arrays))
+        return sides
 
 
 class Store:
@@ -255,25 +254,23 @@ class TokenStore(Store):
     ) -> TokenStore:
         """Return the store of `corpus` in the folder `cache`; make it if it is missing or incomplete.
 
-        Shards of `shard_pairs` pairs are made one after the other; those that are there already are kept.
-
+        Shards of `shard_pairs` pairs are made one after the other; those that are there already are kept, and
+        a build that was killed, interrupted, or met a full disk goes on where it last noted its progress.
         Pairs with an empty side, or of more than `max_length` tokens on either, are skipped and counted.
-        `progress` is told, now and then, how many pairs have been read.
-
-        `dropout` segments at random (BPE-dropout) from this seed: with (seed, epoch), each epoch of a
-        training sees other segmentations, and the same ones when it is repeated.
-
-        A build that was killed, interrupted, or met a full disk goes on where it last noted its progress.
+        `progress` is told, after every chunk, how many pairs have been read. `dropout` segments at random
+        (BPE-dropout) from this seed: with (seed, epoch), each epoch of a training sees other segmentations,
+        and the same ones when it is repeated.
 
         DataError: the corpus cannot be read, no pair is usable, or the disk is full.
         """
-        encoder = PairEncoder(tokenizers, max_length=max_length, dropout=dropout, slots=corpus.has_slots)
         key = (
             f"{FORMAT} {corpus.fingerprint()} {tokenizers.src.fingerprint} {tokenizers.tgt.fingerprint} "
             f"{max_length} {dropout}"
         )
-        shards = prepare_shards(corpus, encoder, key, cache=cache, most=shard_pairs, progress=progress)
-        store = cls(shards, max_length=max_length)
+        sizes = {"src": tokenizers.src.vocab_size, "tgt": tokenizers.tgt.vocab_size}
+        encode = partial(encode_pairs, tokenizers, max_length=max_length, slots=corpus.has_slots)
+        maker = ShardMaker(corpus, encode, sizes, dropout, cache=cache, most=shard_pairs, progress=progress)
+        store = cls(maker.shards(key), max_length=max_length)
         if not len(store):
             raise DataError(
                 f"{corpus.name}: no usable pair; {store.skipped_message()}; "
@@ -316,7 +313,7 @@ class LabelledStore(Store):
     @classmethod
     def prepare(
         cls,
-        corpus: LabelledCorpus,
+        corpus: Corpus,
         tokenizer: Tokenizer,
         *,
         labels: Sequence[str],
@@ -334,144 +331,168 @@ class LabelledStore(Store):
             f"labelled {LABELLED_FORMAT} {corpus.fingerprint()} {tokenizer.fingerprint} "
             f"{json.dumps(list(labels))} {max_tokens} {dropout}"
         )
-        encoder = TextEncoder(corpus, tokenizer, labels, max_tokens=max_tokens, dropout=dropout)
-        shards = prepare_shards(corpus, encoder, key, cache=cache, most=sys.maxsize)
+        encode = partial(encode_texts, corpus, tokenizer, class_numbers(labels), max_tokens=max_tokens)
+        sizes = {"text": tokenizer.vocab_size, "label": len(labels)}
+        shards = ShardMaker(corpus, encode, sizes, dropout, cache=cache, most=sys.maxsize).shards(key)
         if not len(shards[0]):
             raise DataError(f"{corpus.name}: no text to learn from; check the file and data.text_column")
         return cls(shards, n_classes=len(labels), several=bool(corpus.separator))
 
 
-class Encoder(ABC):
-    """How records become ids, column by column, and which are skipped."""
-
-    columns: ClassVar[tuple[str, ...]]
-    vocab_sizes: tuple[int, ...]
-    """Different ids of each column."""
-    dropout: tuple[int, ...] | None
-    """The seed of BPE-dropout, or none of it."""
-
-    @abstractmethod
-    def __call__(
-        self, records: Sequence[Any], generator: np.random.Generator | None
-    ) -> tuple[Sequence[Sequence[list[int]]], Skipped]:
-        """Return each column of the usable records, as ids, and what is left out."""
+Encode = Callable[
+    [Sequence[Any], "np.random.Generator | None"], tuple[Sequence[Sequence[list[int]]], Skipped]
+]
+"""Returns each column of the usable ones of some records, as ids, and what is left out."""
 
 
-class PairEncoder(Encoder):
-    """Pairs as tokens, end tokens last."""
+def encode_pairs(
+    tokenizers: TokenizerPair,
+    records: Sequence[Pair],
+    generator: np.random.Generator | None,
+    *,
+    max_length: int,
+    slots: bool,
+) -> tuple[Sequence[Sequence[list[int]]], Skipped]:
+    """Encode pairs of `max_length` tokens a side at most, end tokens last, which count.
 
-    columns = "src", "tgt"
-
-    def __init__(
-        self, tokenizers: TokenizerPair, *, max_length: int, dropout: tuple[int, ...] | None, slots: bool
-    ) -> None:
-        """`max_length` tokens has a sentence at most, the end token included.
-
-        `slots`: whether `SLOTS` in the pairs become tokens.
-        """
-        self.tokenizers, self.max_length, self.dropout, self.slots = tokenizers, max_length, dropout, slots
-        self.vocab_sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
-
-    def __call__(
-        self, records: Sequence[Pair], generator: np.random.Generator | None
-    ) -> tuple[Sequence[Sequence[list[int]]], Skipped]:
-        how: dict[str, Any] = {"dropout": generator, "slots": self.slots}
-        src = self.tokenizers.src.encode_batch([pair.src for pair in records], **how)
-        tgt = self.tokenizers.tgt.encode_batch([pair.tgt for pair in records], **how)
-        filled = [pair for pair in zip(src, tgt, strict=True) if all(pair)]
-        kept = [pair for pair in filled if max(map(len, pair)) < self.max_length]
-        columns = [[[*pair[i], EOS_ID] for pair in kept] for i in (0, 1)]
-        return columns, Skipped(empty=len(records) - len(filled), too_long=len(filled) - len(kept))
+    `slots`: whether `SLOTS` in the pairs become tokens.
+    """
+    src = tokenizers.src.encode_batch([pair.src for pair in records], dropout=generator, slots=slots)
+    tgt = tokenizers.tgt.encode_batch([pair.tgt for pair in records], dropout=generator, slots=slots)
+    filled = [pair for pair in zip(src, tgt, strict=True) if all(pair)]
+    kept = [pair for pair in filled if max(map(len, pair)) < max_length]
+    columns = [[[*pair[i], EOS_ID] for pair in kept] for i in (0, 1)]
+    return columns, Skipped(empty=len(records) - len(filled), too_long=len(filled) - len(kept))
 
 
-class TextEncoder(Encoder):
-    """Texts as tokens, and the cells of their labels as class numbers."""
+def encode_texts(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    numbers: Mapping[str, int],
+    records: Sequence[Labelled],
+    generator: np.random.Generator | None,
+    *,
+    max_tokens: int,
+) -> tuple[Sequence[Sequence[list[int]]], Skipped]:
+    """Encode texts, of which `max_tokens` are kept (0: all), and the cells of their labels as numbers."""
+    ids = tokenizer.encode_batch([example.text for example in records], dropout=generator)
+    kept = [(whole, example.label) for whole, example in zip(ids, records, strict=True) if whole]
+    lost = [max(0, len(whole) - (max_tokens or len(whole))) for whole, _ in kept]
+    separator = corpus.separator or ""
+    classes = [numbers_of(cell, numbers, separator=separator, where=corpus.name) for _, cell in kept]
+    skipped = Skipped(len(records) - len(kept), cut=sum(n > 0 for n in lost), cut_tokens=sum(lost))
+    return [[whole[: max_tokens or None] for whole, _ in kept], classes], skipped
 
-    columns = "text", "label"
+
+class ShardMaker:
+    """Opens the shards of a corpus in a folder, and makes those that are missing."""
 
     def __init__(
         self,
-        corpus: LabelledCorpus,
-        tokenizer: Tokenizer,
-        labels: Sequence[str],
-        *,
-        max_tokens: int,
+        corpus: Corpus,
+        encode: Encode,
+        vocab_sizes: Mapping[str, int],
         dropout: tuple[int, ...] | None,
+        *,
+        cache: Path,
+        most: int,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
-        self.corpus, self.tokenizer, self.dropout = corpus, tokenizer, dropout
-        self.most, self.numbers = max_tokens or None, class_numbers(labels)
-        self.vocab_sizes = tokenizer.vocab_size, len(labels)
+        """`vocab_sizes` says the different ids of each column, `most` the records of a shard.
 
-    def __call__(
-        self, records: Sequence[Labelled], generator: np.random.Generator | None
-    ) -> tuple[Sequence[Sequence[list[int]]], Skipped]:
-        ids = self.tokenizer.encode_batch([example.text for example in records], dropout=generator)
-        kept = [(whole, example.label) for whole, example in zip(ids, records, strict=True) if whole]
-        lost = [max(0, len(whole) - (self.most or len(whole))) for whole, _ in kept]
-        classes = [
-            numbers_of(cell, self.numbers, separator=self.corpus.separator, where=self.corpus.name)
-            for _, cell in kept
-        ]
-        skipped = Skipped(len(records) - len(kept), cut=sum(n > 0 for n in lost), cut_tokens=sum(lost))
-        return [[whole[: self.most] for whole, _ in kept], classes], skipped
+        `dropout` is the seed of BPE-dropout; None: there is none. `progress`: see `TokenStore.prepare`.
+        """
+        self.corpus, self.encode, self.vocab_sizes = corpus, encode, vocab_sizes
+        self.cache, self.most, self.dropout, self.progress = cache, most, dropout, progress
+        self._columns = list(vocab_sizes)
+        self._n_read, self._records = 0, corpus.records()  # from this number on
 
+    def shards(self, key: str) -> list[Shard]:
+        """Return all shards. `key` says all that they depend on. DataError: see `TokenStore.prepare`."""
+        shards: list[Shard] = []
+        while not shards or shards[-1].has_more:
+            start = sum(shard.n_read for shard in shards)
+            whole = f"{key} {start}" if start else key
+            folder = self.cache / hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+            shards.append(self._prepare(folder, start))
+        return shards
 
-def prepare_shards(
-    corpus: Corpus | LabelledCorpus,
-    encoder: Encoder,
-    key: str,
-    *,
-    cache: Path,
-    most: int,
-    progress: Callable[[int], None] | None = None,
-) -> list[Shard]:
-    """Open the shards of `corpus`, of `most` records each, in `cache`; what is missing is made first.
+    def _prepare(self, folder: Path, start: int) -> Shard:
+        """Open the shard in `folder`; if it is missing, it is written first, or what lacks of it.
 
-    `key` says all that they depend on. DataError: see `TokenStore.prepare`.
-    """
-    reading = CorpusStream(corpus, progress=progress)
-    shards: list[Shard] = []
-    while not shards or shards[-1].has_more:
-        start = sum(shard.n_read for shard in shards)
-        digest = hashlib.blake2b((f"{key} {start}" if start else key).encode(), digest_size=16).hexdigest()
-        shards.append(_prepare(cache / digest, encoder, reading, start=start, most=most))
-    return shards
+        What a build has noted in PROGRESS is kept when it is killed, interrupted, or the disk is full.
+        """
+        unfinished = folder.with_suffix(".partial")
+        with suppress(ValueError):
+            return Shard(folder, self._columns)
+        try:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            with locked(folder.with_suffix(".lock"), what=folder, wait=math.inf):
+                with suppress(ValueError):
+                    return Shard(folder, self._columns)  # another process has made it meanwhile
+                for abandoned in self.cache.glob("*.partial"):
+                    if abandoned != unfinished and time.time() - abandoned.stat().st_mtime > ABANDONED:
+                        shutil.rmtree(abandoned, ignore_errors=True)
+                unfinished.mkdir(exist_ok=True)
+                try:
+                    self._build(unfinished, start)
+                    shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+                    unfinished.rename(folder)
+                    sync(self.cache)
+                except DataError:  # the same text will not do next time either
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                    raise
+                finally:
+                    if not (unfinished / PROGRESS).exists():
+                        shutil.rmtree(unfinished, ignore_errors=True)
+            return Shard(folder, self._columns)
+        except OSError as error:
+            raise DataError(
+                f"{self.cache}: cannot hold the token store of {self.corpus.name} "
+                f"({error.strerror or error}); free some space there, or choose another folder"
+            ) from error
 
+    def _build(self, folder: Path, start: int) -> None:
+        """Write the files of the shard from record `start` on, or what is not there of them yet."""
+        noted: dict[str, Any] = {}
+        with suppress(OSError, KeyError, TypeError, ValueError, AttributeError):  # else it is begun again
+            noted = read_checked(folder, PROGRESS, self._columns)
+        n_read, n_kept = noted.get("n_read", 0), noted.get("n_pairs", 0)
+        skipped = Skipped(**noted.get("skipped", {}))
+        generator = None if self.dropout is None else np.random.default_rng([*self.dropout, start])
+        if generator is not None and noted:
+            generator.bit_generator.state = noted["generator"]
+        if start + n_read != self._n_read:
+            self._n_read, self._records = start + n_read, self.corpus.records(skip=start + n_read)
+        with ExitStack() as opened:
+            writers = {
+                name: ColumnWriter(folder, name, opened, vocab_size=size, written=noted.get(name), n=n_kept)
+                for name, size in self.vocab_sizes.items()
+            }
 
-def _prepare(folder: Path, encoder: Encoder, reading: CorpusStream, *, start: int, most: int) -> Shard:
-    """Open the shard in `folder`; if it is missing, it is written first, or what lacks of it.
+            def write_note(name: str, **facts: Any) -> None:
+                about = {column: writer.written() for column, writer in writers.items()}
+                note = {"corpus": self.corpus.name, "n_pairs": n_kept, "skipped": skipped._asdict()}
+                with (folder / f"{name}.new").open("w", encoding="utf-8") as file:
+                    json.dump(note | facts | about, file, indent=1)
+                    flush(file)
+                (folder / f"{name}.new").replace(folder / name)
 
-    What a build has noted in PROGRESS is kept when it is killed, interrupted, or the disk is full.
-    """
-    cache, partial = folder.parent, folder.with_suffix(".partial")
-    with suppress(ValueError):
-        return Shard(folder, encoder.columns)
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with locked(folder.with_suffix(".lock"), what=folder, wait=math.inf):
-            with suppress(ValueError):
-                return Shard(folder, encoder.columns)  # another process has made it meanwhile
-            for abandoned in cache.glob("*.partial"):
-                if abandoned != partial and time.time() - abandoned.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(abandoned, ignore_errors=True)
-            partial.mkdir(exist_ok=True)
-            try:
-                _build(partial, encoder, reading, start=start, most=most)
-                shutil.rmtree(folder, ignore_errors=True)  # a damaged one
-                partial.rename(folder)
-                sync(cache)
-            except DataError:
-                shutil.rmtree(partial, ignore_errors=True)  # the same text will not do next time either
-                raise
-            finally:
-                if not (partial / PROGRESS).exists():
-                    shutil.rmtree(partial, ignore_errors=True)
-        return Shard(folder, encoder.columns)
-    except OSError as error:
-        raise DataError(
-            f"{cache}: cannot hold the token store of {reading.corpus.name} ({error.strerror or error}); "
-            "free some space there, or choose another folder"
-        ) from error
+            while records := list(islice(self._records, min(CHUNK, self.most - n_read))):
+                n_read, self._n_read = n_read + len(records), self._n_read + len(records)
+                if self.progress:
+                    self.progress(self._n_read)
+                columns, left_out = self.encode(records, generator)
+                for writer, column in zip(writers.values(), columns, strict=True):
+                    writer.append(column)
+                n_kept, skipped = n_kept + len(columns[0]), skipped + left_out
+                if n_read // NOTED_PAIRS > (n_read - len(records)) // NOTED_PAIRS:
+                    state = None if generator is None else generator.bit_generator.state
+                    write_note(PROGRESS, n_read=n_read, generator=state)
+            ahead = list(islice(self._records, 1))
+            self._records = chain(ahead, self._records)
+            write_note(META, has_more=bool(ahead))
+        (folder / PROGRESS).unlink(missing_ok=True)
 
 
 def keep_only(stores: Sequence[Store], cache: Path) -> None:
@@ -480,71 +501,6 @@ def keep_only(stores: Sequence[Store], cache: Path) -> None:
     for folder in cache.iterdir():
         if folder not in kept and folder.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-class CorpusStream:
-    """A corpus that is read a stretch at a time."""
-
-    def __init__(
-        self, corpus: Corpus | LabelledCorpus, *, progress: Callable[[int], None] | None = None
-    ) -> None:
-        """`progress` is told `n_read`, the number of records up to here, after every chunk."""
-        self.corpus, self.n_read = corpus, 0
-        self._records: Iterator[tuple[str, str]] = corpus.records()
-        self._progress = progress
-
-    def stretch(self, start: int, n: int) -> Iterator[list[tuple[str, str]]]:
-        """Yield the records from `start` on, `n` at most, in chunks. DataError: the corpus cannot be read."""
-        if start != self.n_read:
-            self.n_read, self._records = start, self.corpus.records(skip=start)
-        end = start + n
-        while records := list(islice(self._records, min(CHUNK, end - self.n_read))):
-            self.n_read += len(records)
-            if self._progress:
-                self._progress(self.n_read)
-            yield records
-
-    def has_more(self) -> bool:
-        """Whether a record is left. DataError: the corpus cannot be read."""
-        ahead = list(islice(self._records, 1))
-        self._records = chain(ahead, self._records)
-        return bool(ahead)
-
-
-def _build(folder: Path, encoder: Encoder, reading: CorpusStream, *, start: int, most: int) -> None:
-    """Write the files of the shard of `most` records from `start` on, or what is not there of them yet."""
-    noted: dict[str, Any] = {}
-    with suppress(OSError, KeyError, TypeError, ValueError, AttributeError):  # else it is begun again
-        noted = read_checked(folder, PROGRESS, encoder.columns)
-    n_read, n_kept = noted.get("n_read", 0), noted.get("n_pairs", 0)
-    skipped = Skipped(**noted.get("skipped", {}))
-    generator = None if encoder.dropout is None else np.random.default_rng([*encoder.dropout, start])
-    if generator is not None and noted:
-        generator.bit_generator.state = noted["generator"]
-    with ExitStack() as opened:
-        writers = {
-            name: ColumnWriter(folder, name, opened, vocab_size=size, written=noted.get(name), n=n_kept)
-            for name, size in zip(encoder.columns, encoder.vocab_sizes, strict=True)
-        }
-
-        def write_note(name: str, **facts: Any) -> None:
-            about = {column: writer.written() for column, writer in writers.items()}
-            note = {"corpus": reading.corpus.name, "n_pairs": n_kept, "skipped": skipped._asdict()}
-            with (folder / f"{name}.new").open("w", encoding="utf-8") as file:
-                json.dump(note | facts | about, file, indent=1)
-                flush(file)
-            (folder / f"{name}.new").replace(folder / name)
-
-        for records in reading.stretch(start + n_read, most - n_read):
-            columns, left_out = encoder(records, generator)
-            for writer, column in zip(writers.values(), columns, strict=True):
-                writer.append(column)
-            n_read, n_kept, skipped = n_read + len(records), n_kept + len(columns[0]), skipped + left_out
-            if n_read // NOTED_PAIRS > (n_read - len(records)) // NOTED_PAIRS:
-                state = None if generator is None else generator.bit_generator.state
-                write_note(PROGRESS, n_read=n_read, generator=state)
-        write_note(META, has_more=reading.has_more())
-    (folder / PROGRESS).unlink(missing_ok=True)
 
 
 class ColumnWriter:

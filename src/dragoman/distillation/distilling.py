@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section, to_toml
-from dragoman.data.corpora import Pair, has_text
 from dragoman.data.doctor.inspection import inspect_text
+from dragoman.data.records import Pair, has_text
 from dragoman.distillation.material import Lessons, Material
 from dragoman.distillation.teaching import DROPPED, Translate, teach
 from dragoman.errors import ConfigError, counted

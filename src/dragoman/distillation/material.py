@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from dragoman.bulk.output import check_max_ratio
 from dragoman.config import TranslationConfig
-from dragoman.data.corpora import Corpus, Pair, has_text, open_corpus
+from dragoman.data.corpora import open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import find_file, hash_file, hash_strings, open_lines
+from dragoman.data.records import Corpus, Pair, has_text
 from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.runs import Run

@@ -17,8 +17,7 @@ from dragoman.evaluation.scores import check_split
 from dragoman.runs import Run
 
 if TYPE_CHECKING:
-    from dragoman.data.corpora import Corpus
-    from dragoman.data.labelled import LabelledCorpus
+    from dragoman.data.records import Corpus
     from dragoman.report.comparison import Comparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
@@ -29,7 +28,7 @@ Say = Callable[[str], Any]
 Progress = Callable[[int, int], None]
 """What is told how many sentences of a set are done, out of how many."""
 
-Opener = Callable[[Sequence[str]], "Corpus | LabelledCorpus"]
+Opener = Callable[[Sequence[str]], "Corpus"]
 """Opens the corpus in some files."""
 Languages = tuple[str | None, str | None]
 

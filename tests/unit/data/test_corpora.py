@@ -8,20 +8,12 @@ import numpy as np
 import pytest
 
 from corpus_files import complaint_of, write
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import Column, TranslationConfig, parse_config
 from dragoman.data import corpora
-from dragoman.data.corpora import (
-    Corpus,
-    Pair,
-    TableCorpus,
-    locate_drift,
-    open_corpus,
-    part_of,
-    split_held_out,
-)
+from dragoman.data.corpora import TableCorpus, locate_drift, open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed
-from dragoman.data.readers.tables import Column
+from dragoman.data.records import Corpus, Pair, part_of, split_held_out
 from dragoman.errors import ConfigError, DataError
 
 
@@ -148,7 +140,7 @@ def test_what_follows_the_first_pairs_is_the_rest_of_the_corpus(
     corpus = corpus_of(*map(str, files))
     assert list(corpus.pairs()) == pairs
     for n in (0, 1, 2, 30, 59, 60, 61, 1000):
-        assert list(corpus.pairs(skip=n)) == pairs[n:], n
+        assert list(corpus.records(skip=n)) == pairs[n:], n
 
 
 def test_pairs_with_text_are_counted_and_of_very_many_all(

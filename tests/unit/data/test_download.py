@@ -33,7 +33,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def fetch(*urls: str, to: Path, **options: Any) -> Downloaded:
-    return download(urls, to, **{"pause": lambda seconds: None, "timeout": LONGEST, **options})
+    with pytest.MonkeyPatch.context() as patch:
+        for name, usual in (("sleep", lambda _: None), ("TIMEOUT", LONGEST), ("N_ATTEMPTS", 5)):
+            patch.setattr(module, name, options.pop(name, usual))
+        return download(urls, to, **options)
 
 
 def complaint(*urls: str, to: Path, **options: object) -> str:
@@ -50,7 +53,7 @@ def files_beside(path: Path) -> list[str]:
 def interrupt(web: Web, url: str, path: Path, after: int) -> None:
     """Leaves the first `after` bytes of the file behind."""
     web.replies = [Reply(drop_after=after)]
-    complaint(url, to=path, n_attempts=1)
+    complaint(url, to=path, N_ATTEMPTS=1)
     assert (path.parent / "file.bin.part").stat().st_size == after
 
 
@@ -189,14 +192,14 @@ def test_the_date_of_change_is_a_mark_too(web: Web, path: Path) -> None:
 def test_a_server_that_stops_sending_is_given_up_and_continued(web: Web, path: Path) -> None:
     url = web.put("file.bin", CONTENT)
     web.replies = [Reply(hang_after=100_000)]
-    fetch(url, to=path, checksum=SHA256, timeout=0.6)
+    fetch(url, to=path, checksum=SHA256, TIMEOUT=0.6)
     assert web.requests[-1]["Range"] == "bytes=100000-"
 
 
 def test_a_server_that_does_not_answer_is_named(path: Path, web: Web) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
-        message = complaint(url, to=path, timeout=0.1, n_attempts=2)
+        message = complaint(url, to=path, TIMEOUT=0.1, N_ATTEMPTS=2)
     assert message == f"file.bin could not be downloaded: {url}: no answer in 0.1 s (2 attempts)"
 
 
@@ -204,7 +207,7 @@ def test_pauses_double_up_to_the_longest_and_end(web: Web, path: Path) -> None:
     web.put("file.bin", CONTENT)
     web.replies = [Reply(status=503)] * 8
     pauses: list[float] = []
-    message = complaint(web.url("file.bin"), to=path, n_attempts=8, pause=pauses.append)
+    message = complaint(web.url("file.bin"), to=path, N_ATTEMPTS=8, sleep=pauses.append)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
     assert "HTTP 503 Service Unavailable (8 attempts)" in message
 
@@ -214,14 +217,14 @@ def test_the_server_says_how_long_to_wait(web: Web, path: Path) -> None:
     waits = ["7", "600", "Wed, 21 Oct 2015 07:28:00 GMT", "soon"]
     web.replies = [Reply(status=429, headers={"Retry-After": value}) for value in waits]
     pauses: list[float] = []
-    fetch(web.url("file.bin"), to=path, pause=pauses.append)
+    fetch(web.url("file.bin"), to=path, sleep=pauses.append)
     assert pauses == [7, 30, 4, 8]
 
 
 def test_attempts_that_bring_something_new_do_not_count(web: Web, path: Path) -> None:
     url = web.put("file.bin", CONTENT)
     web.replies = [Reply(drop_after=70_000)] * 4
-    fetch(url, to=path, checksum=SHA256, n_attempts=2)
+    fetch(url, to=path, checksum=SHA256, N_ATTEMPTS=2)
     assert len(web.requests) == 5
 
 
@@ -243,7 +246,7 @@ def test_a_file_that_does_not_come_is_reported(
 ) -> None:
     url = web.put("file.bin", CONTENT)
     web.replies = [answer] * 2
-    message = complaint(url, to=path, timeout=0.6, n_attempts=2)
+    message = complaint(url, to=path, TIMEOUT=0.6, N_ATTEMPTS=2)
     assert message == f"file.bin could not be downloaded: {url}: {said}"
     assert len(web.requests) == n_requests
     assert not path.exists()

@@ -13,11 +13,13 @@ import pytest
 
 from corpus_files import COMPRESS, complaint_of, write
 from corpus_files import offline_hub as offline_hub
-from dragoman.data.corpora import Corpus, Pair, open_corpus
+from dragoman.config import Column
+from dragoman.data.corpora import open_corpus
 from dragoman.data.readers import formats
 from dragoman.data.readers.files import LONGEST_LINE
 from dragoman.data.readers.formats import language_matches, tmx
-from dragoman.data.readers.tables import Column, Notes, one_line
+from dragoman.data.readers.tables import Notes, one_line
+from dragoman.data.records import Corpus, Pair
 from dragoman.errors import DataError
 
 PAIRS = [

@@ -11,16 +11,9 @@ import pytest
 
 from corpus_files import COMPRESS, complaint_of, write
 from corpus_files import offline_hub as offline_hub
-from dragoman.config import TokenizerConfig
-from dragoman.data.labelled import (
-    Labelled,
-    LabelledCorpus,
-    guess_labelled_columns,
-    labels_of,
-    open_labelled,
-    split_labelled,
-)
-from dragoman.data.readers.tables import Column
+from dragoman.config import Column, TokenizerConfig
+from dragoman.data.labelled import guess_labelled_columns, open_labelled
+from dragoman.data.records import Corpus, Labelled, labels_of, split_held_out
 from dragoman.data.store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import train_tokenizer
@@ -33,7 +26,7 @@ EXAMPLES = [
 ]
 
 
-def corpus_of(path: str, **columns: Column) -> LabelledCorpus:
+def corpus_of(path: str, **columns: Column) -> Corpus:
     return open_labelled([path], **columns)
 
 
@@ -262,7 +255,7 @@ def numbered(n: int) -> list[tuple[str, str]]:
 
 
 def split(path: str, *, n_held_out: int = 60, seed: int = 1) -> tuple[list[Labelled], list[Labelled]]:
-    train, held_out = split_labelled(corpus_of(path), n_held_out=n_held_out, seed=seed)
+    train, held_out = split_held_out(corpus_of(path), n_held_out=n_held_out, seed=seed)
     return list(train.examples()), list(held_out.examples())
 
 
@@ -313,8 +306,8 @@ def test_each_label_keeps_a_text_to_train_on(tmp_path: Path) -> None:
 
 def test_parts_have_fingerprints_and_notes_of_their_own(tmp_path: Path) -> None:
     corpus = corpus_of(tsv_of(tmp_path, [*numbered(100), ("", "rare")]))
-    parts = split_labelled(corpus, n_held_out=10, seed=1)
-    others = split_labelled(corpus, n_held_out=10, seed=2)
+    parts = split_held_out(corpus, n_held_out=10, seed=1)
+    others = split_held_out(corpus, n_held_out=10, seed=2)
     assert len({part.fingerprint() for part in (*parts, *others, corpus)}) == 5
     assert list(parts[0].examples())
     assert parts[0].notes() == [f"{corpus.name}: left out 1 of 101 examples: 1 without text"]
@@ -323,7 +316,7 @@ def test_parts_have_fingerprints_and_notes_of_their_own(tmp_path: Path) -> None:
 def test_a_corpus_too_small_or_too_alike_to_hold_texts_out_is_reported(tmp_path: Path) -> None:
     path = tsv_of(tmp_path, [("one", "a"), ("two", "b")] * 50)
     with pytest.raises(DataError) as error:
-        split_labelled(corpus_of(path), n_held_out=5, seed=1)
+        split_held_out(corpus_of(path), n_held_out=5, seed=1)
     assert str(error.value) == (
         f"{path}: 100 examples are too few, or too alike, to hold some out; give a data.valid file of its own"
     )
@@ -373,7 +366,7 @@ def test_a_cell_is_split_into_its_labels(cell: str, separator: str, labels: tupl
     assert labels_of(cell, separator) == labels
 
 
-def topics(tmp_path: Path, *lines: str, separator: str = "|") -> LabelledCorpus:
+def topics(tmp_path: Path, *lines: str, separator: str = "|") -> Corpus:
     (tmp_path / "topics.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return open_labelled([str(tmp_path / "topics.tsv")], separator=separator)
 
@@ -417,7 +410,7 @@ def test_every_label_stays_in_the_training_part_and_is_held_out(tmp_path: Path) 
     rows = (rng.random((600, 8)) < 0.35) @ np.diag(np.arange(1, 9))
     lines = [f"{'|'.join(f'c{c}' for c in row if c)}\ttext {i}" for i, row in enumerate(rows)]
     corpus = topics(tmp_path, *lines, "rare|c1\tthe only one")
-    rest, held_out = split_labelled(corpus, n_held_out=60, seed=1)
+    rest, held_out = split_held_out(corpus, n_held_out=60, seed=1)
     found = [
         {label for example in part.examples() for label in labels_of(example.label, part.separator)}
         for part in (rest, held_out)

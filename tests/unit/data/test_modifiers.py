@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from corpus_files import Listed
-from dragoman.config import ModifiersConfig
-from dragoman.data.corpora import Pair
+from dragoman.config import ModifiersConfig, TranslationConfig, parse_config
 from dragoman.data.modifiers import MOST_MERGED, ModifiedCorpus
+from dragoman.data.records import Pair
 from dragoman.presets import ROBUST
 from dragoman.text.alterations import carried_over
 from dragoman.text.slots import SLOTS
@@ -18,8 +18,11 @@ PAIRS = [Pair(f"The dog number {i} sleeps.", f"Der Hund Nummer {i} schläft.") f
 def modified(
     rates: dict[str, float], pairs: list[Pair] = PAIRS, languages: tuple[str, str] = ("en", "de"), **more: int
 ) -> ModifiedCorpus:
-    options = {"max_length": 128, "seed": 1, "draw": 0, **more}
-    return ModifiedCorpus(Listed(pairs), ModifiersConfig(**rates), languages=languages, **options)
+    chosen = {"max_length": 128, "seed": 1, "draw": 0, **more}
+    data = {"src_lang": "en", "tgt_lang": "de", "train": ["a.tsv"], "max_length": chosen["max_length"]}
+    config = parse_config({"name": "modified", "seed": chosen["seed"], "data": data, "modifiers": rates})
+    assert isinstance(config, TranslationConfig)
+    return ModifiedCorpus(Listed(pairs), config, languages, draw=chosen["draw"])
 
 
 def test_without_rates_nothing_is_altered() -> None:

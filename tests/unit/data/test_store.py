@@ -16,8 +16,9 @@ import pytest
 from corpus_files import Listed
 from dragoman.config import TokenizerConfig
 from dragoman.data import store as store_module
-from dragoman.data.corpora import Corpus, Pair, open_corpus
-from dragoman.data.store import CHUNK, SHARD_PAIRS, PairEncoder, Side, Skipped, TokenStore
+from dragoman.data.corpora import open_corpus
+from dragoman.data.records import Corpus, Pair
+from dragoman.data.store import CHUNK, SHARD_PAIRS, Side, Skipped, TokenStore
 from dragoman.errors import DataError
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair
 
@@ -266,13 +267,13 @@ class Encoded:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.n_pairs = 0
-        encode = PairEncoder.__call__
+        encode = store_module.encode_pairs
 
-        def counting(encoder: PairEncoder, pairs: Sequence[Pair], generator: Any = None) -> Any:
+        def counting(tokenizers: TokenizerPair, pairs: Sequence[Pair], *options: Any, **named: Any) -> Any:
             self.n_pairs += len(pairs)
-            return encode(encoder, pairs, generator)
+            return encode(tokenizers, pairs, *options, **named)
 
-        monkeypatch.setattr(PairEncoder, "__call__", counting)
+        monkeypatch.setattr(store_module, "encode_pairs", counting)
 
 
 def content(cache: Path) -> dict[str, bytes]:

@@ -17,9 +17,9 @@ from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Summary, translate_file
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig
-from dragoman.data.corpora import Pair
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import open_lines
+from dragoman.data.records import Pair
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import student_config
 from dragoman.distillation.material import Lessons, check_lessons, one_line

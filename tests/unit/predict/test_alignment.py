@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
-from dragoman.data.corpora import Pair
+from dragoman.data.records import Pair
 from dragoman.errors import DataError
 from dragoman.predict.alignment import (
     align,

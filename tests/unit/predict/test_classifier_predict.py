@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman.data.labelled import Labelled, open_labelled
+from dragoman.data.labelled import open_labelled
 from dragoman.data.named import open_labelled_split
+from dragoman.data.records import Labelled
 from dragoman.errors import DataError, RunError
 from dragoman.metrics.classification import softmax
 from dragoman.predict.classifier import CALIBRATION, LABELS, Classifier, classification_config

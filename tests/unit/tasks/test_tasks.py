@@ -7,8 +7,8 @@ import pytest
 
 import dragoman
 from dragoman import config
-from dragoman.data.corpora import Corpus
 from dragoman.data.named import open_text
+from dragoman.data.records import Corpus
 from dragoman.errors import ConfigError
 from dragoman.tasks import TASKS, config_for, task_named, task_of
 from dragoman.tasks.task import EvaluationRequest, ReadOptions

@@ -9,19 +9,18 @@ A set is looked for where `find_file` looks: in the working directory, in $DRAGO
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from dragoman.config import parse_json
 from dragoman.data.catalog import download, opus
-from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of
-from dragoman.data.catalog.preparation import prepare
+from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, checksum_of_bytes
+from dragoman.data.catalog.preparation import Report, prepare
 from dragoman.data.datasets import Dataset, Download, get, locate, names, providing, whereabouts
 from dragoman.data.readers.files import find_file, open_bytes
 from dragoman.errors import DataError
@@ -42,7 +41,7 @@ def fetch(
     to: Path | None = None,
     force: bool = False,
     needs: Sequence[str] = (),
-    report: Callable[[str], None] = lambda line: None,
+    report: Report = lambda line: None,
     progress: Progress = lambda file, n_bytes, total: None,
 ) -> Path:
     """Return the folder with the data set `name`, whose files are checked if they are here, else downloaded.
@@ -63,8 +62,14 @@ def fetch(
         raise DataError(
             f"{target}: is there already and was not fetched; remove it, or choose another folder with --to"
         )
-    for line in _introduction(dataset, target):
-        report(line)
+    size = f" ({dataset.size / 1e6:,.0f} MB)" if dataset.size else ""
+    report(f"{dataset.name}: {dataset.title}, from {dataset.homepage}{size}")
+    report(f"licence: {dataset.licence}")
+    if dataset.note:
+        report(f"note: {dataset.note}")
+    ahead = whereabouts(dataset).folder
+    if ahead is not None and ahead != target and ahead.parent != cache_folder():
+        report(f"note: files in {ahead} are taken before those in {target}")
     downloads = base / "downloads" / re.sub("[:/]", "-", dataset.name)
     arrived = [_download(dataset, item, downloads, target, report, progress) for item in dataset.downloads]
     _make(dataset, downloads, target, arrived, report)
@@ -89,24 +94,8 @@ def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | Non
     return paths[0].parent
 
 
-def _introduction(dataset: Dataset, target: Path) -> Iterator[str]:
-    size = f" ({dataset.size / 1e6:,.0f} MB)" if dataset.size else ""
-    yield f"{dataset.name}: {dataset.title}, from {dataset.homepage}{size}"
-    yield f"licence: {dataset.licence}"
-    if dataset.note:
-        yield f"note: {dataset.note}"
-    ahead = whereabouts(dataset).folder
-    if ahead is not None and ahead != target and ahead.parent != cache_folder():
-        yield f"note: files in {ahead} are taken before those in {target}"
-
-
 def _download(
-    dataset: Dataset,
-    item: Download,
-    downloads: Path,
-    target: Path,
-    report: Callable[[str], None],
-    progress: Progress,
+    dataset: Dataset, item: Download, downloads: Path, target: Path, report: Report, progress: Progress
 ) -> Downloaded:
     """One file of a set, compared with its published sum or with that of the first time."""
     earlier = ""  # the sum that the download had when the set was made the first time
@@ -134,11 +123,7 @@ def _download(
 
 
 def _make(
-    dataset: Dataset,
-    downloads: Path,
-    target: Path,
-    arrived: Sequence[Downloaded],
-    report: Callable[[str], None],
+    dataset: Dataset, downloads: Path, target: Path, arrived: Sequence[Downloaded], report: Report
 ) -> None:
     """Prepare the files beside `target`, and give them its name when they are complete.
 
@@ -177,7 +162,7 @@ def _make(
             parent.rmdir()
 
 
-def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> Path:
+def _checked(dataset: Dataset, folder: Path, report: Report) -> Path:
     """Return `folder`; report how its files compare with their sums and with the texts that were measured.
 
     The sums are beside the files, or above them.
@@ -197,8 +182,10 @@ def _checked(dataset: Dataset, folder: Path, report: Callable[[str], None]) -> P
                 f"or damaged: remove {folder} and run dragoman data fetch {dataset.name}"
             )
         n_right += bool(expected)
-        if part.text_sha256 and _hash_text(folder / part.path) not in part.text_sha256.split():
-            other_text.append(part.path)
+        if part.text_sha256:
+            with open_bytes(folder / part.path) as file:
+                if checksum_of_bytes(file, "sha256") not in part.text_sha256.split():
+                    other_text.append(part.path)
     result, n_others = f"without {SUMS} to compare them with", len(parts) - n_right
     if n_right:
         result = f"{n_right if n_others else 'all'} with the sums that {SUMS} says"
@@ -223,12 +210,3 @@ def _read_sums(folder: Path) -> dict[str, str]:
         return {}
     pairs = (line.split(maxsplit=1) for line in lines)
     return {pair[1].removeprefix("*"): pair[0] for pair in pairs if len(pair) == 2}
-
-
-def _hash_text(path: Path) -> str:
-    """Return the sum of a file's decompressed bytes. DataError: it is damaged."""
-    digest = hashlib.sha256()
-    with open_bytes(path) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -18,14 +18,15 @@ import re
 import shutil
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from importlib.metadata import PackageNotFoundError, version
+from io import BufferedIOBase
 from pathlib import Path
+from time import sleep, time
 from typing import IO, BinaryIO, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -88,10 +89,7 @@ def download(
     checksum: str = "",
     checksum_origin: str = "published",
     max_bytes: int = MAX_BYTES,
-    timeout: float = TIMEOUT,
-    n_attempts: int = N_ATTEMPTS,
     progress: Progress | None = None,
-    pause: Callable[[float], None] = time.sleep,
 ) -> Downloaded:
     """Download a file to `path` from the first address that has it; continue an interrupted download.
 
@@ -112,9 +110,9 @@ def download(
             return Downloaded(path, "", path.stat().st_size, checksum_of(path, "sha256"))
         reasons: dict[str, list[str]] = {}
         for url in urls:
-            source = _Source(url, path, max_bytes=max_bytes, timeout=timeout, progress=progress)
+            source = _Source(url, path, max_bytes=max_bytes, progress=progress)
             try:
-                source.fetch(n_attempts=n_attempts, pause=pause)
+                source.fetch()
                 source.accept(checksum, checksum_origin)
             except _AddressError as error:
                 reasons.setdefault(str(error), []).append(url)
@@ -126,23 +124,26 @@ def download(
 
 def checksum_of(path: Path, algorithm: str) -> str:
     """Return the hexadecimal checksum of a file. DataError: it cannot be read."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+            return checksum_of_bytes(file, algorithm)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check its rights") from error
+
+
+def checksum_of_bytes(file: BufferedIOBase, algorithm: str) -> str:
+    """Return the hexadecimal checksum of what an open file still holds."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    while block := file.read(1 << 20):
+        digest.update(block)
     return digest.hexdigest()
 
 
 class _Source:
     """One address, and what has arrived from it."""
 
-    def __init__(
-        self, url: str, path: Path, *, max_bytes: int, timeout: float, progress: Progress | None
-    ) -> None:
-        self.url, self.path, self.max_bytes, self.timeout = url, path, max_bytes, timeout
+    def __init__(self, url: str, path: Path, *, max_bytes: int, progress: Progress | None) -> None:
+        self.url, self.path, self.max_bytes = url, path, max_bytes
         self.progress = progress or (lambda n, total: None)
         self.part = path.with_name(f"{path.name}.part")
         self.note = path.with_name(f"{path.name}.part.json")
@@ -166,8 +167,8 @@ class _Source:
         for file in (self.note, self.part):
             file.unlink(missing_ok=True)
 
-    def fetch(self, *, n_attempts: int, pause: Callable[[float], None]) -> None:
-        """Let the whole file arrive. _UnavailableError: `n_attempts` in a row brought nothing new."""
+    def fetch(self) -> None:
+        """Let the whole file arrive. _AddressError: N_ATTEMPTS in a row brought nothing new."""
         most, n_failures = self.size, 0
         while True:
             try:
@@ -177,18 +178,24 @@ class _Source:
                 if self.size >= most + BLOCK:
                     most, n_failures = self.size, 0
                 n_failures += 1
-                if n_failures >= n_attempts:
+                if n_failures >= N_ATTEMPTS:
                     raise _AddressError(f"{error} ({n_failures} attempts)") from error
-                pause(min(error.after or 2.0 ** (n_failures - 1), LONGEST_PAUSE))
+                sleep(min(error.after or 2.0 ** (n_failures - 1), LONGEST_PAUSE))
 
     def attempt(self) -> None:
         """One request. Afterwards the file is whole, or one of the two errors says why not."""
         mark, n = self.mark(), self.size
-        headers = {"User-Agent": _user_agent(), "Accept-Encoding": "identity"}
+        try:
+            program = f"dragoman/{version('dragoman')}"
+        except PackageNotFoundError:
+            program = "dragoman"
+        # Some servers of data sets turn away what does not look like a browser.
+        agent = f"Mozilla/5.0 (compatible; {program})"
+        headers = {"User-Agent": agent, "Accept-Encoding": "identity"}
         if mark and n:
             headers |= {"Range": f"bytes={n}-", "If-Range": mark}
         try:
-            response = _open(self.url, headers, self.timeout)
+            response = _open(self.url, headers)
         except HTTPError as error:
             with error:
                 if error.code == 416 and mark and _total(error.headers) == n:
@@ -259,7 +266,7 @@ class _Source:
             ) from error
 
     def accept(self, checksum: str, origin: str) -> None:
-        """Give the file its name. _UnavailableError: its checksum is wrong; it is put aside then."""
+        """Give the file its name. _AddressError: its checksum is wrong; it is put aside then."""
         wrong = _mismatch(self.part, checksum, origin)
         if wrong:
             aside = self.path.with_name(f"{self.path.name}.wrong")
@@ -285,26 +292,26 @@ class _Redirects(HTTPRedirectHandler):
     http_error_308 = HTTPRedirectHandler.http_error_302
 
 
-def _open(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
+def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
     """Return the server's answer. HTTPError: it refuses. The other two errors: there is none."""
     try:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError("neither http nor https")
-        response: HTTPResponse = build_opener(_Redirects).open(Request(url, headers=headers), timeout=timeout)  # noqa: S310 (checked above)
+        response: HTTPResponse = build_opener(_Redirects).open(Request(url, headers=headers), timeout=TIMEOUT)  # noqa: S310 (checked above)
         return response
     except HTTPError:
         raise
     except (OSError, HTTPException) as error:
-        raise _no_answer(error, timeout) from error
+        raise _no_answer(error) from error
     except ValueError as error:
         raise _AddressError(f"is not an address of the web ({error})") from error
 
 
-def _no_answer(error: Exception, timeout: float) -> _TransientError | _AddressError:
+def _no_answer(error: Exception) -> _TransientError | _AddressError:
     """Return the error for an unreachable server: without a network, a retry would only take time."""
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
-        return _TransientError(f"no answer in {timeout:g} s")
+        return _TransientError(f"no answer in {TIMEOUT:g} s")
     if isinstance(reason, socket.gaierror):
         host = "the server's name is not known here"
         return _AddressError(f"{host} ({reason.strerror}); is there a network?")
@@ -321,7 +328,7 @@ def _complaint(error: HTTPError) -> _TransientError | _AddressError:
         after, value = None, error.headers.get("Retry-After", "").strip()
         with suppress(ValueError, TypeError):  # a number of seconds, or a date
             date = None if value.isdecimal() else parsedate_to_datetime(value).timestamp()
-            after = float(value) if date is None else max(0.0, date - time.time())
+            after = float(value) if date is None else max(0.0, date - time())
         return _TransientError(status, after=after)
     return _AddressError(status + ": there is no such file any more" * (error.code in (404, 410)))
 
@@ -362,11 +369,3 @@ def _mismatch(path: Path, checksum: str, origin: str) -> str:
             return ""
         wrong.append(f"its {algorithm} is {actual}, the {origin} one is {digest}")
     return ", and ".join(wrong)
-
-
-def _user_agent() -> str:
-    """Who asks. Some servers of data sets turn away what does not look like a browser."""
-    try:
-        return f"Mozilla/5.0 (compatible; dragoman/{version('dragoman')})"
-    except PackageNotFoundError:
-        return "Mozilla/5.0 (compatible; dragoman)"

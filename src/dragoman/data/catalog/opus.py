@@ -11,7 +11,7 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from dragoman.config import parse_json
@@ -38,29 +38,18 @@ CITATION = """
 }"""
 
 
-class Name(NamedTuple):
-    """The parts of a name; those that it lacks are ""."""
+def _parsed(name: str) -> tuple[str, str, tuple[str, str]]:
+    """Return corpus, version and languages of opus:Corpus/en-pl, opus:Corpus/version/en-pl or opus:en-pl.
 
-    corpus: str
-    version: str
-    src: str
-    tgt: str
-
-    @classmethod
-    def parse(cls, name: str) -> Name:
-        """Parse opus:Corpus/en-pl, opus:Corpus/version/en-pl or opus:en-pl. DataError: another name."""
-        match = _NAME.fullmatch(name)
-        if match is None or match["src"] == match["tgt"]:
-            raise DataError(
-                f"{name}: is not a corpus of OPUS; write opus:Books/en-pl or opus:Books/v1/en-pl; opus:en-pl "
-                "is for the list"
-            )
-        return cls(match["corpus"] or "", match["version"] or "", match["src"], match["tgt"])
-
-    @property
-    def pair(self) -> tuple[str, ...]:
-        """The languages in the order of OPUS."""
-        return tuple(sorted((self.src, self.tgt)))
+    What it lacks is "". DataError: another name.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or match["src"] == match["tgt"]:
+        raise DataError(
+            f"{name}: is not a corpus of OPUS; write opus:Books/en-pl or opus:Books/v1/en-pl; opus:en-pl "
+            "is for the list"
+        )
+    return match["corpus"] or "", match["version"] or "", (match["src"], match["tgt"])
 
 
 class Release(NamedTuple):
@@ -73,28 +62,32 @@ class Release(NamedTuple):
     """Bytes of the download, in steps of 1024."""
     url: str
 
-    @classmethod
-    def parse(cls, record: dict[str, Any]) -> Release:
-        """Read a record of the interface. KeyError, TypeError or ValueError: it is malformed."""
-        n_pairs, size = int(record["alignment_pairs"] or 0), 1024 * int(record["size"] or 0)
-        return cls(str(record["corpus"]), str(record["version"]), n_pairs, size, str(record["url"]))
-
 
 def releases(name: str) -> list[Release]:
     """Return the newest version of each corpus for opus:en-pl, or of the named corpus; most pairs first.
 
     DataError: there is none, or OPUS cannot be reached.
     """
-    parts = Name.parse(name)
-    src, tgt = parts.pair
-    query = {"source": src, "target": tgt, "preprocessing": "moses", "version": parts.version or "latest"}
-    if parts.corpus:
-        query["corpus"] = parts.corpus
+    corpus, version, languages = _parsed(name)
+    src, tgt = sorted(languages)  # as OPUS orders them
+    query = {"source": src, "target": tgt, "preprocessing": "moses", "version": version or "latest"}
+    if corpus:
+        query["corpus"] = corpus
     url = f"{os.environ.get('DRAGOMAN_OPUS') or API}?{urlencode(query)}"
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         answer = download([url], Path(folder) / "opus.json", max_bytes=50_000_000).path.read_bytes()
     try:
-        corpora = [Release.parse(record) for record in parse_json(answer)["corpora"] if record["target"]]
+        corpora = [
+            Release(
+                str(record["corpus"]),
+                str(record["version"]),
+                int(record["alignment_pairs"] or 0),
+                1024 * int(record["size"] or 0),
+                str(record["url"]),
+            )
+            for record in parse_json(answer)["corpora"]
+            if record["target"]
+        ]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{url}: is not an answer of OPUS ({error!r}); try again later") from error
     if not corpora:
@@ -104,21 +97,22 @@ def releases(name: str) -> list[Release]:
 
 def named(name: str) -> Dataset:
     """Return the data set of a name, without what only OPUS knows. DataError: it names no corpus."""
-    parts = Name.parse(name)
-    if not parts.corpus:
+    corpus, version, languages = _parsed(name)
+    if not corpus:
         raise DataError(f"{name}: names no corpus; choose one with: dragoman data list {name}")
-    pair = "-".join(parts.pair)
-    files = *(f"train.{lang}.gz" for lang in parts.pair), "LICENSE", "README"
+    ordered = sorted(languages)
+    pair = "-".join(ordered)
+    files = *(f"train.{lang}.gz" for lang in ordered), "LICENSE", "README"
     return Dataset(
         name=name,
-        folder=f"opus/{'-'.join(filter(None, (parts.corpus, parts.version)))}/{pair}",
-        title=f"{parts.corpus} of OPUS, {pair}",
+        folder=f"opus/{'-'.join(filter(None, (corpus, version)))}/{pair}",
+        title=f"{corpus} of OPUS, {pair}",
         task="translation",
-        languages=(parts.src, parts.tgt),
+        languages=languages,
         n_examples="unknown",
         licence="see LICENSE in its folder, and the page of the corpus",
         citation=CITATION,
-        homepage=f"https://opus.nlpl.eu/{parts.corpus}",
+        homepage=f"https://opus.nlpl.eu/{corpus}",
         note="cite the corpus as its page asks for, and OPUS",
         step="opus",
         downloads=(),
@@ -128,7 +122,7 @@ def named(name: str) -> Dataset:
 
 def resolved(dataset: Dataset) -> Dataset:
     """Return a data set of `named` with its version, size and address. DataError: OPUS does not have it."""
-    release, (src, tgt) = releases(dataset.name)[0], Name.parse(dataset.name).pair
+    release, (src, tgt) = releases(dataset.name)[0], sorted(dataset.languages)
     page = quote(f"{release.corpus}/{src}&{tgt}/{release.version}/{release.corpus}", safe="/&")
     return replace(
         dataset,

@@ -62,7 +62,8 @@ def multi30k(dataset: Dataset, downloads: Path, folder: Path, report: Report) ->
 
 def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
     """Texts without the tags around them: training, the first pairs of it, development and test sets."""
-    from dragoman.data.corpora import has_text, open_corpus
+    from dragoman.data.corpora import open_corpus
+    from dragoman.data.records import has_text
 
     src, tgt = dataset.languages
     pair = f"{src}-{tgt}"
@@ -127,7 +128,8 @@ def tatoeba(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
     if not path.exists():
         raise DataError(f"{archive}: holds no {text}; the source has changed")
     pairs = list(_columns(path, report))
-    sizes = {name: dataset.n_lines(f"{name}.{dataset.languages[0]}.gz") for name in ("val", "test")}
+    n_lines = {part.path: part.n_lines for part in dataset.parts}
+    sizes = {name: n_lines[f"{name}.{dataset.languages[0]}.gz"] for name in ("val", "test")}
     split = split_by_sentence(pairs, list(sizes.values()))
     for name, part in zip(("train", *sizes), split, strict=True):
         _write_pairs(folder, name, dataset.languages, part)

@@ -1,11 +1,11 @@
 """The doctor: looks over a corpus before anybody learns from it.
 
-`check_corpus` and `check_labelled` return a `Report` of findings, each with its count, examples by line,
+`check_corpus` returns a `Report` of findings, each with its count, examples by line,
 severity and remedy. Nothing is changed; `write_clean` writes a copy without the faulty lines, and
 `write_best` a copy of the pairs with the best scores.
 """
 
-from dragoman.data.doctor.checkup import check_corpus, check_labelled
+from dragoman.data.doctor.checkup import check_corpus
 from dragoman.data.doctor.clean import DROPPED, write_clean
 from dragoman.data.doctor.findings import (
     KINDS,
@@ -26,7 +26,6 @@ __all__ = [
     "Scores",
     "Severity",
     "check_corpus",
-    "check_labelled",
     "kinds_to_drop",
     "thresholds_of",
     "write_best",

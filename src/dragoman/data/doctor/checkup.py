@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.data.corpora import Corpus
 from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, check_alignment
 from dragoman.data.doctor.content import PAIR_CHECKS, TEXT_CHECKS, Check, is_visible
 from dragoman.data.doctor.findings import KINDS, THRESHOLDS, FaultyLine, Finding, Report, Step, thresholds_of
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOutIndex
-from dragoman.data.doctor.reading import Numbered, Progress, Window, numbered, read, unit_of, windows
 from dragoman.data.doctor.words import (
     MIN_LINES,
     SideReader,
@@ -28,9 +27,23 @@ from dragoman.data.doctor.words import (
     length_deviations,
     with_several,
 )
-from dragoman.data.labelled import LabelledCorpus, labels_of
+from dragoman.data.records import Corpus, Numbered, has_text, labels_of
 from dragoman.errors import DataError, counted
 from dragoman.processes import Tick, in_order
+
+CHUNK = 4096
+CHUNK_CHARACTERS = 1_000_000
+"""Texts that are looked at together, at most, and about how many characters."""
+WINDOW = 131_072
+"""Pairs that are judged together: by the lengths, letters and words that are usual among them.
+
+Twice as many teach no better, for a lexicon is learnt from some of them only, and take 0.2 GB more.
+"""
+TAIL = 16_384
+"""Minimum pairs of the last of several windows, and how many more than WINDOW it may have."""
+
+Progress = Callable[[str, int], None]
+"""Told what is being done, and how many records have been read."""
 
 N_EXAMPLES = 5
 UNALIGNED_FROM = 1000
@@ -57,25 +70,33 @@ def check_corpus(
     n_workers: int = 1,
     progress: Progress = lambda doing, n_read: None,
 ) -> Report:
-    """Check a parallel corpus, without changing it.
+    """Check a corpus, without changing it.
 
     A corpus is read once, and once more for examples. Of more than WINDOW pairs, each window is judged by
     what it teaches itself, in one of `n_workers` processes; repetitions are those of the whole corpus.
     `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
     `earlier` other corpora to train on, whose pairs it should not repeat. `thresholds` are those of
-    `thresholds_of`; `with_survey` adds what others would find. The report does not depend on `n_workers`. A
-    corpus that cannot be read to its end is checked as far as it goes. DataError: it cannot be read at all,
-    or has no text; or one that is held out cannot. RunError: a process died.
+    `thresholds_of`; `with_survey` adds what others would find. The report does not depend on `n_workers`. Of
+    labelled text, only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked
+    as far as it goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot.
+    RunError: a process died.
     """
-    tally = Tally(unit_of(corpus), n_examples, with_survey=with_survey)
+    tally, held = Tally(corpus.unit, n_examples, with_survey=with_survey), None
+    if held_out:
+        progress("reading valid and test", 0)
+        by_name = {f"{name} {one.unit}": one.numbered() for name, one in held_out.items()}
+        held = HeldOutIndex(by_name, ("text",) if corpus.is_labelled else ("source", "target"))
+    if corpus.is_labelled:
+        _check_labelled(corpus, tally, held, progress)
+        return tally.report(corpus)
     examination = Examination(
         (src_lang, tgt_lang),
         thresholds or thresholds_of(()),
         tally.unit,
-        held=_open_held_out(held_out or {}, ("source", "target"), progress),
+        held=held,
         earlier={name: _pair_hashes(one) for name, one in (earlier or {}).items()},
     )
-    packed = windows(read(numbered(corpus), progress, tally.troubles))
+    packed = windows(read(corpus, progress, tally.troubles))
     for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
         tally.add(examined)
     progress("repetitions", tally.n)
@@ -83,31 +104,37 @@ def check_corpus(
     return tally.report(corpus, notes)
 
 
-def check_labelled(
-    corpus: LabelledCorpus,
-    *,
-    held_out: Mapping[str, LabelledCorpus] | None = None,
-    n_examples: int = N_EXAMPLES,
-    progress: Progress = lambda doing, n_read: None,
-) -> Report:
-    """Check labelled text: as `check_corpus`, and equal texts with different labels."""
+def _check_labelled(corpus: Corpus, tally: Tally, held: HeldOutIndex | None, progress: Progress) -> None:
+    """Add the faults of labelled text to `tally`, equal texts with different labels among them."""
+    separator = corpus.separator or ""
 
     def missing(text: str, label: str) -> str:
-        parts = {"text": text, "label": label or corpus.separator}
+        parts = {"text": text, "label": label or separator}
         return " and ".join(f"no {name}" for name, part in parts.items() if not is_visible(part))
 
     checks = {"empty": missing, **TEXT_CHECKS}
-    window, tally = Examined(), Tally(unit_of(corpus), n_examples)
-    texts, labels = array("q"), array("q")
+    window = Examined()
+    hashes = array("q"), array("q")  # of texts, and of labels
     n_of_label: Counter[str] = Counter()
-    held = _open_held_out(held_out or {}, ("text",), progress)
-    for chunk in read(numbered(corpus), progress, tally.troubles):
+    for chunk in read(corpus, progress, tally.troubles):
         window.add(chunk, checks, held)
         for _, (text, label) in chunk:
-            texts.append(hash(" ".join(text.split())))
-            labels.append(hash(label))
-            n_of_label.update(labels_of(label, corpus.separator))
-    _add_repeated_texts(np.asarray(texts), np.asarray(labels), window, tally.unit)
+            hashes[0].append(hash(" ".join(text.split())))
+            hashes[1].append(hash(label))
+            n_of_label.update(labels_of(label, separator))
+    # Texts that stand with several labels, and repetitions.
+    filled = np.ones(len(hashes[0]), dtype=bool)
+    filled[list(window.faults["empty"])] = False
+    kept = np.flatnonzero(filled)
+    texts, labels = (np.asarray(some)[kept] for some in hashes)
+    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts)), strict=True))
+    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
+    for i in np.flatnonzero(conflicting).tolist():
+        other = f"as {tally.unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
+        window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
+    for i, original in first.items():
+        if not conflicting[i]:
+            window.faults["duplicate"][int(kept[i])] = f"as {tally.unit} {window.numbers[kept[original]]}"
     tally.add(window)
     n_texts = tally.n - n_of_label.pop("", 0)
     lines = [
@@ -116,17 +143,6 @@ def check_labelled(
     if len(n_of_label) > _MAX_SHOWN:
         lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
     tally.summarise("labels", lines, count=len(n_of_label))
-    return tally.report(corpus)
-
-
-def _open_held_out(
-    corpora: Mapping[str, Corpus] | Mapping[str, LabelledCorpus], sides: Sequence[str], progress: Progress
-) -> HeldOutIndex | None:
-    if not corpora:
-        return None
-    progress("reading valid and test", 0)
-    by_name = {f"{name} {unit_of(corpus)}": numbered(corpus) for name, corpus in corpora.items()}
-    return HeldOutIndex(by_name, sides)
 
 
 def _pair_hashes(corpus: Corpus) -> np.ndarray:
@@ -138,19 +154,65 @@ def _pair_hashes(corpus: Corpus) -> np.ndarray:
     return combine(tuple(map(np.asarray, sides)))
 
 
-def _add_repeated_texts(texts: np.ndarray, labels: np.ndarray, window: Examined, unit: str) -> None:
-    """Add texts with several labels, and repetitions, to the faults of all examples, by hashes."""
-    filled = np.ones(len(texts), dtype=bool)
-    filled[list(window.faults["empty"])] = False
-    kept = np.flatnonzero(filled)
-    first = dict(zip(*map(np.ndarray.tolist, duplicates(texts[kept])), strict=True))
-    conflicting = np.isin(texts[kept], texts[kept][with_several(texts[kept], labels[kept])[0]])
-    for i in np.flatnonzero(conflicting).tolist():
-        other = f"as {unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
-        window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
-    for i, original in first.items():
-        if not conflicting[i]:
-            window.faults["duplicate"][int(kept[i])] = f"as {unit} {window.numbers[kept[original]]}"
+# Chunks and windows
+
+
+def read(corpus: Corpus, progress: Progress, troubles: list[DataError]) -> Iterator[list[Numbered]]:
+    """Yield all that can be read, in chunks; why a corpus breaks off is added to `troubles`.
+
+    DataError: nothing can be read, or there is no text.
+    """
+    chunk: list[Numbered] = []
+    is_usable, n_characters, n_read = False, 0, 0
+    try:
+        for one in corpus.numbered():
+            is_usable = is_usable or has_text(one.texts)
+            chunk.append(one)
+            n_read += 1
+            n_characters += sum(map(len, one.texts))
+            if len(chunk) == CHUNK or n_characters >= CHUNK_CHARACTERS:
+                yield chunk
+                progress("reading", n_read)
+                chunk, n_characters = [], 0
+    except DataError as error:
+        if not is_usable:
+            raise
+        troubles.append(error)
+    if chunk:
+        yield chunk
+        progress("reading", n_read)
+
+
+class Window:
+    """Consecutive pairs, packed: a third of the memory, and of what travels to another process."""
+
+    def __init__(self) -> None:
+        self._packed: deque[bytes] = deque()
+        self.n = 0
+
+    def append(self, chunk: list[Numbered]) -> None:
+        """Add a chunk behind the others."""
+        self._packed.append(json.dumps(chunk).encode("ascii"))
+        self.n += len(chunk)
+
+    def chunks(self) -> Iterator[list[Numbered]]:
+        """Yield chunk by chunk, and forget each."""
+        while self._packed:
+            yield [Numbered(number, tuple(texts)) for number, texts in json.loads(self._packed.popleft())]
+
+
+def windows(chunks: Iterable[list[Numbered]]) -> Iterator[Window]:
+    """Cut into windows of WINDOW pairs; the last of several has at least TAIL."""
+    window, following = Window(), Window()
+    for chunk in chunks:
+        (window if window.n < WINDOW else following).append(chunk)
+        if following.n >= TAIL:
+            yield window
+            window, following = following, Window()
+    for chunk in following.chunks():
+        window.append(chunk)
+    if window.n:
+        yield window
 
 
 # A window
@@ -182,10 +244,7 @@ class Examined:
                 if detail := check(*texts):
                     faults[index] = detail
         if held is not None:
-            overlap = held.look_up(start, chunk)
-            self.faults["overlap"].update(overlap.exact)
-            self.faults["overlap-near"].update(overlap.near)
-            self.similarity.update(overlap.similarity)
+            held.look_up(start, chunk, self.faults, self.similarity)
         self.numbers.extend(one.number for one in chunk)
 
 
@@ -248,11 +307,9 @@ class Examination:
             for kind, values in examined.values.items()
         }
         for i in exceeding["length"]:
-            side, off = (
-                "target" if deviations[i] > 0 else "source",
-                f"{abs(deviations[i]):.0f} deviations off",
-            )
-            faults["length"][i] = f"{side} too long, {src.lengths[i]} : {tgt.lengths[i]} characters, {off}"
+            side = "target" if deviations[i] > 0 else "source"
+            off = f"{src.lengths[i]} : {tgt.lengths[i]} characters, {abs(deviations[i]):.0f} deviations off"
+            faults["length"][i] = f"{side} too long, {off}"
         for i in exceeding["unrelated"]:
             percent = f"{100 * alignment.probability[i]:.0f} %"
             faults["unrelated"][i] = f"a translation with a probability of {percent}"
@@ -422,13 +479,13 @@ class Tally:
             repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))
             self.mark("duplicate-near", repeats, earlier, numbers[firsts])
 
-    def report(self, corpus: Corpus | LabelledCorpus, notes: Iterable[str] = ()) -> Report:
+    def report(self, corpus: Corpus, notes: Iterable[str] = ()) -> Report:
         """Return the report, with examples spread over the corpus, which is read again for their texts."""
         self.summarise("unreadable", map(str, self.troubles), count=len(self.troubles))
         shown = {kind: _spread(sorted(some), self._n_examples) for kind, some in self._details.items()}
         requested = {i for some in shown.values() for i, _ in some}
         requested.update(i for _, i, _ in self._sampled.values())
-        first = islice(numbered(corpus), max(requested, default=-1) + 1)
+        first = islice(corpus.numbered(), max(requested, default=-1) + 1)
         texts = {i: one for i, one in enumerate(first) if i in requested}
         findings = []
         for name, kind in KINDS.items():
@@ -436,18 +493,18 @@ class Tally:
             if count := self._counts[name] or len(lines):
                 examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self._summaries[name]), examples))
-        survey = {kind: tuple(self._steps(kind, texts)) for kind in THRESHOLDS} if self._with_survey else {}
+        survey: dict[str, tuple[Step, ...]] = {}
+        for name, threshold in THRESHOLDS.items() if self._with_survey else ():
+            n_graded = self._n_graded[name]
+            n_with = np.cumsum(n_graded)
+            n_with = n_with if threshold.is_upper else n_graded.sum() - n_with + n_graded
+            steps = []
+            for grade in np.flatnonzero(n_graded).tolist():
+                _, i, value = self._sampled[name, grade]
+                example = FaultyLine(*texts[i], "")
+                steps.append(Step(threshold.first_with(grade), int(n_with[grade]), value, example))
+            survey[name] = tuple(steps)
         return Report(corpus.name, self.n, self.unit, tuple(findings), tuple(notes), survey)
-
-    def _steps(self, kind: str, texts: Mapping[int, Numbered]) -> Iterator[Step]:
-        """Yield the thresholds that find more than the next stricter one, in the order of their values."""
-        threshold, counts = THRESHOLDS[kind], self._n_graded[kind]
-        at_most = np.cumsum(counts)
-        at_least = counts.sum() - at_most + counts
-        for grade in np.flatnonzero(counts).tolist():
-            _, i, value = self._sampled[kind, grade]
-            count = int((at_most if threshold.is_upper else at_least)[grade])
-            yield Step(threshold.first_with(grade), count, value, FaultyLine(*texts[i], ""))
 
 
 def _spread(items: Sequence[Any], n: int) -> list[Any]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dragoman.data.corpora import AlignedFiles, Corpus, TableCorpus, Talks
+from dragoman.data.corpora import AlignedFiles, TableCorpus
 from dragoman.data.doctor.findings import Report
-from dragoman.data.doctor.reading import Numbered, numbered
-from dragoman.data.labelled import LabelledCorpus, LabelledTable
-from dragoman.data.readers.arrow import ArrowTable
 from dragoman.data.readers.files import compressed, open_lines
+from dragoman.data.readers.tables import ArrowTable
+from dragoman.data.records import Corpus, Numbered
 from dragoman.errors import DataError
+from dragoman.files import replacing_folder
 
 DROPPED = "dropped.jsonl"
 """What was left out: a JSON object for each line, with its number, the reasons and the texts."""
@@ -28,7 +26,7 @@ CHUNK = 65_536
 
 
 def write_clean(
-    corpus: Corpus | LabelledCorpus,
+    corpus: Corpus,
     report: Report,
     folder: Path,
     *,
@@ -63,7 +61,7 @@ def check_new(folder: Path) -> None:
 
 
 def write_without(
-    corpus: Corpus | LabelledCorpus,
+    corpus: Corpus,
     folder: Path,
     dropped: Callable[[], Iterable[tuple[int, dict[str, Any]]]],
     *,
@@ -77,49 +75,42 @@ def write_without(
     Raises:
         DataError: a file cannot be read or written.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    try:
-        names = []
-        for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
-            _write(partial / name, lines)
-            names.append(name)
-        _write(partial / DROPPED, _reports(corpus, dropped()))
-        if folder.exists():
-            folder.rmdir()
-        partial.chmod(0o755)
-        partial.replace(folder)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        place = error.filename or folder
-        raise DataError(f"{place}: cannot be written ({error.strerror}); check rights and space") from error
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    names = []
+    with replacing_folder(folder) as partial:
+        try:
+            for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
+                _write(partial / name, lines)
+                names.append(name)
+            _write(partial / DROPPED, _reports(corpus, dropped()))
+        except OSError as error:
+            place = error.filename or folder
+            raise DataError(
+                f"{place}: cannot be written ({error.strerror}); check rights and space"
+            ) from error
     return tuple(folder / name for name in [*names, DROPPED])
 
 
 def _clean_files(
-    corpus: Corpus | LabelledCorpus, dropped: Callable[[], Iterable[int]], langs: tuple[str, str]
+    corpus: Corpus, dropped: Callable[[], Iterable[int]], langs: tuple[str, str]
 ) -> Iterator[tuple[str, Iterator[str]]]:
     """Yield the names of the clean copy's files, each with its lines."""
-    if isinstance(corpus, AlignedFiles) and not isinstance(corpus, Talks):
+    if isinstance(corpus, AlignedFiles):
         is_one_name = corpus.src.name == corpus.tgt.name
         for path, lang in zip((corpus.src, corpus.tgt), langs, strict=True):
             name = f"{lang}.{path.name}" if is_one_name else path.name
             yield name, _kept(enumerate(open_lines(path), start=1), dropped())
         return
-    if isinstance(corpus, TableCorpus | LabelledTable) and not isinstance(corpus.table, ArrowTable):
+    if isinstance(corpus, TableCorpus) and not isinstance(corpus.table, ArrowTable):
         path = Path(corpus.table.name)
-        yield path.name, _kept(_lines_by_record(path, numbered(corpus)), dropped())
+        yield path.name, _kept(_lines_by_record(path, corpus.numbered()), dropped())
         return
     stem = Path(corpus.name.rpartition(":")[2].split(" ")[0]).name.split(".")[0] or "clean"
-    if isinstance(corpus, Corpus):
+    if not corpus.is_labelled:
         for i, lang in enumerate(langs):
-            kept = _kept(numbered(corpus), dropped())
+            kept = _kept(corpus.numbered(), dropped())
             yield f"{stem}.{lang}", (" ".join(texts[i].split()) for texts in kept)
         return
-    kept = _kept(numbered(corpus), dropped())
+    kept = _kept(corpus.numbered(), dropped())
     yield f"{stem}.tsv", (f"{label}\t{' '.join(text.split())}" for text, label in kept)
 
 
@@ -143,9 +134,9 @@ def _lines_by_record(path: Path, records: Iterator[Numbered]) -> Iterator[tuple[
         yield record, line
 
 
-def _reports(corpus: Corpus | LabelledCorpus, dropped: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[str]:
-    names = ("src", "tgt") if isinstance(corpus, Corpus) else ("text", "label")
-    records = numbered(corpus)
+def _reports(corpus: Corpus, dropped: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[str]:
+    names = ("text", "label") if corpus.is_labelled else ("src", "tgt")
+    records = corpus.numbered()
     for number, facts in dropped:
         texts = next(one.texts for one in records if one.number == number)
         record = {"number": number, **facts, **dict(zip(names, texts, strict=True))}

@@ -2,14 +2,14 @@
 
 A sample of about 2,000 examples goes through the doctor's checks. Each check has a threshold: the share of
 faulty examples that speaks against the corpus as a whole. docs/decisions.md says how they were measured. For
-single lines, and for what follows the first SCANNED examples, there are `check_corpus` and `check_labelled`.
+single lines, and for what follows the first SCANNED examples, there is `check_corpus`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import Config, TranslationDataConfig
-from dragoman.data.corpora import Corpus, JoinedCorpora, Pair, has_text
 from dragoman.data.doctor.alignment import BLOCK, NOWHERE, check_alignment
 from dragoman.data.doctor.checkup import UNALIGNED_FROM
 from dragoman.data.doctor.content import PAIR_CHECKS, same_text
@@ -26,8 +25,8 @@ from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import KINDS
 from dragoman.data.doctor.language import check_languages, wrong_declarations
 from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, with_several
-from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_listed, open_named, open_text
+from dragoman.data.records import Corpus, JoinedCorpora, has_text
 from dragoman.errors import DataError, MissingExtraError, counted, printable
 from dragoman.text.languages import detect, language_code
 
@@ -126,8 +125,7 @@ def inspect_text(config: Config) -> list[Inspection]:
     DataError: a corpus cannot be read.
     """
     if config.task == "classification":
-        corpus = open_text(config.data, config.data.train)
-        inspections = [inspect_labelled(corpus, separator=config.data.label_separator)]
+        inspections = [inspect_labelled(open_text(config.data, config.data.train))]
     else:
         listed = [corpus for corpus in config.data.corpora if corpus.files]
         texts = [(open_listed(one, one.files, one.langs), one.langs) for one in listed]
@@ -135,29 +133,23 @@ def inspect_text(config: Config) -> list[Inspection]:
         few = max(1, (FEW_NEW_PAIRS if config.training.start_from else FEW_PAIRS) // len(texts))
         inspections = [inspect_pairs(corpus, langs=langs, few=few) for corpus, langs in texts]
     train_hashes = np.concatenate([inspection.known for inspection in inspections])
-    last = inspections.pop()
-    return [*inspections, last._replace(concerns=(*last.concerns, *_overlaps(config, train_hashes)))]
-
-
-def _overlaps(config: Config, train_hashes: Hashes) -> Iterator[Concern]:
     drops = isinstance(config.data, TranslationDataConfig) and config.data.drop_overlap
     option = " (data.drop_overlap = true does)" if config.task == "translation" else ""
+    concerns = []
     for name, corpus in open_named(config).items():
         if name.split(".")[0] == "train":
             continue
-        if isinstance(corpus, LabelledCorpus):
-            hashes = _scan([corpus.examples()])[1]
-        else:
-            pairs: Iterator[Pair] = filter(has_text, corpus.pairs())
-            _, sources, targets = _scan([pairs])
-            hashes = sources ^ targets
+        _, firsts, seconds = _scan([corpus])
+        hashes = firsts if corpus.is_labelled else firsts ^ seconds
         n_known = int(np.isin(hashes, train_hashes).sum())
         if not drops and n_known >= max(MIN_FAULTY, OVERLAP * len(hashes)):
             what = (
                 f"{_percent(n_known / len(hashes))} of {name}, {corpus.name}, is in the training text, and a "
                 f"score on known text says nothing; take it out of the training text{option}"
             )
-            yield Concern("overlap", what)
+            concerns.append(Concern("overlap", what))
+    last = inspections.pop()
+    return [*inspections, last._replace(concerns=(*last.concerns, *concerns))]
 
 
 def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIRS) -> Inspection:
@@ -166,8 +158,7 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
     DataError: it cannot be read, or has no text.
     """
     parts = corpus.corpora if isinstance(corpus, JoinedCorpora) else [corpus]
-    filled: list[Iterator[Pair]] = [filter(has_text, part.pairs()) for part in parts]
-    pairs, src_hashes, tgt_hashes = _scan(filled)
+    pairs, src_hashes, tgt_hashes = _scan(parts)
     n_read, share_equal = len(src_hashes), sum(same_text(*pair) for pair in pairs) / len(pairs)
     concerns = _numbers(pairs, ("source", "target"), setting="--columns or data.columns")
     if share_equal >= EQUAL:
@@ -190,17 +181,14 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
     return Inspection(corpus.name, shown, tuple(concerns), src_hashes ^ tgt_hashes)
 
 
-def inspect_labelled(corpus: LabelledCorpus, *, separator: str = "") -> Inspection:
-    """Look at labelled text, with `separator` between the labels of a text.
-
-    DataError: it cannot be read, or its labels are no classes.
-    """
-    sample, texts, labels = _scan([corpus.examples()])
+def inspect_labelled(corpus: Corpus) -> Inspection:
+    """Look at labelled text. DataError: it cannot be read, or its labels are no classes."""
+    sample, texts, labels = _scan([corpus])
     conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
     bare = [(text,) for text, _ in sample]
     concerns = [
         *(_numbers(bare, ("text",), setting="--text-column or data.text_column") or _columns(sample)),
-        *_odd_labels({label for _, label in sample}, separator=separator),
+        *_odd_labels({label for _, label in sample}, separator=corpus.separator or ""),
         *_share("conflict", int(conflicting.sum()), len(texts)),
         *_share("encoding", sum(bool(damage(text)) for text, _ in sample), len(sample)),
         *_share("duplicate", len(duplicates(texts)[0]), len(texts)),
@@ -210,7 +198,7 @@ def inspect_labelled(corpus: LabelledCorpus, *, separator: str = "") -> Inspecti
     return Inspection(corpus.name, shown, tuple(concerns), texts)
 
 
-def _scan(parts: Sequence[Iterable[tuple[str, str]]]) -> tuple[list[tuple[str, str]], Hashes, Hashes]:
+def _scan(parts: Sequence[Corpus]) -> tuple[list[tuple[str, str]], Hashes, Hashes]:
     """Read SCANNED examples at most, of each part as many: a sample in their order; hashes of both parts.
 
     DataError: one cannot be read.
@@ -219,7 +207,7 @@ def _scan(parts: Sequence[Iterable[tuple[str, str]]]) -> tuple[list[tuple[str, s
     kept: list[list[tuple[str, str]]] = []
     hashes: tuple[list[int], list[int]] = [], []
     stride = 1
-    blocks = (block for part in parts for block in _blocks(islice(part, limit)))
+    blocks = (block for part in parts for block in _blocks(part, limit))
     for n, block in enumerate(blocks):
         for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
             column.extend(hash(" ".join(text.split())) for text in texts)
@@ -232,8 +220,10 @@ def _scan(parts: Sequence[Iterable[tuple[str, str]]]) -> tuple[list[tuple[str, s
     return [example for block in kept for example in block], first, second
 
 
-def _blocks(records: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Yield lists of BLOCK records, the last one shorter."""
+def _blocks(corpus: Corpus, limit: int) -> Iterator[list[tuple[str, str]]]:
+    """Yield the first labelled texts, or pairs with text on both sides, in lists of BLOCK."""
+    usable = corpus.examples() if corpus.is_labelled else filter(has_text, corpus.pairs())
+    records: Iterator[tuple[str, str]] = islice(usable, limit)
     while block := list(islice(records, BLOCK)):
         yield block
 

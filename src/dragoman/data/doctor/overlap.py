@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.doctor.reading import Numbered
 from dragoman.data.doctor.words import UNSPACED, ranges
+from dragoman.data.records import Numbered
 from dragoman.text.normalisation import plain
 
 SIMILAR = 0.8
@@ -183,14 +183,6 @@ def _rarest(rows: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> np.ndarra
     return chosen
 
 
-class Overlap(NamedTuple):
-    """By the index of a pair or example of train, what it is like, and how similar it is where nearly."""
-
-    exact: dict[int, str]
-    near: dict[int, str]
-    similarity: dict[int, float]
-
-
 class HeldOutIndex:
     """Corpora that train must not overlap with, side by side: looks up the texts of train, and says where."""
 
@@ -205,19 +197,28 @@ class HeldOutIndex:
         self._texts = texts
         self._index = [HeldOutTexts([text[i] for text in texts]) for i in range(len(sides))]
 
-    def look_up(self, start: int, chunk: Sequence[Numbered]) -> Overlap:
-        """Compare a chunk of train, whose first pair has the index `start`."""
-        overlap = Overlap({}, {}, {})
+    def look_up(
+        self,
+        start: int,
+        chunk: Sequence[Numbered],
+        faults: Mapping[str, dict[int, str]],
+        similarity: dict[int, float],
+    ) -> None:
+        """Compare a chunk of train, whose first record has the index `start`.
+
+        By the index of a record, what it is like is added to `faults`, and to `similarity` how much, where
+        the two are not the same.
+        """
+        exact, near = faults["overlap"], faults["overlap-near"]
         for i, side in enumerate(self._sides):
             for match in self._index[i].matches([one.texts[i] for one in chunk]):
                 index, what = start + match.line, f"{side} is {self._places[match.text]}"
                 if match.similarity < 1.0:
                     like = f"{100 * match.similarity:.0f} % like {self._places[match.text]}"
                     what = f"{side} is {like}: {self._texts[match.text][i]}"
-                kind = overlap.exact if match.similarity == 1.0 else overlap.near
+                kind = exact if match.similarity == 1.0 else near
                 kind[index] = f"{kind[index]}; {what}" if index in kind else what
-                overlap.similarity[index] = max(match.similarity, overlap.similarity.get(index, 0.0))
-        for index in overlap.exact:
-            overlap.near.pop(index, None)
-            del overlap.similarity[index]
-        return overlap
+                similarity[index] = max(match.similarity, similarity.get(index, 0.0))
+        for index in exact.keys() & similarity.keys():
+            near.pop(index, None)
+            del similarity[index]

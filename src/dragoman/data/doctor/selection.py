@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.data.corpora import Corpus, TableCorpus
+from dragoman.data.corpora import TableCorpus
 from dragoman.data.doctor.clean import write_without
-from dragoman.data.doctor.reading import numbered
 from dragoman.data.readers.files import open_lines
+from dragoman.data.records import Corpus
 from dragoman.errors import DataError
 
 TABLE_COLUMNS = 4
@@ -173,7 +173,7 @@ def write_best(
         n_ties = cut.n_ties
         # Only the numbers of a table's records need reading.
         is_table = isinstance(corpus, TableCorpus)
-        numbers = (one.number for one in numbered(corpus)) if is_table else count(1)
+        numbers = (one.number for one in corpus.numbered()) if is_table else count(1)
         for number, score in zip(numbers, scores, strict=False):
             is_tie = score == cut.threshold and n_ties > 0
             n_ties -= is_tie

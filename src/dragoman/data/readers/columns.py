@@ -1,35 +1,14 @@
-"""Open a file as a table, and guess which of its columns hold the text and the labels."""
+"""Which columns of a table hold source and target, or the text and the labels, by their names."""
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from dragoman.data.readers.arrow import HUB, HubTable, Parquet
-from dragoman.data.readers.files import find_file, format_suffix, open_bytes
-from dragoman.data.readers.tables import (
-    Column,
-    CommaSeparated,
-    FileTable,
-    JsonLines,
-    RecordTable,
-    TabSeparated,
-)
-from dragoman.errors import DataError
+from dragoman.config import Column
+from dragoman.data.readers.files import format_suffix
+from dragoman.data.readers.tables import open_table
 from dragoman.text.languages import language_code, name_of
-
-_TABLES: dict[str, type[FileTable]] = {
-    ".csv": CommaSeparated,
-    ".json": JsonLines,
-    ".jsonl": JsonLines,
-    ".ndjson": JsonLines,
-    ".parquet": Parquet,
-}
-_NO_TABLES = frozenset(
-    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".po", ".rar", ".sdlxliff", ".tar", ".tbz", ".tgz",
-     ".tmx", ".xlf", ".xliff", ".xls", ".xlsx", ".xml", ".zip"}
-)  # fmt: skip
 
 _SOURCE = ("source", "src")
 _TARGET = ("target", "tgt", "trg", "translation")
@@ -41,39 +20,6 @@ _LABEL = (
     "target",
 )  # fmt: skip
 """Words in the names of columns, in the order in which they are looked for."""
-
-
-def open_table(name: str, *, setting: str) -> RecordTable:
-    """Open the table in the file or data set `name`, by suffix; the default is tab-separated columns.
-
-    Raises:
-        DataError: the file does not exist, or its format has no columns.
-    """
-    if name.startswith(HUB):
-        return HubTable(name, setting=setting)
-    check_format(name)
-    return _TABLES.get(format_suffix(name), TabSeparated)(find_file(name), setting=setting)
-
-
-def check_format(name: str) -> None:
-    """Check that a file can be a table or plain text. DataError: it is not; the message says what to do."""
-    suffix = format_suffix(name)
-    if suffix in _NO_TABLES:
-        raise DataError(
-            f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
-            "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"
-        )
-    with open_bytes(find_file(name)) as file:
-        start = file.read(1 << 12).removeprefix(codecs.BOM_UTF8).lstrip()
-    if _TABLES.get(suffix) is JsonLines and start.startswith(b"["):
-        raise DataError(
-            f"{name}: holds a JSON list; write one object a line, as with: jq -c '.[]' {name} > lines.jsonl"
-        )
-    if suffix not in _TABLES and b" ||| " in (line := start.split(b"\n")[0]) and b"\t" not in line:
-        raise DataError(
-            f"{name}: its sides are separated by ' ||| '; separate them by tabs, as with: "
-            f"sed 's/ ||| /\\t/' {name} > pairs.tsv"
-        )
 
 
 def by_name(name: str, columns: tuple[Column, Column]) -> tuple[Column, Column]:
@@ -116,21 +62,6 @@ def match_labelled(names: Sequence[str]) -> tuple[str, str] | None:
 def looks_like_names(cells: Sequence[str]) -> bool:
     """Whether a line can be the names of columns: short ones, of three words at most."""
     return all(cell.strip() and len(cell) <= 30 and len(_words(cell)) <= 3 for cell in cells)
-
-
-def unnoticed_header(
-    table: RecordTable, columns: Sequence[Column], match: Callable[[Sequence[str]], Sequence[str] | None]
-) -> list[str]:
-    """Return a remark if columns are given by number and the first line, by `match`, looks like names."""
-    if not isinstance(table, TabSeparated) or not all(isinstance(column, int) for column in columns):
-        return []
-    cells = table.first_line()
-    if not looks_like_names(cells) or match(cells) is None:
-        return []
-    return [
-        f"line 1 ({', '.join(cells)}) looks like the names of columns and is read as a pair; "
-        f"to leave it out, ask for columns by name ({table.setting})"
-    ]
 
 
 def _words(name: str) -> list[str]:

@@ -228,7 +228,10 @@ def open_lines(
     n, most = skip, longest_line()
     try:
         with _open(path, position) as file:
-            for n, line in _lines_after(file, skip, most) if at is None else _lines_at(file, at, most):
+            if at is None:
+                skip_lines(file, skip)
+                lines = enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1)
+            for n, line in lines if at is None else _lines_at(file, at, most):
                 if b"\0" in line:  # as in UTF-16, whose English is valid UTF-8
                     raise DataError(
                         f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
@@ -249,11 +252,6 @@ def open_lines(
         raise _damaged(path, f" after line {n}", error) from error
     except OSError as error:
         raise unreadable(path, error) from error
-
-
-def _lines_after(file: Any, skip: int, most: int) -> Iterator[tuple[int, bytes]]:
-    skip_lines(file, skip)
-    return enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1)
 
 
 def _lines_at(file: Any, at: Iterable[int], most: int) -> Iterator[tuple[int, bytes]]:

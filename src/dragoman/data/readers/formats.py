@@ -346,9 +346,17 @@ def po(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tu
     n_plural = 0
     for entry in _entries(path):
         if entry.strings["msgid"] == "" and "msgctxt" not in entry.strings:
-            swapped = _is_reversed(path, entry, src_lang=src_lang, tgt_lang=tgt_lang)
-            if swapped:
-                notes.remarks.append(f"translates into {src_lang}; source and target change places")
+            match = _LANGUAGE.search(entry.translations[0])
+            language = match[1].replace("@", "-") if match else tgt_lang
+            if language_matches(language, tgt_lang) or language_matches(tgt_lang, language):
+                continue
+            if not (language_matches(language, src_lang) or language_matches(src_lang, language)):
+                raise DataError(
+                    f"{path}: translates into {language}, by its header, which is neither {src_lang} nor "
+                    f"{tgt_lang}; give another file (data.src_lang, data.tgt_lang)"
+                )
+            swapped = True
+            notes.remarks.append(f"translates into {src_lang}; source and target change places")
             continue
         notes.n_read += 1
         if entry.is_obsolete or entry.is_fuzzy or not all(entry.translations):
@@ -366,6 +374,7 @@ def po(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tu
         notes.remarks.append(f"{n_plural} entries with plural forms give two pairs each")
 
 
+_LANGUAGE = re.compile(r"^Language: *([A-Za-z]{2,3}(?:[_@-]\w+)*) *$", re.MULTILINE)
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(?=\"|$)")
 _STRINGS = re.compile(r'(?:"(?:[^"\\]|\\.)*"\s*)+')
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -427,20 +436,6 @@ def _unescaped(text: str, path: Path, n: int) -> str:
         return _ESCAPES.sub(replace, text) if "\\" in text else text
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from error
-
-
-def _is_reversed(path: Path, header: Entry, *, src_lang: str, tgt_lang: str) -> bool:
-    """Whether the file translates into `src_lang`. DataError: into neither of the languages."""
-    match = re.search(r"^Language: *([A-Za-z]{2,3}(?:[_@-]\w+)*) *$", header.translations[0], re.MULTILINE)
-    language = match[1].replace("@", "-") if match else tgt_lang
-    if language_matches(language, tgt_lang) or language_matches(tgt_lang, language):
-        return False
-    if language_matches(language, src_lang) or language_matches(src_lang, language):
-        return True
-    raise DataError(
-        f"{path}: translates into {language}, by its header, which is neither {src_lang} nor {tgt_lang}; "
-        "give another file (data.src_lang, data.tgt_lang)"
-    )
 
 
 class Segment(NamedTuple):

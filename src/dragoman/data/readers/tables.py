@@ -1,35 +1,49 @@
-"""Records of columns: tab-separated files, CSV and JSON lines; Parquet and the hub are in arrow.py.
+"""Records of columns: tab-separated files, CSV, JSON lines, Parquet files, and data sets of the hub.
 
 Columns are asked for by name, or by number, counted from 0, where a format has an order of columns. A name
 with a dot reaches into a field that has fields itself: "translation.en". What is in a cell is the
-business of the reader; `Table.text` and `Table.label` say what becomes of it.
+business of the reader; `RecordTable.text` and `RecordTable.label` say what becomes of it.
+
+Parquet and the hub need extras: pyarrow ("parquet") and datasets ("hub"). A data set that would run a program
+of its own is never loaded: since its version 4, the package datasets has no means to.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 import re
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import parse_json
+from dragoman.config import Column, parse_json
 from dragoman.data.readers.files import (
+    COMPRESSED,
     ReadOffset,
+    find_file,
+    format_suffix,
     hash_file,
     hash_strings,
     longest_line,
+    open_bytes,
     open_lines,
     too_long,
+    unreadable,
 )
-from dragoman.errors import DataError
+from dragoman.errors import DataError, optional, require
 
-Column = int | str
+HUB = "hf:"
+ROWS = 512
+"""Arrow rows in memory at once: a small file may unpack to the longest text there may be in each of them."""
 
 
 class Notes:
@@ -141,10 +155,46 @@ class FileTable(RecordTable):
         return hash_strings(kind, *map(str, columns), hash_file(self.path))
 
 
-class TabSeparated(FileTable):
+class DelimitedTable(FileTable):
+    """Rows of cells with a delimiter between them; the first one may name the columns."""
+
+    is_ordered = True
+
+    @abstractmethod
+    def records(self) -> Generator[tuple[int, list[str]], None, None]:
+        """Yield the line on which each record begins, and its cells; [] for an empty one."""
+
+    def _under_header(self, columns: Sequence[Column]) -> Iterator[tuple[int, Sequence[object]]]:
+        """Yield the number of each record behind the first, which names the columns, and its cells in some.
+
+        DataError: a column is nowhere, or at two places, or a record has more cells or fewer.
+        """
+        with closing(self.records()) as records:
+            names = [name.strip() for name in next(records, (1, [""]))[1]]
+            positions = []
+            for column in columns:
+                n_named = names.count(str(column))
+                if isinstance(column, int) and column < len(names):
+                    positions.append(column)
+                elif isinstance(column, str) and n_named == 1:
+                    positions.append(names.index(column))
+                elif n_named > 1:
+                    raise DataError(f"{self.where(1)}: two columns are called {column!r}; rename one")
+                else:
+                    raise self.unknown(column, self.where(1), names)
+            for n, cells in records:
+                if cells and len(cells) != len(names):
+                    raise DataError(
+                        f"{self.where(n)}: {len(cells)} columns where line 1 names {len(names)}; "
+                        "a text that holds the delimiter is to stand in quotes, in a .csv file"
+                    )
+                yield n, [cells[i] for i in positions] if cells else [""] * len(positions)
+
+
+class TabSeparated(DelimitedTable):
     """Columns with tabs between them. Asked for by name, the first line holds names; else, it does not."""
 
-    KIND, is_ordered = "columns", True
+    KIND = "columns"
 
     def fields(self) -> list[str]:
         return []
@@ -153,19 +203,19 @@ class TabSeparated(FileTable):
         """Return the cells of the first line: names, or a record."""
         return next(open_lines(self.path), "").split("\t")
 
+    def records(self) -> Generator[tuple[int, list[str]], None, None]:
+        with closing(open_lines(self.path, position=self.position)) as lines:
+            for n, line in enumerate(lines, start=1):
+                yield n, line.split("\t") if line.strip() else []
+
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
         numbers = [column for column in columns if isinstance(column, int)]
-        with closing(open_lines(self.path, position=self.position)) as texts:
-            lines = enumerate(texts, start=1)
-            if len(numbers) < len(columns):
-                _, first = next(lines, (1, ""))
-                header = _Header(self, first.split("\t"))
-                positions = header.positions(columns)
-                for n, line in lines:
-                    yield n, header.cells(line.split("\t") if line.strip() else [], positions, n)
-                return
-            last, width, wider = max(numbers), 0, 0
-            for n, line in lines:
+        if len(numbers) < len(columns):
+            yield from self._under_header(columns)
+            return
+        last, width, wider = max(numbers), 0, 0
+        with closing(open_lines(self.path, position=self.position)) as lines:
+            for n, line in enumerate(lines, start=1):
                 cells = line.split("\t")
                 width = width or len(cells)
                 wider += len(cells) > width
@@ -185,26 +235,23 @@ class TabSeparated(FileTable):
             )
 
 
-class CommaSeparated(FileTable):
+class CommaSeparated(DelimitedTable):
     """A CSV file, whose first line names its columns. Quoted fields may hold line breaks.
 
     The delimiter is a comma, or the semicolon or tab that is more frequent in the first line.
     """
 
-    KIND, is_ordered = "csv", True
+    KIND = "csv"
 
     def fields(self) -> list[str]:
         return [name.strip() for name in next(self.records(), (1, [""]))[1]]
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
-        with closing(self.records()) as records:
-            header = _Header(self, next(records, (1, [""]))[1])
-            positions = header.positions(columns)
-            if all(isinstance(column, int) for column in columns):
-                names = ", ".join(header.names)
-                notes.remarks.append(f"line 1 is taken for the names of the columns ({names})")
-            for n, cells in records:
-                yield n, header.cells(cells, positions, n)
+        rows = self._under_header(columns)
+        if all(isinstance(column, int) for column in columns):
+            names = ", ".join(self.fields())
+            notes.remarks.append(f"line 1 is taken for the names of the columns ({names})")
+        return rows
 
     def records(self) -> Generator[tuple[int, list[str]], None, None]:
         """Yield the line on which each record begins, and its cells."""
@@ -240,39 +287,6 @@ class CommaSeparated(FileTable):
                 n, remaining = reader.line_num + 1, most + 1
 
 
-class _Header:
-    """The names of the columns of a file whose records have to be as long as their list."""
-
-    def __init__(self, table: RecordTable, names: Sequence[str]) -> None:
-        self.table, self.names = table, [name.strip() for name in names]
-
-    def positions(self, columns: Sequence[Column]) -> list[int]:
-        """Where the columns stand. DataError: nowhere, or at two places."""
-        positions = []
-        for column in columns:
-            n_named = self.names.count(str(column))
-            if isinstance(column, int) and column < len(self.names):
-                positions.append(column)
-            elif isinstance(column, str) and n_named == 1:
-                positions.append(self.names.index(column))
-            elif n_named > 1:
-                raise DataError(f"{self.table.where(1)}: two columns are called {column!r}; rename one")
-            else:
-                raise self.table.unknown(column, self.table.where(1), self.names)
-        return positions
-
-    def cells(self, record: list[str], positions: Sequence[int], n: int) -> list[str]:
-        """Return the cells of record `n` at `positions`; empty ones for an empty record."""
-        if not record:
-            return [""] * len(positions)
-        if len(record) != len(self.names):
-            raise DataError(
-                f"{self.table.where(n)}: {len(record)} columns where line 1 names {len(self.names)}; "
-                "a text that holds the delimiter is to stand in quotes, in a .csv file"
-            )
-        return [record[i] for i in positions]
-
-
 class JsonLines(FileTable):
     """A JSON object a line."""
 
@@ -306,6 +320,185 @@ class JsonLines(FileTable):
                     "write one object a line"
                 )
             yield n, record
+
+
+class ArrowTable(RecordTable):
+    """Rows that come in batches of columns."""
+
+    unit = "row"
+
+    def fields(self) -> list[str]:
+        return list(self._holders)
+
+    def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
+        for column in columns:
+            if column not in self._holders:
+                raise self.unknown(column, self.name, self._holders)
+        names = [self._holders[str(column)] for column in columns]
+        n, most = 0, longest_line()
+        for batch in self._batches(sorted(set(names))):
+            for cells in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+                n += 1
+                row = [self._cell(*at, n) for at in zip(columns, names, cells, strict=True)]
+                if any(isinstance(cell, str) and len(cell.encode()) > most for cell in row):
+                    raise too_long(self.where(n), most)
+                yield n, row
+
+    @cached_property
+    def _holders(self) -> dict[str, str]:
+        """The outermost column that holds each field: {"translation.en": "translation"}."""
+        return dict(_flat(self._schema()))
+
+    @abstractmethod
+    def _schema(self) -> Any:
+        """Return the names and types of the columns."""
+
+    @abstractmethod
+    def _batches(self, names: list[str]) -> Iterator[Any]:
+        """Yield the columns `names` of some rows at a time."""
+
+    def _cell(self, column: Column, name: str, value: object, n: int) -> object:
+        """Return the value of row `n` in the column `name`, or of the field `column` in it."""
+        return None if value is None else self.field({name: value}, column, n)
+
+
+class Parquet(ArrowTable, FileTable):
+    """A Parquet file."""
+
+    KIND = "parquet"
+
+    def _schema(self) -> Any:
+        with _open_parquet(self.path) as file:
+            return file.schema_arrow
+
+    def _batches(self, names: list[str]) -> Iterator[Any]:
+        with _open_parquet(self.path) as file:
+            yield from file.iter_batches(batch_size=ROWS, columns=names)
+
+
+class HubTable(ArrowTable):
+    """A split of a data set of the hub, or of a local folder that `datasets` can load.
+
+    "hf:owner/name:split", or "hf:owner/name:subset:split" where a data set has subsets; without a split,
+    "train". It is fetched once, into the cache of `datasets`.
+    """
+
+    def __init__(self, name: str, *, setting: str) -> None:
+        super().__init__(name, setting=setting)
+        self.repository, *rest = name.removeprefix(HUB).split(":")
+        if not self.repository or len(rest) > 2 or not all(rest):
+            raise DataError(f"{name}: not the name of a data set; write hf:owner/name:split")
+        self.split = rest[-1] if rest else "train"
+        self.subset = rest[0] if len(rest) == 2 else None
+
+    def fingerprint(self, columns: Sequence[Column]) -> str:
+        digest = hash_strings("hub", *map(str, columns))
+        for _, cells in self.rows(columns, Notes("rows")):
+            digest = hash_strings(digest, *map(str, cells))
+        return digest
+
+    @cached_property
+    def _dataset(self) -> Any:
+        datasets = optional("datasets", extra="hub", purpose=f"reading {self.name}")
+        try:
+            return datasets.load_dataset(self.repository, self.subset, split=self.split)
+        except Exception as error:  # whatever can go wrong in fetching and parsing what others uploaded
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise DataError(
+                f"{self.name}: cannot be loaded ({reason}); check the name, the split and the connection"
+            ) from error
+
+    def _schema(self) -> Any:
+        return self._dataset.features.arrow_schema
+
+    def _batches(self, names: list[str]) -> Iterator[Any]:
+        yield from self._dataset.select_columns(names).with_format("arrow").iter(batch_size=ROWS)
+
+    def _cell(self, column: Column, name: str, value: object, n: int) -> object:
+        value = super()._cell(column, name, value, n)
+        classes = getattr(self._dataset.features[name], "names", None)
+        if classes is None or not isinstance(value, int):
+            return value
+        return classes[value] if value >= 0 else None  # the hub writes -1 where a label is kept secret
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[Any]:
+    """Open the file; unpack a compressed one into a temporary file, as Parquet is read from its end."""
+    require("pyarrow", extra="parquet", purpose=f"reading {path}")
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    with ExitStack() as stack:
+        if path.suffix.lower() in COMPRESSED:
+            file: Any = stack.enter_context(tempfile.TemporaryFile())
+            with open_bytes(path) as packed:
+                shutil.copyfileobj(packed, file)
+        else:
+            try:
+                file = stack.enter_context(path.open("rb"))
+            except OSError as error:
+                raise unreadable(path, error) from error
+        try:
+            yield ParquetFile(file)
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise DataError(f"{path}: damaged, or not Parquet ({reason}); write or fetch it again") from error
+
+
+def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the name of each field, those of its fields in dots, and the outermost column it is in."""
+    for field in fields:
+        name, holder = prefix + field.name, outer or field.name
+        is_struct = str(field.type).startswith("struct<")
+        inner = [field.type.field(i) for i in range(field.type.num_fields)] if is_struct else []
+        yield from _flat(inner, holder, f"{name}.") if inner else [(name, holder)]
+
+
+_TABLES: dict[str, type[FileTable]] = {
+    ".csv": CommaSeparated,
+    ".json": JsonLines,
+    ".jsonl": JsonLines,
+    ".ndjson": JsonLines,
+    ".parquet": Parquet,
+}
+_NO_TABLES = frozenset(
+    {".7z", ".bz2", ".doc", ".docx", ".ods", ".pdf", ".po", ".rar", ".sdlxliff", ".tar", ".tbz", ".tgz",
+     ".tmx", ".xlf", ".xliff", ".xls", ".xlsx", ".xml", ".zip"}
+)  # fmt: skip
+
+
+def open_table(name: str, *, setting: str) -> RecordTable:
+    """Open the table in the file or data set `name`, by suffix; the default is tab-separated columns.
+
+    Raises:
+        DataError: the file does not exist, or its format has no columns.
+    """
+    if name.startswith(HUB):
+        return HubTable(name, setting=setting)
+    check_format(name)
+    return _TABLES.get(format_suffix(name), TabSeparated)(find_file(name), setting=setting)
+
+
+def check_format(name: str) -> None:
+    """Check that a file can be a table or plain text. DataError: it is not; the message says what to do."""
+    suffix = format_suffix(name)
+    if suffix in _NO_TABLES:
+        raise DataError(
+            f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
+            "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"
+        )
+    with open_bytes(find_file(name)) as file:
+        start = file.read(1 << 12).removeprefix(codecs.BOM_UTF8).lstrip()
+    if _TABLES.get(suffix) is JsonLines and start.startswith(b"["):
+        raise DataError(
+            f"{name}: holds a JSON list; write one object a line, as with: jq -c '.[]' {name} > lines.jsonl"
+        )
+    if suffix not in _TABLES and b" ||| " in (line := start.split(b"\n")[0]) and b"\t" not in line:
+        raise DataError(
+            f"{name}: its sides are separated by ' ||| '; separate them by tabs, as with: "
+            f"sed 's/ ||| /\\t/' {name} > pairs.tsv"
+        )
 
 
 def lookup(record: Mapping[str, Any], column: Column) -> object:

@@ -8,9 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.data.readers.files import find_file, format_suffix, open_lines
+from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import CONTROL, WITH_CONTROLS, XmlStream, language_matches, language_of
-from dragoman.data.readers.tables import CommaSeparated, Notes, one_line
+from dragoman.data.readers.tables import CommaSeparated, Notes, TabSeparated, one_line
 from dragoman.errors import DataError
 
 NAMES = ("source", "src"), ("target", "tgt")
@@ -40,9 +40,7 @@ def read_terms(name: str, languages: tuple[str, str], notes: Notes) -> Iterator[
         yield from _tbx(path, languages, notes)
         return
     is_csv = suffix == ".csv"
-    lines = enumerate(open_lines(path), start=1)
-    tabs = ((n, line.split("\t") if line.strip() else []) for n, line in lines)
-    records = CommaSeparated(path, setting="").records() if is_csv else tabs
+    records = (CommaSeparated if is_csv else TabSeparated)(path, setting="").records()
     how = "source, comma, target" if is_csv else "source, tab, target"
     columns, n_columns = (0, 1), 2
     with closing(records):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.data.labelled import Labelled, labels_of
+from dragoman.data.records import Labelled, labels_of
 from dragoman.errors import require
 
 NAME = "TF-IDF + logistic regression"

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.labelled import Labelled, LabelledCorpus, class_numbers, numbers_of
+from dragoman.data.labelled import class_numbers, numbers_of
 from dragoman.data.named import changed_files, hashes_of, open_labelled_split, open_text
 from dragoman.data.readers.files import hash_strings
+from dragoman.data.records import Corpus, Labelled
 from dragoman.errors import DataError, MissingExtraError, counted
 from dragoman.evaluation.scores import aligned, scores_table
 from dragoman.metrics.classification import (
@@ -384,7 +385,7 @@ class BaselineScorer:
         return BaselineResult(scores, self._baseline.n_texts, self._baseline.signature, self._train, test)
 
 
-def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, LabelledCorpus]]:
+def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, Corpus]]:
     """Yield the corpora of "test" or "valid" by name; without valid files, the part held out of train.
 
     DataError: a file is missing.

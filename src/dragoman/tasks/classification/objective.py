@@ -12,8 +12,8 @@ from torch import Tensor
 
 from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import ClassificationBatch, make_classification_batch, plan_documents
-from dragoman.data.labelled import LabelledCorpus
 from dragoman.data.named import open_labelled_split
+from dragoman.data.records import Corpus
 from dragoman.data.store import LabelledStore, keep_only
 from dragoman.errors import RunError, counted
 from dragoman.files import replacing_folder
@@ -127,7 +127,7 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         drawn = (self.config.seed, epoch) if self.config.draws_epochs else None
         return self._prepare(self.train_corpus, "train", dropout=drawn)
 
-    def _prepare(self, corpus: LabelledCorpus, name: str, **drawing: Any) -> LabelledStore:
+    def _prepare(self, corpus: Corpus, name: str, **drawing: Any) -> LabelledStore:
         return LabelledStore.prepare(
             corpus,
             self.tokenizer,
@@ -308,7 +308,7 @@ def describe_labels(labels: list[str], counts: list[int], *, balanced: bool, can
     return line
 
 
-def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
+def prepare_labels(run: Run, corpus: Corpus) -> list[str]:
     """Return the class names in alphabetical order: the run's, or those of `corpus`, then kept in the run."""
     if not (run.path / LABELS).exists():
         counts = corpus.count_labels(Counter(example.label for example in corpus.examples()))
@@ -318,7 +318,7 @@ def prepare_labels(run: Run, corpus: LabelledCorpus) -> list[str]:
 
 
 def prepare_tokenizer(
-    config: ClassificationConfig, run: Run, corpus: LabelledCorpus, listener: TrainingListener
+    config: ClassificationConfig, run: Run, corpus: Corpus, listener: TrainingListener
 ) -> Tokenizer:
     """Return the run's tokenizer, learnt from `corpus` where it has none yet."""
     folder = run.tokenizer_folder

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import ClassificationConfig, Column, Config, file_names, parse_section
-from dragoman.data.labelled import REVIEWS, Labelled, LabelledCorpus, guess_labelled_columns, open_labelled
+from dragoman.data.labelled import REVIEWS, guess_labelled_columns, open_labelled
 from dragoman.data.named import open_text
 from dragoman.data.phrasebook import unseen_reviews
 from dragoman.data.readers.columns import by_name
+from dragoman.data.records import Corpus, Labelled
 from dragoman.errors import ConfigError, DataError, counted
 from dragoman.evaluation.scores import keep_scores
 from dragoman.metrics.score import interval_text
@@ -129,12 +130,12 @@ class ClassificationTask(Task):
             guessed = guess_labelled_columns(files[0], separator)
             text, label = guessed[0] if text is None else text, guessed[1] if label is None else label
 
-        def open_(some: Sequence[str]) -> LabelledCorpus:
+        def open_(some: Sequence[str]) -> Corpus:
             return open_labelled(some, text_column=text or 0, label_column=label or 0, separator=separator)
 
         return open_, (None, None)
 
-    def tests(self, run: Run, request: EvaluationRequest) -> dict[str, LabelledCorpus]:
+    def tests(self, run: Run, request: EvaluationRequest) -> dict[str, Corpus]:
         config, split, file = classification_config(run), request.split, request.file
         data, columns = config.data, (request.text_column, request.label_column)
         if file is not None:
@@ -159,7 +160,7 @@ class ClassificationTask(Task):
         return tests
 
     def evaluate(
-        self, run: Run, tests: Mapping[str, LabelledCorpus], request: EvaluationRequest
+        self, run: Run, tests: Mapping[str, Corpus], request: EvaluationRequest
     ) -> Iterator[ClassificationScores]:
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
         scorer, say = BaselineScorer(run, saved_scores(run)), request.say

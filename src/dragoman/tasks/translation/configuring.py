@@ -17,9 +17,9 @@ from dragoman.config import (
     usual_max_length,
 )
 from dragoman.data.named import changed_files, hashes_of, open_listed, open_text
-from dragoman.data.readers.columns import check_format
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
+from dragoman.data.readers.tables import check_format
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.model import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dragoman.config import TranslationConfig
-from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.named import open_direction, open_text, open_validation
+from dragoman.data.records import Corpus, Pair, has_text
 from dragoman.errors import ConfigError, DataError, counted
 from dragoman.evaluation.scores import describe_settings, scores_table
 from dragoman.hardware import prepare_for_translating

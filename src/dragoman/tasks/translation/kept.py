@@ -16,9 +16,9 @@ from datetime import datetime, timezone
 from functools import cached_property
 
 from dragoman.config import CorpusFiles, TranslationConfig, file_names
-from dragoman.data.corpora import Pair
 from dragoman.data.doctor.selection import read_scores
 from dragoman.data.readers.files import find_file, hash_strings
+from dragoman.data.records import Pair
 from dragoman.errors import ConfigError, DataError, RunError, counted, printable
 from dragoman.evaluation.scores import KeptRecord, keep_scores
 from dragoman.hardware import choose_dtype, environment, find_device

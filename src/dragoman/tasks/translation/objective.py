@@ -16,8 +16,8 @@ import torch
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import TranslationBatch, cut_by_tokens, make_batch, plan_epoch
 from dragoman.data.buckets import StaticBatch, StaticBatches, choose_buckets, fill_buckets
-from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_direction, open_training
+from dragoman.data.records import Pair, has_text
 from dragoman.data.store import TokenStore
 from dragoman.errors import DataError, RunError, counted
 from dragoman.files import replacing_folder

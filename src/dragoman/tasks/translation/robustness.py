@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
 
-from dragoman.data.corpora import Pair
 from dragoman.data.modifiers import on_one_line
+from dragoman.data.records import Pair
 from dragoman.evaluation.scores import aligned
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.metrics.score import Score

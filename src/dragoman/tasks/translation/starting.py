@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, TranslationConfig
-from dragoman.data.corpora import Pair
+from dragoman.data.records import Pair
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.loading import check_translator_sizes, load_weights

@@ -9,10 +9,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from dragoman.config import Config, read_settings
-from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, Corpus, Pair, open_corpus
+from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
 from dragoman.data.phrasebook import LANGUAGES, unseen_phrases
 from dragoman.data.readers.columns import by_name
 from dragoman.data.readers.files import format_suffix
+from dragoman.data.records import Corpus, Pair
 from dragoman.errors import ConfigError, counted
 from dragoman.evaluation.scores import keep_scores
 from dragoman.files import recipes_folder

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dragoman.config import TranslationConfig
 from dragoman.data.batching import Cut, EpochPlan, plan_shards
-from dragoman.data.corpora import Corpus, Pair, has_text
 from dragoman.data.mixing import MixedStore, MixPart, Mixture, Stretch, plan_mix
 from dragoman.data.modifiers import ModifiedCorpus
 from dragoman.data.named import TrainingPart
+from dragoman.data.records import Corpus, Pair, has_text
 from dragoman.data.store import TokenStore, keep_only
 from dragoman.errors import counted
 from dragoman.text.tokenizer import TokenizerPair
@@ -126,14 +126,7 @@ class TrainingText:
         """Return the pairs of a part as its pass of this number sees them."""
         if not self.config.modifiers:
             return part.corpus
-        return ModifiedCorpus(
-            part.corpus,
-            self.config.modifiers,
-            languages=part.direction,
-            max_length=self.config.data.max_length,
-            seed=self.config.seed,
-            draw=draw,
-        )
+        return ModifiedCorpus(part.corpus, self.config, part.direction, draw=draw)
 
     def _store(
         self, part: TrainingPart, *, draw: int, progress: Callable[[int], None] | None = None

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from dragoman.data.corpora import open_corpus
-from dragoman.data.doctor import KINDS, check_corpus, check_labelled, kinds_to_drop
+from dragoman.data.doctor import KINDS, check_corpus, kinds_to_drop
 from dragoman.data.doctor.words import duplicates, length_deviations, with_several
-from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
+from dragoman.data.labelled import open_labelled
+from dragoman.data.records import Corpus, Labelled
 from dragoman.errors import ConfigError, DataError
 from faulty import InMemory, lines_with, phrases, sides_of
 
 
-class Examples(LabelledCorpus):
+class Examples(Corpus):
     """Labelled texts at hand."""
+
+    separator, unit = "", "example"
 
     def __init__(self, examples: list[tuple[str, str]]) -> None:
         self.name, self._examples = "examples", examples
@@ -229,7 +232,7 @@ def test_labelled_text_has_faults_of_its_own() -> None:
         ("This film is a wonderful surprise", "positive"),
     ]  # fmt: skip
     test = Examples([("THIS film is a wonderful surprise!", "positive"), ("x", "negative")])
-    report = check_labelled(Examples(examples), held_out={"test": test})
+    report = check_corpus(Examples(examples), held_out={"test": test})
     assert report.unit == "example"
     assert {found.kind.name: found.lines.tolist() for found in report.findings} == {
         "conflict": [4, 5], "duplicate": [3], "markup": [6], "encoding": [7], "overlap": [8], "labels": [],
@@ -241,20 +244,20 @@ def test_labelled_text_has_faults_of_its_own() -> None:
 
 def test_labelled_files_have_line_numbers_and_gaps(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("1\tgood\n\n0\t\n\tbad\n0\tpoor\n", encoding="utf-8")
-    report = check_labelled(open_labelled([str(tmp_path / "a.tsv")]))
+    report = check_corpus(open_labelled([str(tmp_path / "a.tsv")]))
     finding = report.finding("empty")
     assert finding is not None
     assert [(e.line, e.detail) for e in finding.examples] == [
         (2, "no text and no label"), (3, "no text"), (4, "no label"),
     ]  # fmt: skip
     assert report.unit == "line"
-    assert check_labelled(open_labelled(["phrasebook:reviews-valid"])).n_found("error") == 0
+    assert check_corpus(open_labelled(["phrasebook:reviews-valid"])).n_found("error") == 0
 
 
 def test_labelled_files_without_text_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("1\t\n", encoding="utf-8")
     with pytest.raises(DataError, match="no example"):
-        check_labelled(open_labelled([str(tmp_path / "a.tsv")]))
+        check_corpus(open_labelled([str(tmp_path / "a.tsv")]))
 
 
 def test_progress_is_told() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.data.corpora import open_corpus
-from dragoman.data.doctor import check_corpus, check_labelled, kinds_to_drop, write_clean
+from dragoman.data.doctor import check_corpus, kinds_to_drop, write_clean
 from dragoman.data.labelled import open_labelled
 from dragoman.errors import DataError
 
@@ -113,7 +113,7 @@ def test_labelled_text_is_cleaned_too(tmp_path: Path) -> None:
     text = "1\tgood\n0\tbad\n1\tgood\n1\t\n0\tso\n1\tso\n"
     (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
     corpus = open_labelled([str(tmp_path / "a.tsv")])
-    write_clean(corpus, check_labelled(corpus), tmp_path / "clean", kinds=kinds_to_drop())
+    write_clean(corpus, check_corpus(corpus), tmp_path / "clean", kinds=kinds_to_drop())
     assert (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8") == "1\tgood\n0\tbad\n"
     reasons = [
         json.loads(line)["reasons"]
@@ -121,7 +121,7 @@ def test_labelled_text_is_cleaned_too(tmp_path: Path) -> None:
     ]
     assert reasons == [["duplicate"], ["empty"], ["conflict"], ["conflict"]]
     reviews = open_labelled(["phrasebook:reviews-valid"])
-    written = write_clean(reviews, check_labelled(reviews), tmp_path / "r", kinds=kinds_to_drop())
+    written = write_clean(reviews, check_corpus(reviews), tmp_path / "r", kinds=kinds_to_drop())
     assert written[0].name == "reviews-valid.tsv"
     assert [tuple(e) for e in open_labelled([str(written[0])]).examples()] == list(reviews.examples())
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dragoman.data.doctor.overlap import MIN_SEQUENCES, SIMILAR, HeldOutIndex, HeldOutTexts, Match
-from dragoman.data.doctor.reading import Numbered
+from dragoman.data.records import Numbered
 from dragoman.text.normalisation import plain
 
 SYLLABLES = ["ka", "lo", "mi", "ne", "tu", "ra", "so", "vi", "pe", "da"]
@@ -84,12 +84,11 @@ def test_the_place_of_the_held_out_text_is_told_and_equality_is_worth_more_than_
     valid = [Numbered(7, ("The cat sat on the old mat.", "Die Katze saß auf der alten Matte."))]
     held_out = HeldOutIndex({"valid line": valid}, ("source", "target"))
     near = "Die Katze saß auf der alten Matte nun."
-    found = held_out.look_up(
-        10, [Numbered(1, ("x", near)), Numbered(2, ("the cat sat on the old mat", near))]
-    )
-    assert found.exact == {11: "source is valid line 7"}
-    assert list(found.near) == [10]
-    assert found.near[10].startswith("target is ")
-    assert found.near[10].endswith(" % like valid line 7: Die Katze saß auf der alten Matte.")
-    assert list(found.similarity) == [10]
-    assert SIMILAR <= found.similarity[10] < 1
+    exact, like, similarity = dict[int, str](), dict[int, str](), dict[int, float]()
+    chunk = [Numbered(1, ("x", near)), Numbered(2, ("the cat sat on the old mat", near))]
+    held_out.look_up(10, chunk, {"overlap": exact, "overlap-near": like}, similarity)
+    assert exact == {11: "source is valid line 7"}
+    assert list(like) == list(similarity) == [10]
+    assert like[10].startswith("target is ")
+    assert like[10].endswith(" % like valid line 7: Die Katze saß auf der alten Matte.")
+    assert SIMILAR <= similarity[10] < 1

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dragoman.data.corpora import open_corpus
-from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, reading, write_clean
+from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, write_clean
 from dragoman.data.doctor.findings import THRESHOLDS, thresholds_of
+from dragoman.data.records import Numbered
 from dragoman.errors import ConfigError, RunError
 from faulty import InMemory, lines_with, phrases
 
@@ -20,9 +21,9 @@ CHUNK, WINDOW, TAIL = 50, 600, 300
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "CHUNK", CHUNK)
-    monkeypatch.setattr(reading, "WINDOW", WINDOW)
-    monkeypatch.setattr(reading, "TAIL", TAIL)
+    monkeypatch.setattr(checkup, "CHUNK", CHUNK)
+    monkeypatch.setattr(checkup, "WINDOW", WINDOW)
+    monkeypatch.setattr(checkup, "TAIL", TAIL)
     monkeypatch.setattr(checkup, "_PARTITION", 100)
 
 
@@ -32,9 +33,9 @@ def check(pairs: list[tuple[str, str]]) -> Report:
 
 @pytest.mark.parametrize("n", [40, 600, 899, 900, 950, 1499, 1500, 1700])
 def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: None, n: int) -> None:
-    pairs = [reading.Numbered(i, ("a", "b")) for i in range(n)]
+    pairs = [Numbered(i, ("a", "b")) for i in range(n)]
     chunks = [pairs[i : i + CHUNK] for i in range(0, n, CHUNK)]
-    found = [list(window.chunks()) for window in reading.windows(iter(chunks))]
+    found = [list(window.chunks()) for window in checkup.windows(iter(chunks))]
     assert [chunk for window in found for chunk in window] == chunks
     sizes = [sum(map(len, window)) for window in found]
     assert sum(sizes) == n

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.data.corpora import Corpus, JoinedCorpora, Pair, open_corpus
+from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import inspection
 from dragoman.data.doctor.inspection import (
     FEW_PAIRS,
@@ -21,7 +21,8 @@ from dragoman.data.doctor.inspection import (
     inspect_pairs,
     inspect_text,
 )
-from dragoman.data.labelled import Labelled, LabelledCorpus, open_labelled
+from dragoman.data.labelled import open_labelled
+from dragoman.data.records import Corpus, JoinedCorpora, Labelled, Pair
 from dragoman.errors import DataError
 from dragoman.tasks.training import train
 from dragoman.text import languages
@@ -53,12 +54,13 @@ class Listed(Corpus):
         return ""
 
 
-class ListedTexts(LabelledCorpus):
+class ListedTexts(Corpus):
     """Labelled texts in memory."""
 
-    def __init__(self, examples: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, examples: Sequence[tuple[str, str]], separator: str = "") -> None:
         """`examples` are pairs of text and label."""
         self.listed, self.name = [Labelled(*example) for example in examples], "listed"
+        self.separator: str = separator
 
     def _read(self) -> Iterator[Labelled]:
         return iter(self.listed)
@@ -395,7 +397,7 @@ def test_labels_that_look_like_several_or_alike_are_named(labels: Sequence[str],
     examples = [(f"text {i}", labels[i % len(labels)]) for i in range(FEW_TEXTS)]
     found = [one.name for one in inspect_labelled(ListedTexts(examples)).concerns]
     assert found == ([] if concern is None else [concern])
-    assert inspect_labelled(ListedTexts(examples), separator="/").concerns == ()
+    assert inspect_labelled(ListedTexts(examples, "/")).concerns == ()
 
 
 # Held-out text

@@ -14,7 +14,8 @@ from dragoman.data.document_batching import (
     make_classification_batch,
     make_documents,
 )
-from dragoman.data.labelled import Labelled, open_labelled
+from dragoman.data.labelled import open_labelled
+from dragoman.data.records import Labelled
 from dragoman.data.store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.metrics.classification import fit_temperature, negative_log_likelihood

@@ -9,8 +9,8 @@ import pytest
 
 from commands import dragoman, error_of, succeed
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.data.corpora import Pair, has_text
 from dragoman.data.named import open_training, open_validation
+from dragoman.data.records import Pair, has_text
 from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import plot_learning_curves
