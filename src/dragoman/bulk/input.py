@@ -188,7 +188,11 @@ class Input(Sent):
                 than those; a file beside it has more lines, or fewer.
         """
         if self.ending is not None:
-            yield from self._sentences(chunk_lines)
+            document, n = self.document, 0
+            for group in in_groups(iter(document.sentences), chunk_lines):
+                places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
+                n += len(group)
+                yield Chunk(n - len(group) + 1, group, n, "", {}, document.marks, places)
             return
         arriving, position = self._lines()
         groups: Iterator[list[str]] = map(list, arriving)
@@ -228,13 +232,6 @@ class Input(Sent):
             return [open_lines(self.local, encoding=self.encoding, position=position)], position
         blocks = stream_blocks(self.path, "type a sentence")
         return line_chunks(blocks, name=self.name, encoding=self.encoding), position
-
-    def _sentences(self, chunk_lines: int) -> Iterator[Chunk]:
-        document, n = self.document, 0
-        for group in in_groups(iter(document.sentences), chunk_lines):
-            places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
-            n += len(group)
-            yield Chunk(n - len(group) + 1, group, n, "", {}, document.marks, places)
 
 
 def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[list[str]]:

@@ -67,7 +67,7 @@ def serve(
     from dragoman.cli.console import Console
     from dragoman.serving import running
     from dragoman.serving.access import Keys
-    from dragoman.serving.models import LoadOptions, Models
+    from dragoman.serving.models import Models
     from dragoman.serving.monitoring import set_up
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
@@ -87,7 +87,7 @@ def serve(
     with running.listen(host, port) as listening, running.handled(signals):
         n_threads = running.prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
-            models = Models(runs, LoadOptions(device, precision, engine), note=note)
+            models = Models(runs, device=device, precision=precision, engine=engine, note=note)
         set_up(config.log_format)
         url = running.url_of(listening)
 

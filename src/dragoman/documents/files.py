@@ -15,10 +15,9 @@ from dragoman.documents.budget import Budget, Check
 from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, numbers_in, text_of
 from dragoman.documents.plain import Encoding, TextFile
 from dragoman.errors import DataError, check_texts, require
-from dragoman.predict.flow import Flow, Source, translated
+from dragoman.predict.flow import Flow, Source, TranslationRequest, translated
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
 

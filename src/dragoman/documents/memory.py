@@ -18,7 +18,7 @@ from dragoman.data.readers.formats import WITH_CONTROLS, language_matches, mark_
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, escaped
 from dragoman.documents.passages import Code, Passage, Pieces, codes_of
-from dragoman.documents.plain import Encoding, decoded
+from dragoman.documents.plain import decoded
 from dragoman.errors import DataError
 
 MOST_ELEMENTS = 1000
@@ -79,8 +79,9 @@ class Unit:
     """A source segment that is to be translated, and where its translation belongs."""
 
     source: Variant
-    pieces: Pieces
+    passage: Passage
     raw: dict[Code, str]
+    """What each code is in the file."""
     target: Variant | None
     """One that is empty."""
     end: int
@@ -95,14 +96,16 @@ class Memory:
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
         """DataError: it is no TMX, damaged, hostile or too large, or lacks the source language."""
         self._budget = budget
-        text, self._encoding = _decoded(name, content)
+        declared = _DECLARATION.match(content)
+        encoding = declared[1].decode() if declared else "utf-8"
+        if not _SUPPORTED.fullmatch(encoding):
+            raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
+        text, self._encoding = decoded(name, content, encoding)
         self._bytes = text.encode()
         parsed = _Units(name, self._bytes, languages, budget)
         self._units = parsed.units
         self._target = max(parsed.variants, key=parsed.variants.__getitem__, default=languages[1])
-        self.passages = [
-            Passage(unit.pieces, place) for place, unit in zip(parsed.places, self._units, strict=True)
-        ]
+        self.passages = [unit.passage for unit in self._units]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """Return the file with the translations.
@@ -149,7 +152,6 @@ class _Units(Reader):
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
         super().__init__(name, mark_controls(content), budget, encoding="utf-8")
         self.units: list[Unit] = []
-        self.places: list[int] = []
         self._languages, self._content = languages, content
         self._n_units = self._n_sources = 0
         self._available: set[str] = set()
@@ -264,34 +266,16 @@ class _Units(Reader):
         elif sum(isinstance(item, InlineElement) for item in source.items) > MOST_ELEMENTS:
             self._left_out[f"with more than {MOST_ELEMENTS:,} inline elements"] += 1
         else:
-            pieces, raw = self._pieces(source)
-            self.units.append(Unit(source, pieces, raw, target, max(v.end for v in self._variants)))
-            self.places.append(self._n_units)
+            items = [item for item in source.items if isinstance(item, InlineElement)]
+            codes = codes_of([(item.side, item.name) for item in items])
+            sources = [self._content[item.start : item.end].decode() for item in items]
+            remaining = iter(codes)
+            pieces = [next(remaining) if isinstance(x, InlineElement) else x for x in source.items]
+            passage, raw = Passage(tuple(pieces), self._n_units), dict(zip(codes, sources, strict=True))
+            self.units.append(Unit(source, passage, raw, target, max(v.end for v in self._variants)))
 
     def _variant_in(self, language: str) -> Variant | None:
         """Return the one in the language itself, else in a variant of it; one that is filled comes first."""
         fitting = [v for v in self._variants if language_matches(v.language, language) and v.segment]
         fitting.sort(key=lambda v: (not v.is_filled, len(v.language) != len(language)))
         return next(iter(fitting), None)
-
-    def _pieces(self, variant: Variant) -> tuple[Pieces, dict[Code, str]]:
-        """Return a segment as text and codes, and what each code is in the file."""
-        items = [item for item in variant.items if isinstance(item, InlineElement)]
-        codes = codes_of([(item.side, item.name) for item in items])
-        raw = {
-            code: self._content[item.start : item.end].decode()
-            for code, item in zip(codes, items, strict=True)
-        }
-        remaining = iter(codes)
-        return tuple(
-            next(remaining) if isinstance(item, InlineElement) else item for item in variant.items
-        ), raw
-
-
-def _decoded(name: str, content: bytes) -> tuple[str, Encoding]:
-    """Return the text of an XML file, and how it is written. DataError: it is not in its encoding."""
-    declared = _DECLARATION.match(content)
-    encoding = declared[1].decode() if declared else "utf-8"
-    if not _SUPPORTED.fullmatch(encoding):
-        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
-    return decoded(name, content, encoding)

@@ -134,8 +134,14 @@ class Saying:
         full = [0, *(k for k, place in enumerate(places, start=1) if place is not None)]
         for i, k in enumerate(full[1:], start=1):
             before, after = self.lines[full[i - 1]], self.lines[k]
-            if before.cue == after.cue and not before.suffix and not after.prefix:
-                parts[i - 1], parts[i] = _linked(parts[i - 1], parts[i])
+            is_one_cue = before.cue == after.cue and not before.suffix and not after.prefix
+            while is_one_cue and parts[i - 1] and parts[i]:  # tags that close here and open again go
+                ending, opening = parts[i - 1][-1], parts[i][0]
+                if not isinstance(opening, Code) or opening.kind != "open":
+                    break
+                if ending != Code("close", opening.key):
+                    break
+                parts[i - 1], parts[i] = parts[i - 1][:-1], parts[i][1:]
         rewrapped = [""] * len(self.lines)
         for k, part in zip(full, parts, strict=True):
             line = self.lines[k]
@@ -296,12 +302,3 @@ def _may_end(text: str, place: int, *, spaces: bool) -> bool:
 def _are_latin(before: str, after: str) -> bool:
     """Both are ASCII letters or digits: of one word, if nothing is between them."""
     return before.isascii() and before.isalnum() and after.isascii() and after.isalnum()
-
-
-def _linked(before: Pieces, after: Pieces) -> tuple[Pieces, Pieces]:
-    """Return two parts of a cue, without the tags that close in the first and reopen in the second."""
-    while before and after and isinstance(after[0], Code) and after[0].kind == "open":
-        if before[-1] != Code("close", after[0].key):
-            break
-        before, after = before[:-1], after[1:]
-    return before, after

@@ -181,7 +181,10 @@ class WordParagraph:
         pieces: list[str | Code] = []
         form, key = most, -1
         for i, item in enumerate(items):
-            next_form = item.form if isinstance(item, _Text) else _form_around(items, i, most)
+            next_form = item.form if isinstance(item, _Text) else most
+            sides = [side.form for side in items[max(0, i - 1) : i + 2 : 2] if isinstance(side, _Text)]
+            if isinstance(item, Code) and item.kind == "point" and len(sides) == 2 and sides[0] == sides[1]:
+                next_form = sides[0]  # that of the two texts around a point
             if next_form != form:
                 pieces += [Code("close", key)] if form != most else []
                 if next_form != most:
@@ -332,11 +335,8 @@ class _PieceCounter(Reader):
         super().__init__(f"{name}/{part}", xml, budget)
         self._part, self._relations = part, relations
 
-    def _where(self) -> str:
-        return f"{self._part}, {self.place()}"
-
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        self._budget.spend(1 + len(attributes), where=self._where)
+        self._budget.spend(1 + len(attributes), where=lambda: f"{self._part}, {self.place()}")
         if self._part.endswith(".rels"):
             self._relations["internal"] += attributes.get("TargetMode") != "External"
             if self._relations["internal"] > MOST_RELATIONS:
@@ -372,20 +372,6 @@ def _contents(run: Any) -> Iterator[_Text | Item]:
 def _shape(element: Any) -> str:
     """Return an element as text, without the namespaces that are declared around it and never used."""
     return f"<{element.tag}{sorted(element.attrib.items())}{''.join(map(_shape, element))}>"
-
-
-def _form_around(items: list[_Text | Code], i: int, most: str) -> str:
-    """Return the formatting of a point between two texts of the same.
-
-    Else, and of a container, that of `most`.
-    """
-    item = items[i]
-    sides = items[max(0, i - 1) : i + 2 : 2]
-    if isinstance(item, Code) and item.kind == "point" and len(sides) == 2:
-        before, after = sides
-        if isinstance(before, _Text) and isinstance(after, _Text) and before.form == after.form:
-            return before.form
-    return most
 
 
 def _field_runs(story: Any, budget: Budget) -> set[Any]:

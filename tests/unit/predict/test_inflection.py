@@ -11,7 +11,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, WrittenTokens
-from dragoman.predict.sentences import InputEncoder, continuing_tokens
+from dragoman.predict.model import InputEncoder, continuing_tokens
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tables import BOS, EOS, Stepper, Table

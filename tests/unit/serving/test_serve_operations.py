@@ -17,7 +17,7 @@ pytest.importorskip("fastapi")
 from commands import error_of, succeed
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.serving import documents, running
+from dragoman.serving import running, translating
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
@@ -123,7 +123,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
     found = Reading()
-    monkeypatch.setattr(documents.DocumentFile, "read", found)
+    monkeypatch.setattr(translating.DocumentFile, "read", found)
     yield found
     found.go.set()
 
