@@ -147,7 +147,6 @@ class Hypertext:
         return [*pieces, token.raw[position:]]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the HTML, in its encoding, with a translation in place of each passage."""
         remaining = iter(translations)
         written: list[str] = []
         for part in self._parts:

@@ -108,10 +108,6 @@ class Memory:
         self.passages = [unit.passage for unit in self._units]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file with the translations.
-
-        Characters that its encoding has not are numbered references.
-        """
         parts: list[bytes] = []
         done = 0
         for unit, translation in zip(self._units, translations, strict=True):
@@ -120,6 +116,7 @@ class Memory:
             parts += [self._bytes[done:start], text.encode()]
             done = end
         whole = b"".join([*parts, self._bytes[done:]]).decode()
+        # Characters that the encoding has not become numbered references.
         return self._encoding._replace(errors="xmlcharrefreplace").encoded(whole)
 
     def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:

@@ -174,10 +174,7 @@ class Subtitles:
     noun = "cue"
 
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
-        """Take the file apart. `languages`: source and target.
-
-        DataError: it is damaged, too large, or no text.
-        """
+        """DataError: it is damaged, too large, or no text."""
         text, self._encoding = decoded(name, content)
         budget.spend(text.count("\n"))
         self._cues: list[Cue] = []
@@ -208,8 +205,7 @@ class Subtitles:
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file with a translation in place of what is said. A cue may become empty."""
-        texts: list[list[str]] = [[] for _ in self._cues]
+        texts: list[list[str]] = [[] for _ in self._cues]  # a cue may become empty
         for saying, translation in zip(self._sayings, translations, strict=True):
             self._budget.step(len(saying.lines))
             lines = saying.rewrapped(translation, spaces=self._tgt_spaced)

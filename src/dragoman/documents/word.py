@@ -206,9 +206,7 @@ class WordFile:
     noun = "paragraph"
 
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
-        """Take the paragraphs apart.
-
-        DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, declares
+        """DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, declares
         entities, or has more pieces than the `budget`.
         """
         if content.startswith(_OLD_WORD):
@@ -236,10 +234,7 @@ class WordFile:
         self.passages = [paragraph.passage for paragraph in paragraphs]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file with a translation in place of each paragraph.
-
-        DataError: it has too many pieces.
-        """
+        """DataError: the file would have too many pieces."""
         from docx.opc.oxml import serialize_part_xml
 
         copied = self._budget.renewed()

@@ -142,14 +142,12 @@ class CTranslate2Engine:
         )
 
     def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of eos behind it."""
         sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
 
     def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
-        """Return the pieces that the model reads."""
         end = None if self.config.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
 
