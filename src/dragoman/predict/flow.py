@@ -211,8 +211,8 @@ def searched(
             raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')
         if search.diversity_groups > 1:
             raise ConfigError("required phrases need one beam; set diversity_groups = 1")
-    encoder, recase = model.encoder, search.recase
-    sentences = encoder.sentences(texts, prefixes, required, first_number=first_number, recase=recase)
+    recase = search.recase
+    sentences = model.inputs(texts, prefixes, required, first_number=first_number, recase=recase)
     translations = Shown(
         Translation(text, (Alternative(without_controls(text) if text.strip() else "", 0.0),), (), ((),))
         for text in texts
@@ -230,7 +230,7 @@ def searched(
                 "into sentences"
             )
         try:
-            split[i] = split_to_fit(texts[i], partial(encoder.n_tokens, recase=recase), fit)
+            split[i] = split_to_fit(texts[i], partial(model.n_tokens, recase=recase), fit)
         except DataError as error:
             raise DataError(f"sentence {sentence.number}: {error}") from error
     filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
@@ -242,7 +242,7 @@ def searched(
     lacking = {
         i: sentences[i]._replace(required=[*sentences[i].required, *missing])
         for i, hypotheses in results.items()
-        if (missing := encoder.missing_slots(sentences[i], hypotheses[0].ids))
+        if (missing := model.missing_slots(sentences[i], hypotheses[0].ids))
     }
     is_one_beam = search.method == "beam" and search.diversity_groups == 1
     if lacking and is_one_beam and model.engine.has_phrases:

@@ -64,16 +64,17 @@ class TranslationModel:
         self.models = (self.model, *(other.eval() for other in ensemble))
         self.engine: Engine = NativeEngine(*self.models)
         # A model of one direction may know reserved tokens, too: its vocabulary was that of one of several.
-        self.tokenizers = (
-            tokenizers if len(config.directions) > 1 else tokenizers.towards(config.languages[1])
-        )
-        self.config = config
-        self.encoder = self._new_encoder()
+        several = len(config.directions) > 1
+        self._turn(config, tokenizers if several else tokenizers.towards(config.languages[1]))
 
-    def _new_encoder(self) -> InputEncoder:
-        # A run that goes on from one with slots, such as a student, has them in its vocabulary, too.
-        slots = self.config.modifiers.slots > 0
-        return InputEncoder(self.tokenizers, self.max_positions, self.config.languages, slots=slots)
+    def _turn(self, config: TranslationConfig, tokenizers: TokenizerPair) -> None:
+        self.config, self.tokenizers = config, tokenizers
+        # A run that goes on from one with slots, such as a student, has them in its vocabulary, too: but only
+        # with this setting has the model learnt that they stand for what is carried over.
+        self._has_slots = config.modifiers.slots > 0 and tokenizers.has_slots
+        listed = transformations(config.languages, slots=self._has_slots)
+        self.transformations = Transformations(listed, tokenizers.src.plain.encode_batch)
+        self._inflected = lru_cache(maxsize=1024)(self._inflect)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -94,15 +95,13 @@ class TranslationModel:
         """
         direction = self.config.direction(to)
         turned = copy(self)
-        turned.config = self.config.towards(direction)
-        turned.tokenizers = self.tokenizers.towards(direction[1])
-        turned.encoder = turned._new_encoder()
+        turned._turn(self.config.towards(direction), self.tokenizers.towards(direction[1]))
         return turned
 
     def written(self, sentence: SearchInput, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
         texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
-        written = self.encoder.transformations.written
+        written = self.transformations.written
         return [written(text, sentence.casing, sentence.spans) for text in texts]
 
     def read(self, source: str, sentence: SearchInput, hypotheses: Sequence[Hypothesis]) -> Translation:
@@ -111,30 +110,6 @@ class TranslationModel:
         pairs = zip(texts, hypotheses, strict=True)
         alternatives = tuple(Alternative(text, hypothesis.score) for text, hypothesis in pairs)
         return Translation(source, alternatives, (), tuple(tuple(h.ids) for h in hypotheses))
-
-
-class InputEncoder:
-    """The tokenizers of a model, and how many tokens it can write."""
-
-    def __init__(
-        self,
-        tokenizers: TokenizerPair,
-        max_positions: int,
-        languages: Sequence[str] = ("", ""),
-        *,
-        slots: bool = False,
-    ) -> None:
-        """`max_positions` is the longest translation in tokens, the end token included.
-
-        `languages` are those of source and target. With `slots`, those of the vocabularies stand for what is
-        carried over: the model has learnt them.
-        """
-        self.tokenizers = tokenizers
-        self._has_slots = slots and tokenizers.has_slots
-        listed = transformations(languages, slots=self._has_slots)
-        self.transformations = Transformations(listed, tokenizers.src.plain.encode_batch)
-        self.max_positions = max_positions
-        self._inflected = lru_cache(maxsize=1024)(self._inflect)
 
     @cached_property
     def _written(self) -> WrittenTokens:
@@ -148,10 +123,10 @@ class InputEncoder:
 
     def n_tokens(self, text: str, *, recase: bool = False) -> int:
         """Those of `text` as a source, slots and the end token included; with `recase` in either case."""
-        read = (self.sentences([text], None, None, first_number=0, recase=r) for r in {False, recase})
+        read = (self.inputs([text], None, None, first_number=0, recase=r) for r in {False, recase})
         return max(len(sentence.source) for (sentence,) in read)
 
-    def sentences(
+    def inputs(
         self,
         texts: Sequence[str],
         prefixes: Sequence[str] | None,

@@ -66,7 +66,7 @@ def test_a_run_that_was_not_trained_with_slots_does_not_use_those_of_its_vocabul
 ) -> None:
     config = translator.config.model_copy(update={"modifiers": ModifiersConfig()})
     other = Translator(translator.model, translator.tokenizers, config)
-    (sentence,) = other.encoder.sentences(TEXTS[:1], None, None, first_number=1)
+    (sentence,) = other.inputs(TEXTS[:1], None, None, first_number=1)
     assert not sentence.spans
     assert other.tokenizers.has_slots
     assert not set(other.translate(TEXTS[:1])[0].text) & set(SLOTS)
