@@ -13,7 +13,7 @@ from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input, S
 from dragoman.bulk.output import Dropped, Output, SyntheticPairs, as_line
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed
-from dragoman.documents.files import Marks
+from dragoman.documents.passages import Tags
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.alignment import pharaoh
@@ -244,9 +244,9 @@ def _flow(
 ) -> Flow[tuple[list[Translation], list[list[Link]] | None]]:
     """Return the translations of the lines of a chunk, `skipped` ones empty, and the links of their words."""
     number = chunk.first_number
-    if chunk.marks is not None:
-        marks = Marks(*chunk.marks)  # a list, if it comes from Ray
-        return (yield from marks.translations(translator, texts, job.request, first_number=number)), None
+    if chunk.tags is not None:
+        tags = Tags(*chunk.tags)  # a list, if it comes from Ray
+        return (yield from tags.translations(translator, texts, job.request, first_number=number)), None
     beside = {
         name: ["" if i in skipped else line for i, line in enumerate(lines)]
         for name, lines in chunk.beside.items()

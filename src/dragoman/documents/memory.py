@@ -88,71 +88,26 @@ class Unit:
     """Where the last <tuv> of the unit ends."""
 
 
-class Memory:
-    """A translation memory, taken apart."""
+class Memory(Reader):
+    """A translation memory, taken apart: its units that lack a translation, in order."""
 
+    KIND, ROOTS = "TMX", frozenset({"tmx"})
     noun = "unit"
 
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
         """DataError: it is no TMX, damaged, hostile or too large, or lacks the source language."""
-        self._budget = budget
         declared = _DECLARATION.match(content)
         encoding = declared[1].decode() if declared else "utf-8"
         if not _SUPPORTED.fullmatch(encoding):
             raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
         text, self._encoding = decoded(name, content, encoding)
-        self._bytes = text.encode()
-        parsed = _Units(name, self._bytes, languages, budget)
-        self._units = parsed.units
-        self._target = max(parsed.variants, key=parsed.variants.__getitem__, default=languages[1])
-        self.passages = [unit.passage for unit in self._units]
-
-    def written(self, translations: Sequence[Pieces]) -> bytes:
-        parts: list[bytes] = []
-        done = 0
-        for unit, translation in zip(self._units, translations, strict=True):
-            self._budget.step(1 + len(translation))
-            start, end, text = self._edit(unit, translation)
-            parts += [self._bytes[done:start], text.encode()]
-            done = end
-        whole = b"".join([*parts, self._bytes[done:]]).decode()
-        # Characters that the encoding has not become numbered references.
-        return self._encoding._replace(errors="xmlcharrefreplace").encoded(whole)
-
-    def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
-        """From where to where what is to be put for a unit."""
-        text = "".join(escaped(piece) if isinstance(piece, str) else unit.raw[piece] for piece in translation)
-        target, source = unit.target, unit.source
-        if target is not None and target.segment is not None:
-            start, end = target.text
-            if start == end and self._bytes[start - 2 : start] == b"/>":
-                start, text = start - 2, f">{text}</seg>"
-            return target.inner, end, f"{ORIGIN}{self._bytes[target.inner : start].decode()}{text}"
-        assert source.segment is not None
-        within = self._bytes[source.inner : source.segment[0]], self._bytes[source.segment[1] : source.end]
-        before = _NO_SPACE.split(self._bytes[max(0, source.start - 200) : source.start])[-1].decode()
-        opening, closing = (_NO_SPACE.split(part, 1)[0].decode() for part in within)
-        return unit.end, unit.end, (
-            f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
-            f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
-        )  # fmt: skip
-
-
-read = Memory
-
-
-class _Units(Reader):
-    """The units of a memory that lack a translation, in order."""
-
-    KIND, ROOTS = "TMX", frozenset({"tmx"})
-
-    def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
-        super().__init__(name, mark_controls(content), budget, encoding="utf-8")
-        self.units: list[Unit] = []
-        self._languages, self._content = languages, content
+        self._content = text.encode()
+        super().__init__(name, mark_controls(self._content), budget, encoding="utf-8")
+        self._units: list[Unit] = []
+        self._languages = languages
         self._n_units = self._n_sources = 0
         self._available: set[str] = set()
-        self.variants: Counter[str] = Counter()
+        self._n_segments: Counter[str] = Counter()
         """How many segments each variant of the target language has."""
         self._left_out: Counter[str] = Counter()
         self._variants: list[Variant] = []
@@ -166,6 +121,41 @@ class _Units(Reader):
         if self._n_units and not self._n_sources:
             available = ", ".join(sorted(self._available)[:20]) or "none"
             raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {available}")
+        self._target = max(self._n_segments, key=self._n_segments.__getitem__, default=languages[1])
+        self.passages = [unit.passage for unit in self._units]
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        parts: list[bytes] = []
+        done = 0
+        for unit, translation in zip(self._units, translations, strict=True):
+            self._budget.step(1 + len(translation))
+            start, end, text = self._edit(unit, translation)
+            parts += [self._content[done:start], text.encode()]
+            done = end
+        whole = b"".join([*parts, self._content[done:]]).decode()
+        # Characters that the encoding has not become numbered references.
+        return self._encoding._replace(errors="xmlcharrefreplace").encoded(whole)
+
+    def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
+        """From where to where what is to be put for a unit."""
+        text = "".join(escaped(piece) if isinstance(piece, str) else unit.raw[piece] for piece in translation)
+        target, source = unit.target, unit.source
+        if target is not None and target.segment is not None:
+            start, end = target.text
+            if start == end and self._content[start - 2 : start] == b"/>":
+                start, text = start - 2, f">{text}</seg>"
+            return target.inner, end, f"{ORIGIN}{self._content[target.inner : start].decode()}{text}"
+        assert source.segment is not None
+        within = (
+            self._content[source.inner : source.segment[0]],
+            self._content[source.segment[1] : source.end],
+        )
+        before = _NO_SPACE.split(self._content[max(0, source.start - 200) : source.start])[-1].decode()
+        opening, closing = (_NO_SPACE.split(part, 1)[0].decode() for part in within)
+        return unit.end, unit.end, (
+            f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
+            f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
+        )  # fmt: skip
 
     def _tag_at(self, start: int) -> tuple[int, bool]:
         """Where the tag that begins at `start` ends, and whether it is of an empty element."""
@@ -255,7 +245,7 @@ class _Units(Reader):
             return
         self._n_sources += 1
         if target is not None:
-            self.variants[target.language] += 1
+            self._n_segments[target.language] += 1
         if not source.is_filled or target is source or (target is not None and target.is_filled):
             return
         if mark_controls(segment := self._content[slice(*source.segment)]) != segment:
@@ -269,10 +259,13 @@ class _Units(Reader):
             remaining = iter(codes)
             pieces = [next(remaining) if isinstance(x, InlineElement) else x for x in source.items]
             passage, raw = Passage(tuple(pieces), self._n_units), dict(zip(codes, sources, strict=True))
-            self.units.append(Unit(source, passage, raw, target, max(v.end for v in self._variants)))
+            self._units.append(Unit(source, passage, raw, target, max(v.end for v in self._variants)))
 
     def _variant_in(self, language: str) -> Variant | None:
         """Return the one in the language itself, else in a variant of it; one that is filled comes first."""
         fitting = [v for v in self._variants if language_matches(v.language, language) and v.segment]
         fitting.sort(key=lambda v: (not v.is_filled, len(v.language) != len(language)))
         return next(iter(fitting), None)
+
+
+read = Memory

@@ -157,7 +157,7 @@ async def translate_html(
         service.take_in(request, served.info.name, len(sentences))
         protection: Protection | None = None
         for page in pages:
-            protection = page.marks.protection(protection)
+            protection = page.tags.protection(protection)
         kept = TranslationRequest(protection=protection)
         translations = yield from translated(served.translator, sentences, kept)
         targets = (translation.text for translation in translations)
