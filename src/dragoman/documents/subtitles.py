@@ -117,7 +117,18 @@ class Saying:
                 text, n_characters = (
                     (text + " ", n_characters + 1) if spaces or words_meet else (text, n_characters)
                 )
-        self.passage = Passage(_pieces(text, self.tags), lines[0].cue + 1)
+        matches = list(_TAG.finditer(text))
+        sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in matches]
+        names = [(tag["name"] or "").lower() for tag in matches]
+        pieces: list[str | Code] = []
+        position = 0
+        for tag, code in zip(matches, codes_of(list(zip(sides, names, strict=True))), strict=True):
+            pieces += [text[position : tag.start()]] if tag.start() > position else []
+            position = tag.end()
+            self.tags[code] = tag[0]
+            pieces.append(code)
+        pieces += [text[position:]] if position < len(text) else []
+        self.passage = Passage(tuple(pieces), lines[0].cue + 1)
 
     def rewrapped(self, translation: Pieces, *, spaces: bool) -> list[str]:
         """Return the translation on as many lines, some of them empty where it has too few words.
@@ -269,22 +280,6 @@ def _goes_on(lines: list[Line], line: Line, cues: Sequence[Cue], *, is_first: bo
     pause = cues[line.cue].start - cues[lines[-1].cue].end
     is_near = lines[-1].cue == line.cue - 1 and line.cue - lines[0].cue < MOST_CUES
     return is_near and pause <= LONGEST_PAUSE and words.lstrip()[0].islower()
-
-
-def _pieces(text: str, tags: dict[Code, str]) -> Pieces:
-    """`text` with codes for its tags, which are added to `tags`: pairs where they are pairs."""
-    matches = list(_TAG.finditer(text))
-    sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in matches]
-    codes = codes_of([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, matches, strict=True)])
-    pieces: list[str | Code] = []
-    position = 0
-    for tag, code in zip(matches, codes, strict=True):
-        pieces += [text[position : tag.start()]] if tag.start() > position else []
-        position = tag.end()
-        tags[code] = tag[0]
-        pieces.append(code)
-    pieces += [text[position:]] if position < len(text) else []
-    return tuple(pieces)
 
 
 def _may_end(text: str, place: int, *, spaces: bool) -> bool:

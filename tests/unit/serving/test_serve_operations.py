@@ -628,7 +628,7 @@ def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.
     assert n_batches("batching.threads=5", n_workers=1, device="cuda") == 1
 
 
-def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
+def test_new_keys_are_used_even_if_models_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         served = ()
 
@@ -644,7 +644,8 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
     metrics = Metrics()
 
     def used(load: Callable[[], Keys], lines: list[str]) -> tuple[Keys | None, bool]:
-        found = running.reload_models(Broken(), load, keys_of("ann", "bob"), metrics)  # type: ignore[arg-type]
+        monkeypatch.setattr(Keys, "reloaded", lambda _: load())
+        found = running.reload_models(Broken(), keys_of("ann", "bob"), metrics)  # type: ignore[arg-type]
         assert "the old models stay in use" in lines.pop(0)
         return found
 
