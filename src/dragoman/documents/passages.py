@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count, groupby
+from itertools import accumulate, chain, count, groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from dragoman.documents.budget import Budget, Check
@@ -72,6 +72,13 @@ class Document:
                 else:
                     gap += segment
         return cls(tuple(sentences), tuple(line_numbers), (*gaps, gap))
+
+    @property
+    def starts(self) -> list[int]:
+        """Where in the text each sentence begins, in characters."""
+        lengths = (len(gap) + len(sentence) for gap, sentence in zip(self.gaps, self.sentences, strict=False))
+        ends = accumulate(lengths)
+        return [end - len(sentence) for end, sentence in zip(ends, self.sentences, strict=True)]
 
     def written(self, translations: Sequence[str], languages: tuple[str, str]) -> str:
         """Return the document with a translation in place of each sentence. `languages`: source and target.
@@ -274,13 +281,11 @@ class CutPassage(NamedTuple):
         document = Document.read(text, language, budget)
         cuts: list[Cut] = []
         lines: list[int] = []
-        place = 0
-        for gap, sentence, line in zip(
-            document.gaps, document.sentences, document.line_numbers, strict=False
+        for start, sentence, line in zip(
+            document.starts, document.sentences, document.line_numbers, strict=True
         ):
-            start, place = place + len(gap), place + len(gap) + len(sentence)
             if is_wordy(sentence):
-                first, last = (end - bisect_left(added, end) for end in (start, place))
+                first, last = (end - bisect_left(added, end) for end in (start, start + len(sentence)))
                 cuts += [Cut(first, "left"), Cut(last, "right")]
                 lines.append(line)
         parts = cut(passage.pieces, cuts, budget)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from fastapi import Request
 from pydantic import BaseModel
@@ -58,34 +58,6 @@ SEARCH_SETTINGS = (
 )  # fmt: skip
 
 
-class Text(NamedTuple):
-    """A text of a request, split into sentences."""
-
-    document: Document
-    places: list[Fields]
-    """Where each sentence is, as the fields of a `SourceSentence`."""
-
-    @classmethod
-    def read(cls, text: str, language: str, *, split: bool) -> Text:
-        """Return `text`, split into sentences if `split`."""
-        document = Document.read(text, language) if split else Document((text,), (1,), ("", ""))
-        places, end = [], 0
-        for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-            start, end = end + len(gap), end + len(gap) + len(sentence)
-            places.append({"source_start": start, "source_end": end, "source": sentence})
-        return cls(document, places)
-
-    def written(self, sentences: Sequence[Fields], languages: tuple[str, str]) -> Fields:
-        """Return the fields of a `TranslationMessage`, from those of a `TranslatedSentence` each."""
-        text = self.document.written([sentence["text"] for sentence in sentences], languages)
-        placed, end = [], 0
-        for sentence in sentences:
-            start = text.index(sentence["text"], end)
-            end = start + len(sentence["text"])
-            placed.append({**sentence, "start": start, "end": end})
-        return {"text": text, "sentences": placed}
-
-
 def translation(
     service: Service,
     request: Request,
@@ -105,21 +77,31 @@ def translation(
     """
     plan = _plan(served, asked, service.config.limits)
     languages, model = served.languages, served.translator
-    texts = [Text.read(text, languages[0], split=asked.split) for text in texts_of(asked)]
-    places = [(i, k) for i, text in enumerate(texts) for k in range(len(text.places))]
+    documents = [
+        Document.read(text, languages[0]) if asked.split else Document((text,), (1,), ("", ""))
+        for text in texts_of(asked)
+    ]
+    sources: list[list[Fields]] = [
+        [
+            {"source_start": start, "source_end": start + len(sentence), "source": sentence}
+            for start, sentence in zip(document.starts, document.sentences, strict=True)
+        ]
+        for document in documents
+    ]
+    places = [(i, k) for i, of_text in enumerate(sources) for k in range(len(of_text))]
     service.take_in(request, served.info.name, len(places))
     direction = {"model": served.info.name, "source": languages[0], "target": languages[1]}
     direction |= {"pivot": served.pivot} if served.pivot else {}
     if tell is not None:
         client.see = _teller(tell, served, plan, places)
-        begun: Any = [{"sentences": text.places} for text in texts]
+        begun: Any = [{"sentences": of_text} for of_text in sources]
         tell("begin", schemas.BeginEvent(**direction, translations=begun))
     phrases = [*map(Inflectable if asked.inflect else str, asked.required)]
-    sentences: list[Fields] = []
+    sentences: list[Any] = []  # the fields of each
     while (first := len(sentences)) < len(places):
         part = places[first : first + min(first + 1, 32)] if tell is not None else places
         translations = yield from translated(
-            model, [texts[i].places[k]["source"] for i, k in part], plan,
+            model, [sources[i][k]["source"] for i, k in part], plan,
             prefixes=[asked.prefix] if asked.prefix else None, required=[phrases] * len(part),
             first_number=first + 1,
         )  # fmt: skip
@@ -133,16 +115,28 @@ def translation(
             words = yield from computed(partial(word_probabilities, writer, inputs, outputs), cost)
         for n, ((i, k), each) in enumerate(zip(part, translations, strict=True)):
             of_links, of_words = links[n] if links else None, words[n] if words else None
-            sentences.append(texts[i].places[k] | _fields(each, asked.n_best, of_links, of_words))
+            sentences.append(sources[i][k] | _fields(each, asked.n_best, of_links, of_words))
             if tell is not None:
-                fields: Any = sentences[-1]
-                tell("sentence", schemas.SentenceEvent(text=i, sentence=k, result=fields))
+                tell("sentence", schemas.SentenceEvent(text=i, sentence=k, result=sentences[-1]))
     remaining = iter(sentences)
-    messages: Any = [text.written([*islice(remaining, len(text.places))], languages) for text in texts]
+    messages: Any = [
+        _written(document, list(islice(remaining, len(document.sentences))), languages)
+        for document in documents
+    ]
     answer = schemas.TranslateResponse(**direction, translations=messages)
     if tell is not None:
         tell("done", answer)
     return answer
+
+
+def _written(document: Document, sentences: Sequence[Fields], languages: tuple[str, str]) -> Fields:
+    """Return the fields of a `TranslationMessage`, from those of its sentences, which are placed in it."""
+    text, end = document.written([sentence["text"] for sentence in sentences], languages), 0
+    for sentence in sentences:
+        start = text.index(sentence["text"], end)
+        end = start + len(sentence["text"])
+        sentence |= {"start": start, "end": end}
+    return {"text": text, "sentences": sentences}
 
 
 def texts_of(asked: schemas.TranslateRequest | schemas.ClassifyRequest) -> list[str]:
