@@ -16,7 +16,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -71,18 +70,11 @@ class Item(NamedTuple):
     """Those of the run that it is in."""
 
 
-@dataclass
-class Container:
+class Container(NamedTuple):
     """An element around runs, and the one in it that holds them: itself, or a child."""
 
     element: Any
     content: Any
-
-    def emptied(self, budget: Budget) -> tuple[Any, Any]:
-        """Return a copy of the element without what was in it, and the one in it that is to be filled."""
-        _clear(self.content)
-        element = _copy(self.element, budget)
-        return element, element if self.content is self.element else element.find(f"{_W}sdtContent")
 
 
 class _Text(NamedTuple):
@@ -134,9 +126,10 @@ class WordParagraph:
                 else:
                     properties.pop()
             elif piece.kind == "open":
-                element, content = thing.emptied(budget)
-                parents[-1].append(element)
-                parents.append(content)
+                _clear(thing.content)
+                parents[-1].append(_copy(thing.element, budget))
+                is_outer = thing.content is thing.element  # the one that is to be filled
+                parents.append(parents[-1][-1] if is_outer else parents[-1][-1].find(f"{_W}sdtContent"))
             else:
                 parents.pop()
 

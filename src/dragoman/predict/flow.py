@@ -211,6 +211,7 @@ def searched(
             raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')
         if search.diversity_groups > 1:
             raise ConfigError("required phrases need one beam; set diversity_groups = 1")
+    # A text without a word has nothing to be searched for: until then each is its own translation.
     recase = search.recase
     sentences = model.inputs(texts, prefixes, required, first_number=first_number, recase=recase)
     translations = Shown(
@@ -233,6 +234,7 @@ def searched(
             split[i] = split_to_fit(texts[i], partial(model.n_tokens, recase=recase), fit)
         except DataError as error:
             raise DataError(f"sentence {sentence.number}: {error}") from error
+    # All others are searched for at once, for their driver to batch.
     filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
     n_done = len(texts) - len(filled) - len(split) if is_counted else None
     results = dict(
@@ -249,14 +251,14 @@ def searched(
         results |= zip(lacking, (yield SearchStep(model, list(lacking.values()), search)), strict=True)
     for i, hypotheses in results.items():
         translations[i] = model.read(texts[i], sentences[i], hypotheses)
+    # A prefix is for the first part; each has a number that no text has, for what it draws at random.
     if split:
         begun = [
             prefixes[i] if prefixes and not k else "" for i, parts in split.items() for k in range(len(parts))
         ]
-        number = first_number + len(texts)  # none that one of `texts` has
         every = yield from searched(
-            model, [*chain.from_iterable(split.values())], search, prefixes=begun, first_number=number,
-            is_counted=False,
+            model, [*chain.from_iterable(split.values())], search, prefixes=begun,
+            first_number=first_number + len(texts), is_counted=False,
         )  # fmt: skip
         rest = iter(every)
         for i, parts in split.items():
