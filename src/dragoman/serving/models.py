@@ -126,10 +126,6 @@ class Models:
     def translators(self) -> tuple[ServedTranslator, ...]:
         return tuple(model for model in self.served if isinstance(model, ServedTranslator))
 
-    @property
-    def classifiers(self) -> tuple[ServedClassifier, ...]:
-        return tuple(model for model in self.served if isinstance(model, ServedClassifier))
-
     def translator(
         self, name: str | None = None, source: str | None = None, target: str | None = None
     ) -> ServedTranslator:
@@ -179,10 +175,11 @@ class Models:
 
     def classifier(self, name: str | None = None) -> ServedClassifier:
         """Return the classifier of this name; None = the first. DataError: no such classifier."""
-        for model in self.classifiers:
+        classifiers = [model for model in self.served if isinstance(model, ServedClassifier)]
+        for model in classifiers:
             if name in (None, model.info.name):
                 return model
-        raise DataError(_no_model(name, "classifies", [m.info.name for m in self.classifiers]))
+        raise DataError(_no_model(name, "classifies", [model.info.name for model in classifiers]))
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
