@@ -107,7 +107,7 @@ def speed(run: Path, file: str, n_lines: int, workers: list[int], beams: list[in
     from dragoman.bulk.job import Job, ModelSpec
     from dragoman.bulk.running import Status, translate_file
     from dragoman.data.readers.files import find_file, open_lines
-    from dragoman.predict.request import TranslationRequest
+    from dragoman.predict.flow import TranslationRequest
 
     lines = [line for line in islice(open_lines(find_file(file)), n_lines) if line.strip()]
     with tempfile.TemporaryDirectory() as name:

@@ -38,10 +38,5 @@ def answering(
         yield
 
 
-async def here(function: Callable[[], Any]) -> Any:
-    """The code of a flow runs here, in the thread of the events."""
-    return function()
-
-
 def results_of(client: Client, work: Any, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
     return [result.result() for result in client._batcher.submit(work, items, costs, client)]

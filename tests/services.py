@@ -18,7 +18,7 @@ from typing import Any
 
 from dragoman.config import parse_section
 from dragoman.serving.access import Keys
-from dragoman.serving.models import LoadOptions, Models
+from dragoman.serving.models import Models
 from dragoman.serving.running import Server, listen
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeConfig
@@ -133,7 +133,7 @@ def service_of(runs: Sequence[Path], *settings: str, keys: Path | Keys | None = 
     """A service of these runs; `settings` are such as "limits.characters=100"."""
     config = parse_section(ServeConfig, {}, overrides=settings, where="test")
     known = Keys.load(keys) if isinstance(keys, Path) else keys
-    return Service(Models(runs, LoadOptions("cpu", "fp32")), config, keys=known, **more)
+    return Service(Models(runs, device="cpu", precision="fp32"), config, keys=known, **more)
 
 
 @contextmanager

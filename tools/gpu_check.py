@@ -578,14 +578,11 @@ def watched(place: Place) -> None:
 
     search = translator.config.search.changed({"beam_size": 3}, where="check")
 
-    async def here(function: Callable[[], Any]) -> Any:
-        return function()
-
     def ask(i: int) -> list[str]:
         client = Client(batcher, see=lambda _, ids: client.leave() if i == 0 and len(ids) > 1 else None)
         flow = searched(translator, sources[i::4], search)
         try:
-            return texts_of(asyncio.run(client.finish(flow, here)))
+            return texts_of(asyncio.run(client.finish(flow)))
         except GoneError:
             return ["gone"]
 

@@ -156,7 +156,7 @@ def test_the_page_reads_capitals_titles_numbers_and_addresses_as_the_run(
             translator = Translator.load(run, device="cpu", precision="fp32")
             given = page.call("return translator.translateAll(given);", texts)
             read = page.call("return given.map((text) => translator.read(text).ids);", texts)
-            sentences = translator.encoder.sentences(texts, None, None, first_number=1, recase=True)
+            sentences = translator.inputs(texts, None, None, first_number=1, recase=True)
             assert read == [list(sentence.source) for sentence in sentences]
             for text, one, sentence in zip(texts, given, sentences, strict=True):
                 written = translator.written(sentence, [one["ids"]])[0] if one["ids"] else text.strip()

@@ -12,7 +12,7 @@ from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import translate_file
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.data.readers.files import open_lines
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.flow import TranslationRequest
 from tiny import WORDS
 
 CHUNK_LINES = 10
@@ -27,7 +27,7 @@ from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import translate_file
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.errors import DragomanError
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.flow import TranslationRequest
 
 run, source, out, work, victim, delay, chunk_lines = sys.argv[1:]
 if work == "translating":

@@ -19,7 +19,7 @@ from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.errors import RunError
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.flow import TranslationRequest
 from tiny import WORDS, damaged_run
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")

@@ -161,7 +161,7 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
 def test_a_service_that_is_told_to_end_while_it_loads_models_ends(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = "dragoman.serving.models.LoadOptions.load"
+    end = "dragoman.serving.models.Models.load"
     monkeypatch.setattr(end, lambda *_: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)
     result = dragoman("serve", tiny_run, "--port", 0)

@@ -24,9 +24,8 @@ from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
 from dragoman.predict.alignment import word_probabilities
 from dragoman.predict.engine import NativeEngine, Started
-from dragoman.predict.flow import aligned
+from dragoman.predict.flow import TranslationRequest, aligned
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish

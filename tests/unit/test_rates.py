@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.bulk.running import Status, Summary
+from dragoman.bulk.running import Status
 from dragoman.cli.bulk import describe_status, describe_summary
 from dragoman.cli.listener import EVERY, TerminalListener
 from dragoman.data.records import Pair
@@ -96,5 +96,5 @@ def test_lines_per_second_are_those_of_this_sitting() -> None:
     job: Any = SimpleNamespace(
         out="a.de", noun="sentences", has_journal=True, remarks=lambda counts, n_lines: []
     )
-    (line,) = describe_summary(Summary(n_lines=300, n_new=200, counts={}, seconds=40.0), job)
+    (line,) = describe_summary(Status(n_earlier=100, n_new=200, seconds=40.0), job)
     assert line == "a.de: 300 lines, 100 of them earlier; 200 in 40.0 s, 5.0 sentences/s with loading"

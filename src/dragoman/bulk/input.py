@@ -26,7 +26,8 @@ from dragoman.data.readers.files import (
     open_lines,
     too_long,
 )
-from dragoman.documents.files import FORMATS, SAVED_AS, STRUCTURED, DocumentFile, Marks
+from dragoman.documents.files import FORMATS, SAVED_AS, STRUCTURED, DocumentFile
+from dragoman.documents.passages import Tags
 from dragoman.documents.plain import decoded
 from dragoman.errors import ConfigError, DataError
 
@@ -54,7 +55,7 @@ class Chunk(NamedTuple):
     """Hash of all lines from the first of the file to the last of the chunk."""
     beside: Mapping[str, list[str]] = {}
     """The line of each file `Input.beside` for each line."""
-    marks: Marks | None = None
+    tags: Tags | None = None
     """The tags of the document."""
     places: Sequence[str] = ()
     """Where each sentence of a document is, such as "cue 3"."""
@@ -188,7 +189,11 @@ class Input(Sent):
                 than those; a file beside it has more lines, or fewer.
         """
         if self.ending is not None:
-            yield from self._sentences(chunk_lines)
+            document, n = self.document, 0
+            for group in in_groups(iter(document.sentences), chunk_lines):
+                places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
+                n += len(group)
+                yield Chunk(n - len(group) + 1, group, n, "", {}, document.tags, places)
             return
         arriving, position = self._lines()
         groups: Iterator[list[str]] = map(list, arriving)
@@ -228,13 +233,6 @@ class Input(Sent):
             return [open_lines(self.local, encoding=self.encoding, position=position)], position
         blocks = stream_blocks(self.path, "type a sentence")
         return line_chunks(blocks, name=self.name, encoding=self.encoding), position
-
-    def _sentences(self, chunk_lines: int) -> Iterator[Chunk]:
-        document, n = self.document, 0
-        for group in in_groups(iter(document.sentences), chunk_lines):
-            places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
-            n += len(group)
-            yield Chunk(n - len(group) + 1, group, n, "", {}, document.marks, places)
 
 
 def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[list[str]]:

@@ -13,15 +13,14 @@ from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input, S
 from dragoman.bulk.output import Dropped, Output, SyntheticPairs, as_line
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed
-from dragoman.documents.files import Marks
+from dragoman.documents.passages import Tags
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.alignment import pharaoh
-from dragoman.predict.flow import Flow, aligned, translated
+from dragoman.predict.flow import Flow, TranslationRequest, aligned, translated
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Link, Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
@@ -207,10 +206,9 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
         too_long = {i for i, ids in enumerate(rows) if len(ids) >= limit}  # and the end token
     texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
     try:
-        translations = finish(_flow(job, translator, chunk, texts, too_long), as_steps(tick))
+        translations, every = finish(_flow(job, translator, chunk, texts, too_long), as_steps(tick))
     except DataError as error:
         raise DataError(f"{job.input.name}: {error}") from error
-    every = finish(aligned(translator, translations)) if job.align or job.pharaoh else None
     counts: Counter[str] = Counter()
     written, linked, remarks = [], [], []
     for i, translation in enumerate(translations):
@@ -243,22 +241,25 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
 
 def _flow(
     job: Job, translator: Translator, chunk: Chunk, texts: Sequence[str], skipped: Set[int]
-) -> Flow[list[Translation]]:
-    """Return the translation of the lines of a chunk, `skipped` ones empty."""
+) -> Flow[tuple[list[Translation], list[list[Link]] | None]]:
+    """Return the translations of the lines of a chunk, `skipped` ones empty, and the links of their words."""
     number = chunk.first_number
-    if chunk.marks is not None:
-        marks = Marks(*chunk.marks)  # a list, if it comes from Ray
-        return marks.translations(translator, texts, job.request, first_number=number)
+    if chunk.tags is not None:
+        tags = Tags(*chunk.tags)  # a list, if it comes from Ray
+        return (yield from tags.translations(translator, texts, job.request, first_number=number)), None
     beside = {
         name: ["" if i in skipped else line for i, line in enumerate(lines)]
         for name, lines in chunk.beside.items()
     }
     phrase: type[str] = Inflectable if job.inflect else str
     required = [[phrase(p) for p in line.split("\t") if p.strip()] for line in beside.get("required", ())]
-    return translated(
+    translations = yield from translated(
         translator, texts, job.request, prefixes=beside.get("prefixes"), required=required or None,
         first_number=number,
     )  # fmt: skip
+    if not (job.align or job.pharaoh):
+        return translations, None
+    return translations, (yield from aligned(translator, translations))
 
 
 def _exceptions(

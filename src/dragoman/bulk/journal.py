@@ -194,7 +194,4 @@ class Journal:
 
 
 def _cannot_write(path: Path, error: OSError) -> RunError:
-    return RunError(
-        f"{path}: cannot be written ({error.strerror}); free some space, or choose a folder that is yours; "
-        "the same command continues"
-    )
+    return RunError(f"{files.cannot_write(path, error)}; the same command continues")

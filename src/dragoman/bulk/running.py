@@ -7,10 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
-from typing import NamedTuple
 
 import torch
 
@@ -27,20 +26,27 @@ from dragoman.runs import Run
 
 @dataclass
 class Status:
-    """How far a translation is."""
+    """How far a job is, and in the end what it has come to."""
 
-    size: int
+    size: int = 0
     """Bytes of the input, as it is stored; 0 = unknown ..."""
-    n_bytes: int
+    n_bytes: int = 0
     """... and those that have been read; 0 = none yet, or unknown."""
-    n_read: int
+    n_read: int = 0
     """Lines that have been read."""
-    n_earlier: int
+    n_earlier: int = 0
     """Lines that were done before this sitting."""
-    n_new: int
-    """Lines translated in this sitting, those of unfinished chunks included."""
-    seconds: float
+    n_new: int = 0
+    """Lines done in this sitting, those of unfinished chunks included."""
+    seconds: float = 0.0
     """How long this sitting has lasted."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """In the end: what was left out, by reason."""
+
+    @property
+    def n_lines(self) -> int:
+        """Lines that are done."""
+        return self.n_earlier + self.n_new
 
     @property
     def share(self) -> float:
@@ -57,21 +63,7 @@ class Status:
         """Estimated remaining seconds, if the remaining lines have the same length; None = too early."""
         if not self.n_new or not self.share:
             return None
-        n_lines = self.n_read / self.share
-        return max(0.0, n_lines - self.n_earlier - self.n_new) / self.lines_per_second
-
-
-class Summary(NamedTuple):
-    """What a job comes to."""
-
-    n_lines: int
-    """Of the input."""
-    n_new: int
-    """Of those, done in this sitting."""
-    counts: Mapping[str, int]
-    """What was left out, by reason."""
-    seconds: float
-    """How long this sitting has lasted."""
+        return max(0.0, self.n_read / self.share - self.n_lines) / self.lines_per_second
 
 
 class Plain:
@@ -118,7 +110,7 @@ def translate_file(
     chunk_lines: int | None = None,
     watch: Callable[[Status], None] = lambda status: None,
     say: Callable[[str], None] = lambda line: None,
-) -> Summary:
+) -> Status:
     """Do a job, or continue one that was interrupted.
 
     The output does not depend on the number of workers. `ray` is the address of a Ray cluster to use. `watch`
@@ -135,7 +127,7 @@ def translate_file(
         require("ray", extra="ray", purpose=f"--ray {ray}")
         if job.input.is_stream:
             raise ConfigError(f"--ray {ray}: {job.input.name} cannot be read on a cluster; name a file")
-    start = time.monotonic()
+    start, status = time.monotonic(), Status()
     refuse_overwriting(
         job.out,
         inputs=[*job.input.files, *(file for run in job.model.runs for file in Run.open(run).files())],
@@ -145,74 +137,62 @@ def translate_file(
     output: AbstractContextManager[Journal | Plain] = nullcontext(Plain(job, say))
     if job.out is not None and job.has_journal:
         output = Journal(job.out, {**job.described(), "chunk_lines": chunk_lines})
-    with output as written:
-        n_earlier = written.n_lines
-        if not written.finished:
-            results = run_chunks(
-                job, n_workers=n_workers, ray=ray, chunk_lines=chunk_lines, watch=watch,
-                n_done=n_earlier, digest=written.digest,
-            )  # fmt: skip
-            with closing(results):
-                for done in results:
-                    written.append(done)
-        written.finish()
-    return Summary(written.n_lines, written.n_lines - n_earlier, written.counts, time.monotonic() - start)
-
-
-def run_chunks(
-    job: Job,
-    *,
-    n_workers: int,
-    ray: str | None,
-    chunk_lines: int,
-    watch: Callable[[Status], None],
-    n_done: int,
-    digest: str,
-) -> Generator[Done, None, None]:
-    """Yield the result of each chunk of the input, in order, from line `n_done` + 1 on.
-
-    Parameters and errors are those of `translate_file`; nothing is written.
-    """
-    start = time.monotonic()
-    status = Status(job.input.size(), 0, n_done, n_done, 0, 0.0)
 
     def tick(n_lines: int) -> None:
         status.n_new += n_lines
         status.seconds = time.monotonic() - start
         watch(status)
 
-    read: Callable[[Input], Iterator[Chunk]] = methodcaller(
-        "chunks", n_done=n_done, digest=digest, chunk_lines=chunk_lines
-    )
+    with output as written:
+        status.n_read = status.n_earlier = written.n_lines
+        if not written.finished:
+            status.size = job.input.size()
+            chunks = methodcaller(
+                "chunks", n_done=written.n_lines, digest=written.digest, chunk_lines=chunk_lines
+            )
+            with closing(_results(job, chunks, status, tick, n_workers=n_workers, ray=ray)) as results:
+                for done in results:
+                    written.append(done)
+                    if status.n_read < written.n_lines:  # read elsewhere
+                        status.n_read, status.n_bytes = written.n_lines, done.n_bytes
+                    tick(max(0, written.n_lines - status.n_lines))
+        written.finish()
+    status.counts, status.seconds = written.counts, time.monotonic() - start
+    return status
 
-    def chunks() -> Iterator[Chunk]:
-        for chunk in read(job.input):
-            status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
-            yield chunk
 
-    results: Generator[Done, None, None]
+def _results(
+    job: Job,
+    chunks: Callable[[Input], Iterator[Chunk]],
+    status: Status,
+    tick: Tick,
+    *,
+    n_workers: int,
+    ray: str | None,
+) -> Generator[Done, None, None]:
+    """Return the results of the chunks of the input, in order; `status` hears of those that are read here.
+
+    Parameters and errors are those of `translate_file`; nothing is written.
+    """
     if job.model.engine != "native" and (ray is not None or n_workers > 1):
         replace(job.model).translator  # converts the run once, and not in each worker  # noqa: B018
     if ray is not None:
         from dragoman.bulk.cluster import on_cluster
 
-        results = on_cluster(job, read, address=ray, n_workers=n_workers)
-    elif n_workers == 1:
+        return on_cluster(job, chunks, address=ray, n_workers=n_workers)
+
+    def read() -> Iterator[Chunk]:
+        for chunk in chunks(job.input):
+            status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
+            yield chunk
+
+    if n_workers == 1:
         translate = job.open()
-        results = (translate(chunk, tick) for chunk in chunks())
-    else:
-        remedy = "the same command starts again"
-        if job.has_journal:
-            remedy = "what was finished is kept, and the same command continues"
-        open_job = partial(_open, job, n_workers)
-        results = in_order(open_job, chunks(), n_workers=n_workers, tick=tick, remedy=remedy)
-    with closing(results):
-        for done in results:
-            yield done
-            n_lines = done.first_number - 1 + done.n_lines
-            if status.n_read < n_lines:  # read elsewhere
-                status.n_read, status.n_bytes = n_lines, done.n_bytes
-            tick(max(0, n_lines - n_done - status.n_new))
+        return (translate(chunk, tick) for chunk in read())
+    remedy = "the same command starts again"
+    if job.has_journal:
+        remedy = "what was finished is kept, and the same command continues"
+    return in_order(partial(_open, job, n_workers), read(), n_workers=n_workers, tick=tick, remedy=remedy)
 
 
 def _open(job: Job, n_workers: int, number: int) -> Callable[[Chunk, Tick], Done]:

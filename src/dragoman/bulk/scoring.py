@@ -111,7 +111,6 @@ class PairsInput(Input):
 
     @property
     def files(self) -> list[Path]:
-        """The files that are read."""
         return [self.path] if self.target is None else [self.path, self.target]
 
     def corpus(self) -> Corpus:
@@ -126,7 +125,6 @@ class PairsInput(Input):
         return self.path.stat().st_size if self.path.is_file() else 0
 
     def resolved(self) -> PairsInput:
-        """Return the same with absolute paths."""
         target = None if self.target is None else self.target.resolve()
         return replace(self, path=self.path.resolve(), target=target)
 
@@ -154,7 +152,6 @@ class ScoringJob(Job):
         return [*([f"without a score: {by_reason(faults, n_lines=n_lines)}"] if faults else []), totals]
 
     def open(self) -> Callable[[Chunk, Tick], Done]:
-        """Load the weights; return what makes the output of a chunk."""
         return partial(score_chunk, self, self.model.translator)
 
     def described(self) -> dict[str, Any]:

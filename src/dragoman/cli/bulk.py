@@ -17,7 +17,7 @@ from dragoman.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from dragoman.bulk.job import Job
-    from dragoman.bulk.running import Status, Summary
+    from dragoman.bulk.running import Status
 
 
 def backtranslate(
@@ -54,7 +54,7 @@ def backtranslate(
     from dragoman.bulk.job import Job, ModelSpec
     from dragoman.bulk.output import SyntheticPairs
     from dragoman.config import TranslationConfig, parse_section
-    from dragoman.predict.request import TranslationRequest
+    from dragoman.predict.flow import TranslationRequest
     from dragoman.tasks.task import check_precision
 
     check_precision(precision)
@@ -158,7 +158,7 @@ LINE_EVERY = 30.0
 """Seconds between progress lines if stderr is not a terminal."""
 
 
-def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
+def run_job(job: Job, *, n_workers: int, ray: str | None) -> Status:
     """Do a job with a progress bar; if interrupted, print the command that continues."""
     from dragoman.bulk.running import translate_file
 
@@ -176,7 +176,7 @@ def run_job(job: Job, *, n_workers: int, ray: str | None) -> Summary:
     return summary
 
 
-def describe_summary(summary: Summary, job: Job) -> list[str]:
+def describe_summary(summary: Status, job: Job) -> list[str]:
     """Describe a finished job: lines, speed, and skipped lines by reason."""
     remarks = job.remarks(summary.counts, n_lines=summary.n_lines)
     if job.out is None:
@@ -185,10 +185,9 @@ def describe_summary(summary: Summary, job: Job) -> list[str]:
         unit = "lines" if job.input.ending is None else "sentences"
         return [f"{job.out}: {summary.n_lines:,} {unit} in {summary.seconds:.1f} s", *remarks]
     speed = summary.n_new / max(summary.seconds, 1e-9)
-    earlier = summary.n_lines - summary.n_new
     return [
         f"{job.out}: {counted(summary.n_lines, 'line')}"
-        + (f", {earlier:,} of them earlier" if earlier else "")
+        + (f", {summary.n_earlier:,} of them earlier" if summary.n_earlier else "")
         + f"; {summary.n_new:,} in {summary.seconds:.1f} s, {speed:.1f} {job.noun}/s with loading",
         *remarks,
     ]
@@ -228,7 +227,7 @@ def describe_status(status: Status, noun: str = "sentences") -> str:
     return " · ".join(
         [
             *([f"{100 * status.share:.1f} % read"] if status.n_bytes else []),
-            f"{counted(status.n_earlier + status.n_new, 'line')}",
+            f"{counted(status.n_lines, 'line')}",
             f"{status.lines_per_second:.1f} {noun}/s",
             *([] if seconds is None else [f"{duration(seconds)} left"]),
         ]

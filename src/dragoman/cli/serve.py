@@ -67,7 +67,7 @@ def serve(
     from dragoman.cli.console import Console
     from dragoman.serving import running
     from dragoman.serving.access import Keys
-    from dragoman.serving.models import LoadOptions, Models
+    from dragoman.serving.models import Models
     from dragoman.serving.monitoring import set_up
     from dragoman.serving.service import Service
     from dragoman.serving.settings import load_settings
@@ -79,15 +79,12 @@ def serve(
         config = config.model_copy(update={"hosts": [*running.LOCAL_NAMES, host]})
     check_workers(workers, device=device, engine=engine)
 
-    def load_keys() -> Keys | None:
-        return None if keys is None else Keys.load(keys)
-
-    api_keys = load_keys()
+    api_keys = None if keys is None else Keys.load(keys)
     signals = {signal.SIGTERM: _leave, **dict.fromkeys(running.IGNORED, signal.SIG_IGN)}
     with running.listen(host, port) as listening, running.handled(signals):
         n_threads = running.prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
-            models = Models(runs, LoadOptions(device, precision, engine), note=note)
+            models = Models(runs, device=device, precision=precision, engine=engine, note=note)
         set_up(config.log_format)
         url = running.url_of(listening)
 
@@ -102,11 +99,11 @@ def serve(
 
         if workers == 1:
             service = Service(models, config, keys=api_keys, n_threads=n_threads)
-            running.run(service, listening, load_keys=load_keys, on_start=welcome)
+            running.run(service, listening, on_start=welcome)
         else:
             Supervisor(
                 models, config, listening, n_workers=workers, n_threads=n_threads, keys=api_keys,
-                load_keys=load_keys, on_start=welcome,
+                on_start=welcome,
             ).run()  # fmt: skip
 
 

@@ -186,8 +186,8 @@ def translate(
     from dragoman.bulk.input import Input
     from dragoman.bulk.job import TERMS, Job, ModelSpec
     from dragoman.bulk.output import as_line, as_sentence, json_line
+    from dragoman.predict.flow import TranslationRequest
     from dragoman.predict.glossary import Glossary
-    from dragoman.predict.request import TranslationRequest
     from dragoman.tasks.task import check_precision
 
     if n_best > 1 and not (json_ or mbr):

@@ -30,7 +30,7 @@ import numpy as np
 from dragoman.bulk.input import Input
 from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.output import fault_of
-from dragoman.bulk.running import Summary
+from dragoman.bulk.running import Status
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.readers.files import open_lines
@@ -39,9 +39,9 @@ from dragoman.distillation.material import Lessons, Material, Offer, Writer, n_o
 from dragoman.errors import DataError, RunError
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf
+from dragoman.predict.flow import TranslationRequest
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Link, Translation
 from dragoman.runs import Run
 from dragoman.tasks.translation.evaluation import split_of
@@ -50,7 +50,7 @@ from dragoman.text.tokenizer import TokenizerPair
 LESSONS = "lessons.json"
 DROPPED = "dropped.gz"
 
-Translate = Callable[[Job], Summary]
+Translate = Callable[[Job], Status]
 """Runs a job of `dragoman.bulk`."""
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import PurePath
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from dragoman.data.readers.files import longest_line, too_long
 from dragoman.documents.budget import Budget, Check
-from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, numbers_in, text_of
+from dragoman.documents.passages import CutPassage, Passage, Pieces, Tags, text_of
 from dragoman.documents.plain import Encoding, TextFile
 from dragoman.errors import DataError, check_texts, require
-from dragoman.predict.flow import Flow, Source, translated
+from dragoman.predict.flow import Flow, Source, TranslationRequest
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
 
@@ -57,53 +53,6 @@ STRUCTURED = frozenset((
 """Endings of files whose lines hold keys, codes or columns beside text."""
 
 
-class Marks(NamedTuple):
-    """The tags of a document, as all need to know them who translate some of its sentences."""
-
-    pattern: str
-    """A regular expression of all tags."""
-    is_used: bool
-    """Whether a sentence has one."""
-
-    def protection(self, other: Protection | None = None) -> Protection | None:
-        """Return the protection of the tags, and of the spans of `other`. None: there is nothing."""
-        return Protection((), [self.pattern]).then(other) if self.is_used else other
-
-    def lacking(self, sentences: Sequence[str], translations: Sequence[str]) -> Counter[int]:
-        """Return how many numbers of its source each translation lacks, by its index, if it lacks any."""
-        pairs = zip(sentences, translations, strict=True)
-        sides = ([numbers_in(re.sub(self.pattern, " ", text)) for text in pair] for pair in pairs)
-        return +Counter({i: (source - target).total() for i, (source, target) in enumerate(sides)})
-
-    def translations(
-        self,
-        model: Source,
-        sentences: Sequence[str],
-        request: TranslationRequest,
-        *,
-        first_number: int = 1,
-        check: Check = lambda: None,
-    ) -> Flow[list[Translation]]:
-        """Return the translation of each sentence, with its tags and numbers.
-
-        Those that lack a number of their source are made again with these protected; one stays as it was if
-        that does not help. Errors: as `flow.translated`, and those of `check`, which is called in between.
-        """
-        request = replace(request, protection=self.protection(request.protection))
-        translations = yield from translated(model, sentences, request, first_number=first_number)
-        check()
-        if lacking := list(self.lacking(sentences, [translation.text for translation in translations])):
-            kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
-            again = yield from translated(
-                model, [sentences[i] for i in lacking], replace(request, protection=kept),
-                first_number=first_number,
-            )  # fmt: skip
-            for i, translation in zip(lacking, again, strict=True):
-                if translation.outcome != "untranslated":
-                    translations[i] = translation
-        return translations
-
-
 class DocumentFile:
     """A document as the sentences that are to be translated, and all that stands around them.
 
@@ -129,10 +78,11 @@ class DocumentFile:
         """Such as "line" or "paragraph"."""
         self._file, self._languages, self._budget = file, languages, budget
         self._cut = [CutPassage.of(passage, languages[0], budget) for passage in file.passages]
-        self._tags = Tags.apart_from(passage.text for passage in file.passages)
         each = [s for passage in self._cut for s in passage.sentences]
-        self.sentences = tuple(self._tags.marked(sentence.pieces) for sentence in each)
-        """Each has a letter. Formatting and other things inside one are tags, which `marks` protects."""
+        has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
+        self.tags = Tags.apart_from((p.text for p in file.passages), is_used=has_tags)
+        self.sentences = tuple(self.tags.marked(sentence.pieces) for sentence in each)
+        """Each has a letter. Formatting and other things inside one are `tags`."""
         self.places = tuple(
             passage.place + sentence.line - 1 if self.noun == "line" else passage.place
             for passage, cut in zip(file.passages, self._cut, strict=True)
@@ -142,9 +92,6 @@ class DocumentFile:
         self.n_characters = sum(len(text_of(sentence.pieces)) for sentence in each)
         """Those of all sentences, without tags."""
         self.notes, self.check = budget.notes, budget.check
-        has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
-        self.marks = Marks(self._tags.pattern, has_tags)
-        """The tags in `sentences`."""
 
     @staticmethod
     def check_ending(name: str, ending: str) -> None:
@@ -196,7 +143,7 @@ class DocumentFile:
         A thing without its tag stands at the end of its sentence, and formatting without its tags is lost.
         Numbers of the source that a translation lacks are counted in `notes`.
         """
-        if lacking := self.marks.lacking(self.sentences, translations):
+        if lacking := self.tags.lacking(self.sentences, translations):
             places = list(dict.fromkeys(str(self.places[i]) for i in lacking))
             where = f"{self.noun} {', '.join(places[:10])}{', …' * (len(places) > 10)}"
             self.notes.append(
@@ -206,14 +153,14 @@ class DocumentFile:
         passages: list[Pieces] = []
         for passage in self._cut:
             self._budget.step(1 + len(passage.sentences))
-            read = [self._tags.read(next(texts), sentence.pieces) for sentence in passage.sentences]
+            read = [self.tags.read(next(texts), sentence.pieces) for sentence in passage.sentences]
             passages.append(passage.written(read, self._languages))
         self._budget.check()
         return self._file.written(passages)
 
     def translations(self, model: Source, request: TranslationRequest) -> Flow[list[Translation]]:
-        """Return the translation of each sentence: see `Marks`."""
-        return self.marks.translations(model, self.sentences, request, check=self.check)
+        """Return the translation of each sentence: see `Tags`."""
+        return self.tags.translations(model, self.sentences, request, check=self.check)
 
 
 def translate_file(

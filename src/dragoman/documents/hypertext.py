@@ -116,8 +116,15 @@ class Hypertext:
             for token in run:
                 self._parts += self._in_pieces(token)
             return
-        if not keeps_lines:
-            texts = _on_one_line(texts)
+        if (
+            not keeps_lines
+        ):  # one space for white space, as a browser shows it; before and behind all it stays
+            whole, position = "".join(texts), 0
+            begin, end = len(whole) - len(whole.lstrip(_SPACE)), len(whole.rstrip(_SPACE))
+            for i, text in enumerate(texts):
+                low, high = (min(max(place - position, 0), len(text)) for place in (begin, end))
+                texts[i] = text[:low] + _SPACES.sub(" ", text[low:high]) + text[high:]
+                position += len(text)
         spots = list(zip(run, texts, codes_of([(token.kind, token.name) for token in run]), strict=True))
         pieces = (text if token.kind == "text" else code for token, text, code in spots)
         self._passages.append(Passage(tuple(filter(None, pieces)), len(self._passages) + 1))
@@ -140,7 +147,6 @@ class Hypertext:
         return [*pieces, token.raw[position:]]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the HTML, in its encoding, with a translation in place of each passage."""
         remaining = iter(translations)
         written: list[str] = []
         for part in self._parts:
@@ -191,13 +197,18 @@ def tokens(text: str, budget: Budget) -> Iterator[HtmlPiece]:
             yield HtmlPiece("text", text[position:start])
         if match is None:
             return
-        token = _tag(text, start, budget) if _NAME.match(text, start) else _other(text, start)
+        if _NAME.match(text, start):
+            token = _tag(text, start, budget)
+        else:  # a comment or declaration
+            closing = "-->" if text.startswith("<!--", start) else ">"
+            end = text.find(closing, start + len(closing) - 1)
+            token = HtmlPiece("other", text[start:] if end < 0 else text[start : end + len(closing)])
         yield token
         position = start + len(token.raw)
         if token.kind == "open" and token.name in _WITHOUT_TAGS:
-            closing = re.compile(rf"</{token.name}(?=[\s/>])", re.ASCII | re.IGNORECASE)
-            end = closing.search(text, position)
-            inner = text[position : len(text) if end is None else end.start()]
+            ending = re.compile(rf"</{token.name}(?=[\s/>])", re.ASCII | re.IGNORECASE)
+            found_at = ending.search(text, position)
+            inner = text[position : len(text) if found_at is None else found_at.start()]
             if inner:
                 yield HtmlPiece("text", inner)
             position += len(inner)
@@ -226,15 +237,6 @@ def _tag(text: str, start: int, budget: Budget) -> HtmlPiece:
     return HtmlPiece(kind, text[start : end.end()], name, tuple(attributes))
 
 
-def _other(text: str, start: int) -> HtmlPiece:
-    """Return the comment or declaration that begins at `start`."""
-    if text.startswith("<!--", start):
-        end, length = text.find("-->", start + 2), 3
-    else:
-        end, length = text.find(">", start + 1), 1
-    return HtmlPiece("other", text[start:] if end < 0 else text[start : end + length])
-
-
 def _untranslated_as_one(stream: Iterator[HtmlPiece]) -> Iterator[HtmlPiece]:
     """`stream`, with each element whose text is to be left alone as one token."""
     for token in stream:
@@ -255,15 +257,3 @@ def _is_untranslated(token: HtmlPiece) -> bool:
     attributes = {name: value for name, value, _ in token.attributes}
     is_marked = attributes.get("translate", "").lower() == "no"
     return is_marked or token.name in UNTRANSLATED or "notranslate" in attributes.get("class", "").split()
-
-
-def _on_one_line(texts: Sequence[str]) -> list[str]:
-    """`texts` with one space for white space, as a browser shows them; before and behind all it stays."""
-    whole = "".join(texts)
-    begin, end = len(whole) - len(whole.lstrip(_SPACE)), len(whole.rstrip(_SPACE))
-    parts, position = [], 0
-    for text in texts:
-        low, high = (min(max(place - position, 0), len(text)) for place in (begin, end))
-        parts.append(text[:low] + _SPACES.sub(" ", text[low:high]) + text[high:])
-        position += len(text)
-    return parts

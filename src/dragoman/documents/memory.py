@@ -18,7 +18,7 @@ from dragoman.data.readers.formats import WITH_CONTROLS, language_matches, mark_
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, escaped
 from dragoman.documents.passages import Code, Passage, Pieces, codes_of
-from dragoman.documents.plain import Encoding, decoded
+from dragoman.documents.plain import decoded
 from dragoman.errors import DataError
 
 MOST_ELEMENTS = 1000
@@ -79,81 +79,35 @@ class Unit:
     """A source segment that is to be translated, and where its translation belongs."""
 
     source: Variant
-    pieces: Pieces
+    passage: Passage
     raw: dict[Code, str]
+    """What each code is in the file."""
     target: Variant | None
     """One that is empty."""
     end: int
     """Where the last <tuv> of the unit ends."""
 
 
-class Memory:
-    """A translation memory, taken apart."""
+class Memory(Reader):
+    """A translation memory, taken apart: its units that lack a translation, in order."""
 
+    KIND, ROOTS = "TMX", frozenset({"tmx"})
     noun = "unit"
 
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
         """DataError: it is no TMX, damaged, hostile or too large, or lacks the source language."""
-        self._budget = budget
-        text, self._encoding = _decoded(name, content)
-        self._bytes = text.encode()
-        parsed = _Units(name, self._bytes, languages, budget)
-        self._units = parsed.units
-        self._target = max(parsed.variants, key=parsed.variants.__getitem__, default=languages[1])
-        self.passages = [
-            Passage(unit.pieces, place) for place, unit in zip(parsed.places, self._units, strict=True)
-        ]
-
-    def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file with the translations.
-
-        Characters that its encoding has not are numbered references.
-        """
-        parts: list[bytes] = []
-        done = 0
-        for unit, translation in zip(self._units, translations, strict=True):
-            self._budget.step(1 + len(translation))
-            start, end, text = self._edit(unit, translation)
-            parts += [self._bytes[done:start], text.encode()]
-            done = end
-        whole = b"".join([*parts, self._bytes[done:]]).decode()
-        return self._encoding._replace(errors="xmlcharrefreplace").encoded(whole)
-
-    def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
-        """From where to where what is to be put for a unit."""
-        text = "".join(escaped(piece) if isinstance(piece, str) else unit.raw[piece] for piece in translation)
-        target, source = unit.target, unit.source
-        if target is not None and target.segment is not None:
-            start, end = target.text
-            if start == end and self._bytes[start - 2 : start] == b"/>":
-                start, text = start - 2, f">{text}</seg>"
-            return target.inner, end, f"{ORIGIN}{self._bytes[target.inner : start].decode()}{text}"
-        assert source.segment is not None
-        within = self._bytes[source.inner : source.segment[0]], self._bytes[source.segment[1] : source.end]
-        before = _NO_SPACE.split(self._bytes[max(0, source.start - 200) : source.start])[-1].decode()
-        opening, closing = (_NO_SPACE.split(part, 1)[0].decode() for part in within)
-        return unit.end, unit.end, (
-            f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
-            f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
-        )  # fmt: skip
-
-
-read = Memory
-
-
-class _Units(Reader):
-    """The units of a memory that lack a translation, in order."""
-
-    KIND, ROOTS = "TMX", frozenset({"tmx"})
-
-    def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
-        super().__init__(name, mark_controls(content), budget, encoding="utf-8")
-        self.units: list[Unit] = []
-        self.places: list[int] = []
-        self._languages, self._content = languages, content
+        declared = _DECLARATION.match(content)
+        encoding = declared[1].decode() if declared else "utf-8"
+        if not _SUPPORTED.fullmatch(encoding):
+            raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
+        text, self._encoding = decoded(name, content, encoding)
+        self._content = text.encode()
+        super().__init__(name, mark_controls(self._content), budget, encoding="utf-8")
+        self._units: list[Unit] = []
+        self._languages = languages
         self._n_units = self._n_sources = 0
         self._available: set[str] = set()
-        self.variants: Counter[str] = Counter()
+        self._n_segments: Counter[str] = Counter()
         """How many segments each variant of the target language has."""
         self._left_out: Counter[str] = Counter()
         self._variants: list[Variant] = []
@@ -167,6 +121,41 @@ class _Units(Reader):
         if self._n_units and not self._n_sources:
             available = ", ".join(sorted(self._available)[:20]) or "none"
             raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {available}")
+        self._target = max(self._n_segments, key=self._n_segments.__getitem__, default=languages[1])
+        self.passages = [unit.passage for unit in self._units]
+
+    def written(self, translations: Sequence[Pieces]) -> bytes:
+        parts: list[bytes] = []
+        done = 0
+        for unit, translation in zip(self._units, translations, strict=True):
+            self._budget.step(1 + len(translation))
+            start, end, text = self._edit(unit, translation)
+            parts += [self._content[done:start], text.encode()]
+            done = end
+        whole = b"".join([*parts, self._content[done:]]).decode()
+        # Characters that the encoding has not become numbered references.
+        return self._encoding._replace(errors="xmlcharrefreplace").encoded(whole)
+
+    def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
+        """From where to where what is to be put for a unit."""
+        text = "".join(escaped(piece) if isinstance(piece, str) else unit.raw[piece] for piece in translation)
+        target, source = unit.target, unit.source
+        if target is not None and target.segment is not None:
+            start, end = target.text
+            if start == end and self._content[start - 2 : start] == b"/>":
+                start, text = start - 2, f">{text}</seg>"
+            return target.inner, end, f"{ORIGIN}{self._content[target.inner : start].decode()}{text}"
+        assert source.segment is not None
+        within = (
+            self._content[source.inner : source.segment[0]],
+            self._content[source.segment[1] : source.end],
+        )
+        before = _NO_SPACE.split(self._content[max(0, source.start - 200) : source.start])[-1].decode()
+        opening, closing = (_NO_SPACE.split(part, 1)[0].decode() for part in within)
+        return unit.end, unit.end, (
+            f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
+            f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
+        )  # fmt: skip
 
     def _tag_at(self, start: int) -> tuple[int, bool]:
         """Where the tag that begins at `start` ends, and whether it is of an empty element."""
@@ -256,7 +245,7 @@ class _Units(Reader):
             return
         self._n_sources += 1
         if target is not None:
-            self.variants[target.language] += 1
+            self._n_segments[target.language] += 1
         if not source.is_filled or target is source or (target is not None and target.is_filled):
             return
         if mark_controls(segment := self._content[slice(*source.segment)]) != segment:
@@ -264,9 +253,13 @@ class _Units(Reader):
         elif sum(isinstance(item, InlineElement) for item in source.items) > MOST_ELEMENTS:
             self._left_out[f"with more than {MOST_ELEMENTS:,} inline elements"] += 1
         else:
-            pieces, raw = self._pieces(source)
-            self.units.append(Unit(source, pieces, raw, target, max(v.end for v in self._variants)))
-            self.places.append(self._n_units)
+            items = [item for item in source.items if isinstance(item, InlineElement)]
+            codes = codes_of([(item.side, item.name) for item in items])
+            sources = [self._content[item.start : item.end].decode() for item in items]
+            remaining = iter(codes)
+            pieces = [next(remaining) if isinstance(x, InlineElement) else x for x in source.items]
+            passage, raw = Passage(tuple(pieces), self._n_units), dict(zip(codes, sources, strict=True))
+            self._units.append(Unit(source, passage, raw, target, max(v.end for v in self._variants)))
 
     def _variant_in(self, language: str) -> Variant | None:
         """Return the one in the language itself, else in a variant of it; one that is filled comes first."""
@@ -274,24 +267,5 @@ class _Units(Reader):
         fitting.sort(key=lambda v: (not v.is_filled, len(v.language) != len(language)))
         return next(iter(fitting), None)
 
-    def _pieces(self, variant: Variant) -> tuple[Pieces, dict[Code, str]]:
-        """Return a segment as text and codes, and what each code is in the file."""
-        items = [item for item in variant.items if isinstance(item, InlineElement)]
-        codes = codes_of([(item.side, item.name) for item in items])
-        raw = {
-            code: self._content[item.start : item.end].decode()
-            for code, item in zip(codes, items, strict=True)
-        }
-        remaining = iter(codes)
-        return tuple(
-            next(remaining) if isinstance(item, InlineElement) else item for item in variant.items
-        ), raw
 
-
-def _decoded(name: str, content: bytes) -> tuple[str, Encoding]:
-    """Return the text of an XML file, and how it is written. DataError: it is not in its encoding."""
-    declared = _DECLARATION.match(content)
-    encoding = declared[1].decode() if declared else "utf-8"
-    if not _SUPPORTED.fullmatch(encoding):
-        raise DataError(f"{name}: is in {encoding}, which is not supported; convert it to UTF-8")
-    return decoded(name, content, encoding)
+read = Memory

@@ -12,13 +12,15 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain, count, groupby
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, count, groupby
 from typing import Literal, NamedTuple, TypeAlias
 
-from dragoman.documents.budget import Budget
+from dragoman.documents.budget import Budget, Check
 from dragoman.errors import check_texts, optional
-from dragoman.predict.protection import INLINE_TAGS, pairs
+from dragoman.predict.flow import Flow, Source, TranslationRequest, translated
+from dragoman.predict.protection import INLINE_TAGS, Protection, pairs
+from dragoman.predict.results import Translation
 from dragoman.predict.splitting import gap_between
 from dragoman.text.normalisation import is_wordy
 from dragoman.text.slots import PATTERNS
@@ -70,6 +72,13 @@ class Document:
                 else:
                     gap += segment
         return cls(tuple(sentences), tuple(line_numbers), (*gaps, gap))
+
+    @property
+    def starts(self) -> list[int]:
+        """Where in the text each sentence begins, in characters."""
+        lengths = (len(gap) + len(sentence) for gap, sentence in zip(self.gaps, self.sentences, strict=False))
+        ends = accumulate(lengths)
+        return [end - len(sentence) for end, sentence in zip(ends, self.sentences, strict=True)]
 
     def written(self, translations: Sequence[str], languages: tuple[str, str]) -> str:
         """Return the document with a translation in place of each sentence. `languages`: source and target.
@@ -272,13 +281,11 @@ class CutPassage(NamedTuple):
         document = Document.read(text, language, budget)
         cuts: list[Cut] = []
         lines: list[int] = []
-        place = 0
-        for gap, sentence, line in zip(
-            document.gaps, document.sentences, document.line_numbers, strict=False
+        for start, sentence, line in zip(
+            document.starts, document.sentences, document.line_numbers, strict=True
         ):
-            start, place = place + len(gap), place + len(gap) + len(sentence)
             if is_wordy(sentence):
-                first, last = (end - bisect_left(added, end) for end in (start, place))
+                first, last = (end - bisect_left(added, end) for end in (start, start + len(sentence)))
                 cuts += [Cut(first, "left"), Cut(last, "right")]
                 lines.append(line)
         parts = cut(passage.pieces, cuts, budget)
@@ -325,20 +332,25 @@ def _with_gaps(pieces: Pieces) -> tuple[str, list[int]]:
 
 
 class Tags(NamedTuple):
-    """Tags for codes, of names that no text has a tag of, so that none is taken for what it is not."""
+    """Tags for codes, of names that no text has a tag of, so that none is taken for what it is not.
+
+    They are all that needs to be known to translate some sentences of a document.
+    """
 
     pair: str
     point: str
     gap: str
+    is_used: bool = False
+    """Whether a sentence has one."""
 
     @classmethod
-    def apart_from(cls, texts: Iterable[str]) -> Tags:
+    def apart_from(cls, texts: Iterable[str], *, is_used: bool = False) -> Tags:
         """Tags that none of `texts` has."""
         used = {name.lower() for text in texts for name in re.findall(r"</?([A-Za-z][\w:.-]*)", text)}
         within_words = (name for name in ("g", "x", *sorted(INLINE_TAGS - {"g", "x"})) if name not in used)
         numbered = (name for n in count() if (name := f"gap{n}") not in used)
         names = chain(within_words, numbered)
-        return cls(next(names), next(names), next(numbered))
+        return cls(next(names), next(names), next(numbered), is_used)
 
     @property
     def pattern(self) -> str:
@@ -377,3 +389,41 @@ class Tags(NamedTuple):
                 unclosed += [code.key] if code.kind == "open" else []
         pieces += [Code("close", key) for key in reversed(unclosed)]
         return (*pieces, *(code for code in codes.values() if code.kind != "open"))
+
+    def protection(self, other: Protection | None = None) -> Protection | None:
+        """Return the protection of the tags, and of the spans of `other`. None: there is nothing."""
+        return Protection((), [self.pattern]).then(other) if self.is_used else other
+
+    def lacking(self, sentences: Sequence[str], translations: Sequence[str]) -> Counter[int]:
+        """Return how many numbers of its source each translation lacks, by its index, if it lacks any."""
+        both = zip(sentences, translations, strict=True)
+        sides = ([numbers_in(re.sub(self.pattern, " ", text)) for text in pair] for pair in both)
+        return +Counter({i: (source - target).total() for i, (source, target) in enumerate(sides)})
+
+    def translations(
+        self,
+        model: Source,
+        sentences: Sequence[str],
+        request: TranslationRequest,
+        *,
+        first_number: int = 1,
+        check: Check = lambda: None,
+    ) -> Flow[list[Translation]]:
+        """Return the translation of each sentence, with its tags and numbers.
+
+        Those that lack a number of their source are made again with these protected; one stays as it was if
+        that does not help. Errors: as `flow.translated`, and those of `check`, which is called in between.
+        """
+        request = replace(request, protection=self.protection(request.protection))
+        translations = yield from translated(model, sentences, request, first_number=first_number)
+        check()
+        if lacking := list(self.lacking(sentences, [translation.text for translation in translations])):
+            kept = self.protection((request.protection or Protection(())).then(Protection(["numbers"])))
+            again = yield from translated(
+                model, [sentences[i] for i in lacking], replace(request, protection=kept),
+                first_number=first_number,
+            )  # fmt: skip
+            for i, translation in zip(lacking, again, strict=True):
+                if translation.outcome != "untranslated":
+                    translations[i] = translation
+        return translations

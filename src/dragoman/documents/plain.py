@@ -21,7 +21,6 @@ class TextFile:
         self._encoding = encoding
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file in its encoding."""
         return self._encoding.encoded(text_of(translations[0]))
 
 

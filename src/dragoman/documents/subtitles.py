@@ -117,7 +117,18 @@ class Saying:
                 text, n_characters = (
                     (text + " ", n_characters + 1) if spaces or words_meet else (text, n_characters)
                 )
-        self.passage = Passage(_pieces(text, self.tags), lines[0].cue + 1)
+        matches = list(_TAG.finditer(text))
+        sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in matches]
+        names = [(tag["name"] or "").lower() for tag in matches]
+        pieces: list[str | Code] = []
+        position = 0
+        for tag, code in zip(matches, codes_of(list(zip(sides, names, strict=True))), strict=True):
+            pieces += [text[position : tag.start()]] if tag.start() > position else []
+            position = tag.end()
+            self.tags[code] = tag[0]
+            pieces.append(code)
+        pieces += [text[position:]] if position < len(text) else []
+        self.passage = Passage(tuple(pieces), lines[0].cue + 1)
 
     def rewrapped(self, translation: Pieces, *, spaces: bool) -> list[str]:
         """Return the translation on as many lines, some of them empty where it has too few words.
@@ -134,8 +145,14 @@ class Saying:
         full = [0, *(k for k, place in enumerate(places, start=1) if place is not None)]
         for i, k in enumerate(full[1:], start=1):
             before, after = self.lines[full[i - 1]], self.lines[k]
-            if before.cue == after.cue and not before.suffix and not after.prefix:
-                parts[i - 1], parts[i] = _linked(parts[i - 1], parts[i])
+            is_one_cue = before.cue == after.cue and not before.suffix and not after.prefix
+            while is_one_cue and parts[i - 1] and parts[i]:  # tags that close here and open again go
+                ending, opening = parts[i - 1][-1], parts[i][0]
+                if not isinstance(opening, Code) or opening.kind != "open":
+                    break
+                if ending != Code("close", opening.key):
+                    break
+                parts[i - 1], parts[i] = parts[i - 1][:-1], parts[i][1:]
         rewrapped = [""] * len(self.lines)
         for k, part in zip(full, parts, strict=True):
             line = self.lines[k]
@@ -168,10 +185,7 @@ class Subtitles:
     noun = "cue"
 
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
-        """Take the file apart. `languages`: source and target.
-
-        DataError: it is damaged, too large, or no text.
-        """
+        """DataError: it is damaged, too large, or no text."""
         text, self._encoding = decoded(name, content)
         budget.spend(text.count("\n"))
         self._cues: list[Cue] = []
@@ -202,8 +216,7 @@ class Subtitles:
         self.passages = [saying.passage for saying in self._sayings]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file with a translation in place of what is said. A cue may become empty."""
-        texts: list[list[str]] = [[] for _ in self._cues]
+        texts: list[list[str]] = [[] for _ in self._cues]  # a cue may become empty
         for saying, translation in zip(self._sayings, translations, strict=True):
             self._budget.step(len(saying.lines))
             lines = saying.rewrapped(translation, spaces=self._tgt_spaced)
@@ -269,22 +282,6 @@ def _goes_on(lines: list[Line], line: Line, cues: Sequence[Cue], *, is_first: bo
     return is_near and pause <= LONGEST_PAUSE and words.lstrip()[0].islower()
 
 
-def _pieces(text: str, tags: dict[Code, str]) -> Pieces:
-    """`text` with codes for its tags, which are added to `tags`: pairs where they are pairs."""
-    matches = list(_TAG.finditer(text))
-    sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in matches]
-    codes = codes_of([(side, (tag["name"] or "").lower()) for side, tag in zip(sides, matches, strict=True)])
-    pieces: list[str | Code] = []
-    position = 0
-    for tag, code in zip(matches, codes, strict=True):
-        pieces += [text[position : tag.start()]] if tag.start() > position else []
-        position = tag.end()
-        tags[code] = tag[0]
-        pieces.append(code)
-    pieces += [text[position:]] if position < len(text) else []
-    return tuple(pieces)
-
-
 def _may_end(text: str, place: int, *, spaces: bool) -> bool:
     """Whether a line may end before the character `place`."""
     before, after = text[place - 1], text[place]
@@ -296,12 +293,3 @@ def _may_end(text: str, place: int, *, spaces: bool) -> bool:
 def _are_latin(before: str, after: str) -> bool:
     """Both are ASCII letters or digits: of one word, if nothing is between them."""
     return before.isascii() and before.isalnum() and after.isascii() and after.isalnum()
-
-
-def _linked(before: Pieces, after: Pieces) -> tuple[Pieces, Pieces]:
-    """Return two parts of a cue, without the tags that close in the first and reopen in the second."""
-    while before and after and isinstance(after[0], Code) and after[0].kind == "open":
-        if before[-1] != Code("close", after[0].key):
-            break
-        before, after = before[:-1], after[1:]
-    return before, after

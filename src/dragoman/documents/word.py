@@ -16,7 +16,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -71,18 +70,11 @@ class Item(NamedTuple):
     """Those of the run that it is in."""
 
 
-@dataclass
-class Container:
+class Container(NamedTuple):
     """An element around runs, and the one in it that holds them: itself, or a child."""
 
     element: Any
     content: Any
-
-    def emptied(self, budget: Budget) -> tuple[Any, Any]:
-        """Return a copy of the element without what was in it, and the one in it that is to be filled."""
-        _clear(self.content)
-        element = _copy(self.element, budget)
-        return element, element if self.content is self.element else element.find(f"{_W}sdtContent")
 
 
 class _Text(NamedTuple):
@@ -134,9 +126,10 @@ class WordParagraph:
                 else:
                     properties.pop()
             elif piece.kind == "open":
-                element, content = thing.emptied(budget)
-                parents[-1].append(element)
-                parents.append(content)
+                _clear(thing.content)
+                parents[-1].append(_copy(thing.element, budget))
+                is_outer = thing.content is thing.element  # the one that is to be filled
+                parents.append(parents[-1][-1] if is_outer else parents[-1][-1].find(f"{_W}sdtContent"))
             else:
                 parents.pop()
 
@@ -181,7 +174,10 @@ class WordParagraph:
         pieces: list[str | Code] = []
         form, key = most, -1
         for i, item in enumerate(items):
-            next_form = item.form if isinstance(item, _Text) else _form_around(items, i, most)
+            next_form = item.form if isinstance(item, _Text) else most
+            sides = [side.form for side in items[max(0, i - 1) : i + 2 : 2] if isinstance(side, _Text)]
+            if isinstance(item, Code) and item.kind == "point" and len(sides) == 2 and sides[0] == sides[1]:
+                next_form = sides[0]  # that of the two texts around a point
             if next_form != form:
                 pieces += [Code("close", key)] if form != most else []
                 if next_form != most:
@@ -203,9 +199,7 @@ class WordFile:
     noun = "paragraph"
 
     def __init__(self, name: str, content: bytes, languages: tuple[str, str], budget: Budget) -> None:
-        """Take the paragraphs apart.
-
-        DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, declares
+        """DataError: it is damaged, protected by a password, no .docx, or too large when unpacked, declares
         entities, or has more pieces than the `budget`.
         """
         if content.startswith(_OLD_WORD):
@@ -233,10 +227,7 @@ class WordFile:
         self.passages = [paragraph.passage for paragraph in paragraphs]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        """Return the file with a translation in place of each paragraph.
-
-        DataError: it has too many pieces.
-        """
+        """DataError: the file would have too many pieces."""
         from docx.opc.oxml import serialize_part_xml
 
         copied = self._budget.renewed()
@@ -332,11 +323,8 @@ class _PieceCounter(Reader):
         super().__init__(f"{name}/{part}", xml, budget)
         self._part, self._relations = part, relations
 
-    def _where(self) -> str:
-        return f"{self._part}, {self.place()}"
-
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        self._budget.spend(1 + len(attributes), where=self._where)
+        self._budget.spend(1 + len(attributes), where=lambda: f"{self._part}, {self.place()}")
         if self._part.endswith(".rels"):
             self._relations["internal"] += attributes.get("TargetMode") != "External"
             if self._relations["internal"] > MOST_RELATIONS:
@@ -372,20 +360,6 @@ def _contents(run: Any) -> Iterator[_Text | Item]:
 def _shape(element: Any) -> str:
     """Return an element as text, without the namespaces that are declared around it and never used."""
     return f"<{element.tag}{sorted(element.attrib.items())}{''.join(map(_shape, element))}>"
-
-
-def _form_around(items: list[_Text | Code], i: int, most: str) -> str:
-    """Return the formatting of a point between two texts of the same.
-
-    Else, and of a container, that of `most`.
-    """
-    item = items[i]
-    sides = items[max(0, i - 1) : i + 2 : 2]
-    if isinstance(item, Code) and item.kind == "point" and len(sides) == 2:
-        before, after = sides
-        if isinstance(before, _Text) and isinstance(after, _Text) and before.form == after.form:
-            return before.form
-    return most
 
 
 def _field_runs(story: Any, budget: Budget) -> set[Any]:

@@ -27,12 +27,7 @@ from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import (
-    FORBIDDEN,
-    SearchInput,
-    longest_translation,
-    ranked_hypotheses,
-)
+from dragoman.predict.engine import FORBIDDEN, SearchInput, longest_translation, ranked_hypotheses
 from dragoman.predict.probe import Probe, texts_for
 from dragoman.predict.shortlist import Shortlist
 from dragoman.runs import Run
@@ -107,8 +102,15 @@ class CTranslate2Engine:
 
         Sentences whose beam has an empty translation are searched again without one; CTranslate2 then takes
         the end out of the probabilities of the first token, which makes these scores a little higher.
+        ConfigError: a setting, or something that a translation must hold, is beyond this engine.
         """
-        _refuse_what_it_has_not(sentences, settings)
+        plain = SearchConfig()
+        names = ("method", "coverage_penalty", "diversity_groups", "no_repeat_ngram")
+        refused = [name for name in names if getattr(settings, name) != getattr(plain, name)]
+        refused += ["prefixes"] if any(sentence.prefix for sentence in sentences) else []
+        refused += ["required phrases"] if any(sentence.required for sentence in sentences) else []
+        if refused:
+            raise ConfigError(f'{", ".join(refused)}: not with CTranslate2 here; use engine = "native"')
         limits = [longest_translation(s, settings, limit=self.config.max_positions - 1) for s in sentences]
         sources = self._sources(sentences)
         results = self._results(sources, settings, limits, least=0)
@@ -140,29 +142,14 @@ class CTranslate2Engine:
         )
 
     def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of eos behind it."""
         sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
 
     def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
-        """Return the pieces that the model reads."""
         end = None if self.config.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
-
-
-def _refuse_what_it_has_not(sentences: Sequence[SearchInput], settings: SearchConfig) -> None:
-    """ConfigError: a setting, or something that a translation must hold, is beyond this engine."""
-    plain = SearchConfig()
-    names = ("method", "coverage_penalty", "diversity_groups", "no_repeat_ngram")
-    set_here = [name for name in names if getattr(settings, name) != getattr(plain, name)]
-    if any(sentence.prefix for sentence in sentences):
-        set_here.append("prefixes")
-    if any(sentence.required for sentence in sentences):
-        set_here.append("required phrases")
-    if set_here:
-        raise ConfigError(f'{", ".join(set_here)}: not with CTranslate2 here; use engine = "native"')
 
 
 def converted(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -245,15 +246,21 @@ class NativeEngine(StepEngine):
             counted = (src != PAD_ID) & (src != EOS_ID)
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
             return Started(coverage, coverage.penalty)
+        steps: list[NextToken] = []
         if not self._packs:
-            return Started(ensemble_of([self._start(i, src) for i in range(len(self.models))]))
+            for model, static in zip(self.models, self._static, strict=True):
+                begin: Callable[..., NextToken] = static.start
+                if not can_record(model):
+                    begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
+                steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
+            return Started(ensemble_of(steps))
         packs = [self._pack(i, model) for i, model in enumerate(self.models)]
         mixed = len({pack.compiled is None for pack in packs}) > 1  # all must have the same columns
-        steps = [
+        packed = [
             pack.start(src, _mask(pack.model, src), forbidden=FORBIDDEN, allowed=allowed, exact=mixed)
             for pack in packs
         ]
-        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
+        return Started(ensemble_of(packed), columns=Columns(packed[0].ids))
 
     def allowed(self, src: Tensor, sentences: Sequence[SearchInput], settings: SearchConfig) -> Tensor | None:
         whole = settings.coverage_penalty > 0 or settings.method == "sampling" or sentences[0].required
@@ -266,15 +273,6 @@ class NativeEngine(StepEngine):
     def _packs(self) -> bool:
         """Whether its models are searched with packed weights."""
         return all(can_pack(model) and not can_record(model) for model in self.models)
-
-    def _start(self, i: int, src: Tensor) -> NextToken:
-        """Return the next-token function of model i for sources (B, S)."""
-        model = self.models[i]
-        src_mask = _mask(model, src)
-        if can_record(model):
-            return self._static[i].start(src, src_mask, forbidden=FORBIDDEN)
-        decoder = WholeDecoder if model.stepping == "whole" else IncrementalDecoder
-        return decoder(model, src, src_mask, forbidden=FORBIDDEN)
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
         """Return the weights of model i as they are now, packed."""

@@ -6,8 +6,8 @@ which computes them here and now (`threads.finish`), or among those of others (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -17,9 +17,9 @@ from dragoman.errors import ConfigError, DataError, check_texts
 from dragoman.notebook import Shown
 from dragoman.predict.alignment import align, joined_links, whole_parts, within_whole
 from dragoman.predict.engine import SearchInput
+from dragoman.predict.glossary import Glossary
 from dragoman.predict.model import TranslationModel
-from dragoman.predict.protection import Skeleton
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.protection import Protection, Skeleton
 from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Alternative, Link, Outcome, Translation
 from dragoman.predict.splitting import joined_parts, split_to_fit
@@ -29,6 +29,52 @@ Result = TypeVar("Result")
 
 CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
+
+
+MOST_CANDIDATES = 1000
+"""Of a sentence, for minimum Bayes risk: the work grows with their square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRequest:
+    """How to search, and what the translations must keep. States the rules that hold for every caller."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of [search]; one that is None is the run's own."""
+    n_best: int = 1
+    """Translations wanted of each text."""
+    glossary: Glossary | None = None
+    """Phrases that the translations of texts with certain terms hold."""
+    protection: Protection | None = None
+    """What stands in a translation as in its source."""
+    consensus: bool = False
+    """Whether candidates are ranked by minimum Bayes risk."""
+
+    def search(self, defaults: SearchConfig) -> dict[str, Any]:
+        """Return the settings that differ from `defaults`, the [search] settings of a run.
+
+        - More translations widen a beam whose size is not given.
+        - Protection asks for the whole beam: one candidate may keep what the first one loses.
+        - Consensus chooses among `n_best` candidates, or among the whole beam.
+
+        Raises:
+            ConfigError: consensus has fewer than 2 candidates, or more than MOST_CANDIDATES.
+        """
+        overrides = {name: value for name, value in self.settings.items() if value is not None}
+        beam_size, n_best = overrides.get("beam_size", defaults.beam_size), self.n_best
+        if "beam_size" not in overrides and overrides.get("method", defaults.method) == "beam":
+            beam_size = max(defaults.beam_size, n_best)
+        if self.consensus:
+            if max(n_best, beam_size) < 2:
+                raise ConfigError(
+                    "--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more"
+                )
+            if max(n_best, beam_size) > MOST_CANDIDATES:
+                raise ConfigError(f"--mbr compares all candidates; give {MOST_CANDIDATES:,} at most")
+            n_best = n_best if n_best > 1 else beam_size
+        elif self.protection is not None:
+            n_best = max(n_best, beam_size)
+        return {**overrides, "beam_size": beam_size, "n_best": n_best}
 
 
 class SearchStep(NamedTuple):
@@ -101,33 +147,28 @@ def translated(
     """
     check_texts(texts, what="sentence", first_number=first_number)
     search = model.config.search.changed(request.search(model.config.search), where="translate")
-
-    def ranked(chosen: Sequence[int], texts: Sequence[str]) -> Flow[list[Translation]]:
-        phrases = required and [required[i] for i in chosen]
-        if request.glossary is not None:
-            of_terms = map(request.glossary.required, texts)
-            phrases = [[*a, *b] for a, b in zip(phrases or [()] * len(texts), of_terms, strict=True)]
-        translations = yield from searched(
-            model, texts, search, prefixes=prefixes and [prefixes[i] for i in chosen], required=phrases,
-            first_number=first_number,
-        )  # fmt: skip
-        return [*map(minimum_risk, translations)] if request.consensus else translations
-
-    protection = request.protection
-    if protection is None:
-        return (yield from ranked(range(len(texts)), texts))
+    protection, results = request.protection or Protection(()), dict[int, Translation]()
     spans = [protection.spans(text) for text in texts]
-    results: dict[int, Translation] = {}
     # First without tags only: a model copies most other spans. Then without any span.
     attempts: tuple[tuple[Outcome, bool], ...] = (("copied", True), ("put back", False))
     for outcome, only_tags in attempts:
         if not (rest := [i for i in range(len(texts)) if i not in results]):
             break
         skeletons = [Skeleton.of(texts[i], spans[i], protection, only_tags=only_tags) for i in rest]
-        translations = yield from ranked(rest, [skeleton.text for skeleton in skeletons])
+        read = [skeleton.text for skeleton in skeletons]
+        phrases = required and [required[i] for i in rest]
+        if request.glossary is not None:
+            of_terms = map(request.glossary.required, read)
+            phrases = [[*a, *b] for a, b in zip(phrases or [()] * len(read), of_terms, strict=True)]
+        translations = yield from searched(
+            model, read, search, prefixes=prefixes and [prefixes[i] for i in rest], required=phrases,
+            first_number=first_number,
+        )  # fmt: skip
+        if request.consensus:
+            translations = [*map(minimum_risk, translations)]
         whole = [*map(Skeleton.only_whole, skeletons, translations)]
         taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
-        links = iter((yield from aligned(model, taken)))
+        links = iter((yield from aligned(model, taken)) if taken else ())
         for i, skeleton, candidate in zip(rest, skeletons, whole, strict=True):
             kept = candidate
             if candidate is not None and skeleton.taken:
@@ -170,8 +211,9 @@ def searched(
             raise ConfigError('required phrases need method = "beam"; with "sampling" leave them away')
         if search.diversity_groups > 1:
             raise ConfigError("required phrases need one beam; set diversity_groups = 1")
-    encoder, recase = model.encoder, search.recase
-    sentences = encoder.sentences(texts, prefixes, required, first_number=first_number, recase=recase)
+    # A text without a word has nothing to be searched for: until then each is its own translation.
+    recase = search.recase
+    sentences = model.inputs(texts, prefixes, required, first_number=first_number, recase=recase)
     translations = Shown(
         Translation(text, (Alternative(without_controls(text) if text.strip() else "", 0.0),), (), ((),))
         for text in texts
@@ -189,9 +231,10 @@ def searched(
                 "into sentences"
             )
         try:
-            split[i] = split_to_fit(texts[i], partial(encoder.n_tokens, recase=recase), fit)
+            split[i] = split_to_fit(texts[i], partial(model.n_tokens, recase=recase), fit)
         except DataError as error:
             raise DataError(f"sentence {sentence.number}: {error}") from error
+    # All others are searched for at once, for their driver to batch.
     filled = [i for i, sentence in enumerate(sentences) if len(sentence.source) > 1 and i not in split]
     n_done = len(texts) - len(filled) - len(split) if is_counted else None
     results = dict(
@@ -201,21 +244,21 @@ def searched(
     lacking = {
         i: sentences[i]._replace(required=[*sentences[i].required, *missing])
         for i, hypotheses in results.items()
-        if (missing := encoder.missing_slots(sentences[i], hypotheses[0].ids))
+        if (missing := model.missing_slots(sentences[i], hypotheses[0].ids))
     }
     is_one_beam = search.method == "beam" and search.diversity_groups == 1
     if lacking and is_one_beam and model.engine.has_phrases:
         results |= zip(lacking, (yield SearchStep(model, list(lacking.values()), search)), strict=True)
     for i, hypotheses in results.items():
         translations[i] = model.read(texts[i], sentences[i], hypotheses)
+    # A prefix is for the first part; each has a number that no text has, for what it draws at random.
     if split:
         begun = [
             prefixes[i] if prefixes and not k else "" for i, parts in split.items() for k in range(len(parts))
         ]
-        number = first_number + len(texts)  # none that one of `texts` has
         every = yield from searched(
-            model, [*chain.from_iterable(split.values())], search, prefixes=begun, first_number=number,
-            is_counted=False,
+            model, [*chain.from_iterable(split.values())], search, prefixes=begun,
+            first_number=first_number + len(texts), is_counted=False,
         )  # fmt: skip
         rest = iter(every)
         for i, parts in split.items():

@@ -11,7 +11,7 @@ from dragoman.data.readers.tables import Notes
 from dragoman.data.readers.terms import TermPair, read_terms
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.inflection import Inflectable
-from dragoman.predict.sentences import UNSPACED
+from dragoman.predict.model import UNSPACED
 from dragoman.text.normalisation import normalise
 
 _WORDS = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -90,8 +90,10 @@ class InflectedPhrase:
         self._width = 1 + max(stem.longest for stem in self._stems)
         self._distances: dict[int, float] = {}
         self._forward: dict[int, tuple[int, ...]] = {}
-        for position in self._positions():
-            self._measure(position)
+        for word in reversed(range(len(words))):  # up to the end of each stem, the last position first
+            for n in reversed(range(1, len(self._stems[word].text) + 1)):
+                self._measure(word * self._width + n)
+        self._measure(0)
 
     @property
     def tokens(self) -> Collection[int]:
@@ -119,13 +121,6 @@ class InflectedPhrase:
     def forward(self, position: int) -> Sequence[int]:
         """Return the tokens that lead to a smaller distance."""
         return self._forward[self._stemmed(position)]
-
-    def _positions(self) -> Iterator[int]:
-        """Yield the positions up to the end of each stem, the last first."""
-        for word in reversed(range(len(self._stems))):
-            for n in reversed(range(1, len(self._stems[word].text) + 1)):
-                yield word * self._width + n
-        yield 0
 
     def _measure(self, position: int) -> None:
         """Compute the distance of a position from those behind it."""

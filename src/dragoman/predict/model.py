@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Sequence, Sized
 from copy import copy
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from dragoman.config import Direction, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import RunError
+from dragoman.decoding.phrases import ExactPhrase, Phrase
+from dragoman.errors import DataError, RunError, check_texts
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine, SearchInput
+from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
 from dragoman.predict.results import Alternative, Translation
-from dragoman.predict.sentences import InputEncoder
 from dragoman.runs import Run
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.alterations import transformations
+from dragoman.text.normalisation import is_wordy, without_controls
+from dragoman.text.slots import SLOTS
+from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.transformations import Reading, Transformations
+from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+)
+"""Letters of scripts that put no space between words: Thai, Lao, Myanmar, Khmer, Kana and Han."""
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_BEFORE = ","
 
 
 def translation_config(run: Run) -> TranslationConfig:
@@ -47,16 +64,17 @@ class TranslationModel:
         self.models = (self.model, *(other.eval() for other in ensemble))
         self.engine: Engine = NativeEngine(*self.models)
         # A model of one direction may know reserved tokens, too: its vocabulary was that of one of several.
-        self.tokenizers = (
-            tokenizers if len(config.directions) > 1 else tokenizers.towards(config.languages[1])
-        )
-        self.config = config
-        self.encoder = self._new_encoder()
+        several = len(config.directions) > 1
+        self._turn(config, tokenizers if several else tokenizers.towards(config.languages[1]))
 
-    def _new_encoder(self) -> InputEncoder:
-        # A run that goes on from one with slots, such as a student, has them in its vocabulary, too.
-        slots = self.config.modifiers.slots > 0
-        return InputEncoder(self.tokenizers, self.max_positions, self.config.languages, slots=slots)
+    def _turn(self, config: TranslationConfig, tokenizers: TokenizerPair) -> None:
+        self.config, self.tokenizers = config, tokenizers
+        # A run that goes on from one with slots, such as a student, has them in its vocabulary, too: but only
+        # with this setting has the model learnt that they stand for what is carried over.
+        self._has_slots = config.modifiers.slots > 0 and tokenizers.has_slots
+        listed = transformations(config.languages, slots=self._has_slots)
+        self.transformations = Transformations(listed, tokenizers.src.plain.encode_batch)
+        self._inflected = lru_cache(maxsize=1024)(self._inflect)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -77,15 +95,13 @@ class TranslationModel:
         """
         direction = self.config.direction(to)
         turned = copy(self)
-        turned.config = self.config.towards(direction)
-        turned.tokenizers = self.tokenizers.towards(direction[1])
-        turned.encoder = turned._new_encoder()
+        turned._turn(self.config.towards(direction), self.tokenizers.towards(direction[1]))
         return turned
 
     def written(self, sentence: SearchInput, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row of tokens of a translation: spans and case of `sentence` put back."""
         texts = self.tokenizers.tgt.decode_batch(rows, slots=bool(sentence.spans))
-        written = self.encoder.transformations.written
+        written = self.transformations.written
         return [written(text, sentence.casing, sentence.spans) for text in texts]
 
     def read(self, source: str, sentence: SearchInput, hypotheses: Sequence[Hypothesis]) -> Translation:
@@ -94,3 +110,174 @@ class TranslationModel:
         pairs = zip(texts, hypotheses, strict=True)
         alternatives = tuple(Alternative(text, hypothesis.score) for text, hypothesis in pairs)
         return Translation(source, alternatives, (), tuple(tuple(h.ids) for h in hypotheses))
+
+    @cached_property
+    def _written(self) -> WrittenTokens:
+        """What the tokens of the target write."""
+        return WrittenTokens(written_texts(self.tokenizers.tgt))
+
+    @cached_property
+    def _continuing(self) -> frozenset[int]:
+        """The tokens of the target that continue a word."""
+        return continuing_tokens(self._written.texts)
+
+    def n_tokens(self, text: str, *, recase: bool = False) -> int:
+        """Those of `text` as a source, slots and the end token included; with `recase` in either case."""
+        read = (self.inputs([text], None, None, first_number=0, recase=r) for r in {False, recase})
+        return max(len(sentence.source) for (sentence,) in read)
+
+    def inputs(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None,
+        required: Sequence[Sequence[str]] | None,
+        *,
+        first_number: int,
+        recase: bool = False,
+    ) -> list[SearchInput]:
+        """Return the search's input for each text, including texts that are too long for the model.
+
+        Nothing is read of a text without a letter, unless its translation has a prefix or required phrases.
+        Slots stand for what is carried over, unless a required phrase holds it. With `recase`, text in
+        capitals or in title case is read in the case that the vocabulary has, unless its translation has a
+        prefix.
+
+        DataError: there is not one prefix or list of phrases for each text, or one is more than the model
+        can write.
+        """
+        for name, values in {"prefixes": prefixes, "required": required}.items():
+            is_list = isinstance(values, Sized) and not isinstance(values, str)
+            if values is not None and not (is_list and len(values) == len(texts)):
+                raise DataError(
+                    f"{name} must be a list with one entry for each of the {len(texts)} sentences"
+                )
+        check_texts([] if prefixes is None else prefixes, what="prefix")
+        forced = required or [()] * len(texts)
+        phrases = [self._phrases(group, first_number + i) for i, group in enumerate(forced)]
+        beginnings = prefixes or [""] * len(texts)
+        read = [
+            self.transformations.read(text, recase=recase and not beginning, phrases=group)
+            if beginning or group or is_wordy(text)
+            else Reading("")
+            for text, beginning, group in zip(texts, beginnings, forced, strict=True)
+        ]
+        begun = self._begun(beginnings, [one.spans for one in read])
+        continuing = self._continuing if any(phrases) else frozenset[int]()
+        sentences = []
+        texts = [one.text for one in read]
+        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts, slots=self._has_slots)):
+            sentence = SearchInput(
+                [*ids, EOS_ID],
+                begun[i],
+                phrases[i],
+                continuing,
+                first_number + i,
+                spans=read[i].spans,
+                casing=read[i].casing,
+            )
+            self._check(sentence)
+            sentences.append(sentence)
+        return sentences
+
+    @cached_property
+    def _slots(self) -> dict[int, int]:
+        """The tokens of `SLOTS` in the source, and in the target; nothing without slots."""
+        if not self._has_slots:
+            return {}
+        src, tgt = self.tokenizers.src.pieces(), self.tokenizers.tgt.pieces()
+        return {src.index(slot): tgt.index(slot) for slot in SLOTS}
+
+    def _begun(self, prefixes: Sequence[str], spans: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Return the tokens of prefixes, with slots for the spans of their sources."""
+        if not any(prefixes):
+            return [[] for _ in prefixes]
+        if self._has_slots:
+            slotted = zip(map(without_controls, prefixes), spans, strict=True)
+            prefixes = [self.transformations.with_slots(text, some) for text, some in slotted]
+        return self.tokenizers.tgt.encode_batch(prefixes, slots=self._has_slots)
+
+    def missing_slots(self, sentence: SearchInput, ids: Sequence[int]) -> list[Phrase]:
+        """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
+        if not sentence.spans:
+            return []
+        slots = {self._slots[i]: None for i in sentence.source if i in self._slots}
+        return [ExactPhrase((i,)) for i in slots if i not in ids]
+
+    def _check(self, sentence: SearchInput) -> None:
+        """DataError: the model cannot write what its translation must hold."""
+        if UNK_ID in sentence.prefix:
+            raise DataError(
+                f"sentence {sentence.number}: its prefix has a word that is not in the model's vocabulary, "
+                "which the model cannot write; leave the word away"
+            )
+        if sentence.n_needed > self.max_positions - 1:
+            raise DataError(
+                f"sentence {sentence.number}: its prefix and required phrases have {sentence.n_needed} "
+                f"tokens and the model writes at most {self.max_positions - 1}; give shorter ones"
+            )
+
+    def _phrases(self, phrases: Sequence[str], number: int) -> list[Phrase]:
+        if isinstance(phrases, str) or not isinstance(phrases, Sized):
+            raise DataError(f"sentence {number}: required must be a list of phrases, such as [{phrases!r}]")
+        check_texts(phrases, what=f"sentence {number}, required phrase")
+        encoded: list[Phrase] = []
+        for phrase in phrases:
+            ids = encode_phrase(self.tokenizers.tgt, phrase)
+            if not ids:
+                raise DataError(f"sentence {number}: a required phrase is empty; leave it away")
+            if UNK_ID in ids:
+                raise DataError(
+                    f"sentence {number}: the required phrase {phrase!r} has a word that is not in the "
+                    "model's vocabulary, which the model cannot write; leave it away"
+                )
+            exact = ExactPhrase(tuple(ids))
+            inflects = isinstance(phrase, Inflectable) and len(ids) < self.max_positions
+            encoded.append(self._inflected(phrase, exact) if inflects else exact)
+        return encoded
+
+    def _inflect(self, phrase: str, exact: ExactPhrase) -> Phrase:
+        """Return a phrase that may be inflected.
+
+        It has one form, `exact`, if it cannot be told from what single tokens write: in a script without
+        spaces, with tokens of single characters, or with characters that are written as bytes.
+        """
+        words = self.tokenizers.tgt.normalise(phrase).split()
+        inflected = InflectedPhrase(words, self._written)
+        return inflected if inflected.holds(exact.tokens) else exact
+
+
+def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:
+    """Return the tokens of `phrase` as they stand within a sentence; none for white space.
+
+    Behind a space, as a sentence begins for subwords; in a script without spaces, behind a comma.
+    """
+    if not _UNSPACED.match(tokenizer.normalise(phrase)):
+        return tokenizer.encode(phrase)
+    before = tokenizer.encode(_BEFORE)
+    ids = tokenizer.encode(_BEFORE + tokenizer.normalise(phrase))
+    return ids[len(before) :] if ids[: len(before)] == before else tokenizer.encode(phrase)
+
+
+def written_texts(tokenizer: Tokenizer) -> list[str]:
+    """Return what each token writes behind a letter, its space included; "" for special tokens.
+
+    Where tokens are words, a space stands before each. A part of a character is written as U+FFFD.
+    """
+    word = tokenizer.encode("a")
+    tokens = range(len(SPECIAL_TOKENS), tokenizer.vocab_size)
+    special = [""] * len(SPECIAL_TOKENS)
+    if UNK_ID in word:
+        return [*special, *(f" {text}" for text in tokenizer.decode_batch([[token] for token in tokens]))]
+    n_before = len(tokenizer.decode(word))
+    written = tokenizer.decode_batch([[*word, token] for token in tokens])
+    return [*special, *(text[n_before:] for text in written)]
+
+
+def continuing_tokens(written: Sequence[str]) -> frozenset[int]:
+    """Return the tokens that continue a word: after a letter, they begin with a letter, mark or digit.
+
+    `written` is what each token writes. A byte of a character that is longer than one byte counts as such,
+    for most are letters. There are none where tokens are words.
+    """
+    firsts = enumerate(text[:1] or " " for text in written)
+    return frozenset(i for i, c in firsts if c == "\ufffd" or unicodedata.category(c)[0] in "LMN")

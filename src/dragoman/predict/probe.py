@@ -19,7 +19,6 @@ from typing import get_args
 from warnings import warn
 
 import torch
-from torch import Tensor
 
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.wrappers import mean_probability
@@ -136,20 +135,15 @@ def score_ids(
     tgt_out = pad([[*ids, EOS_ID] for ids in targets]).to(device)
     real = tgt_out != PAD_ID
     strange = (tgt_out == UNK_ID).any(dim=1, keepdim=True).expand_as(real)[real]  # (R,)
-    by_model = [_log_probs(model, src, tgt_in, real, strange) for model in models]
-    log_probs = mean_probability(torch.stack(by_model)) if len(by_model) > 1 else by_model[0]  # (R, V)
+    by_model = []
+    for model in models:
+        src_mask = source_mask(src, with_end=model.config.source_end)
+        hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)
+        logits = model.project(hidden[real]).float()  # (R, V), R being the positions that are real
+        unknown = logits[:, UNK_ID].clone()
+        logits[:, list(FORBIDDEN)] = -torch.inf
+        logits[:, UNK_ID] = torch.where(strange, unknown, -torch.inf)  # only there can <unk> be written
+        by_model.append(logits.log_softmax(dim=-1))
+    log_probs = mean_probability(torch.stack(by_model)) if len(by_model) > 1 else by_model[0]
     values = iter(log_probs.gather(1, tgt_out[real][:, None])[:, 0].tolist())
     return [[next(values) for _ in range(len(ids) + 1)] for ids in targets]
-
-
-def _log_probs(
-    model: Seq2SeqTransformer, src: Tensor, tgt_in: Tensor, real: Tensor, strange: Tensor
-) -> Tensor:
-    """(R, V), fp32, at the R positions that are `real` (B, T); where `strange` (R,), <unk> can be written."""
-    src_mask = source_mask(src, with_end=model.config.source_end)
-    hidden = model.decode(tgt_in, model.encode(src, src_mask), src_mask)
-    logits = model.project(hidden[real]).float()
-    unknown = logits[:, UNK_ID].clone()
-    logits[:, list(FORBIDDEN)] = -torch.inf
-    logits[:, UNK_ID] = torch.where(strange, unknown, -torch.inf)
-    return logits.log_softmax(dim=-1)

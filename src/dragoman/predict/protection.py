@@ -137,7 +137,8 @@ class Skeleton:
             taken.append((span, len(skeleton)))
             position = span.end
             words_meet = skeleton[-1:].isalnum() and source[position : position + 1].isalnum()
-            if words_meet and not (span.is_tag and _tag_name(span) in INLINE_TAGS):
+            tag = _TAG.fullmatch(span.text) if span.is_tag else None
+            if words_meet and not (tag and tag["name"].lower() in INLINE_TAGS):
                 skeleton += " "
         return cls(source, spans, protection, skeleton + source[position:], taken)
 
@@ -195,11 +196,6 @@ class _Node:
     low: int = 0
     """The characters of the translation that it is put around, or before."""
     high: int = 0
-
-
-def _tag_name(span: ProtectedSpan) -> str:
-    match = _TAG.fullmatch(span.text)
-    return match["name"].lower() if match else ""
 
 
 def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:

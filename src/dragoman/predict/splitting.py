@@ -51,8 +51,14 @@ def _best_cut(text: str) -> int | None:
     for ends in places.values():
         if ends:
             return min(ends, key=lambda end: abs(end - middle))
-    between = (place for place in _outwards(middle, first, last) if _is_between_characters(text, place))
-    return next(between, next(_outwards(middle, first, last), None))
+    for place in _outwards(middle, first, last):
+        # Neither an accent nor part of an emoji begins there: as far as one can tell without a table.
+        if (
+            unicodedata.category(text[place])[0] != "M"
+            and _ZERO_WIDTH_JOINER not in text[place - 1 : place + 1]
+        ):
+            return place
+    return next(_outwards(middle, first, last), None)
 
 
 def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
@@ -61,12 +67,6 @@ def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
         for place in dict.fromkeys((middle - distance, middle + distance)):
             if first < place < last:
                 yield place
-
-
-def _is_between_characters(text: str, place: int) -> bool:
-    """Neither an accent nor part of an emoji begins at `place`: as far as one can tell without a table."""
-    after = text[place]
-    return unicodedata.category(after)[0] != "M" and _ZERO_WIDTH_JOINER not in (after, text[place - 1])
 
 
 def joined_parts(source: str, parts: tuple[Translation, ...], languages: tuple[str, str]) -> Translation:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.predict.flow import Flow, SearchStep
+from dragoman.predict.flow import ComputeStep, Flow
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,20 +26,34 @@ WORTH_A_THREAD = 16
 
 
 def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) -> Result:
-    """Return the result of a flow. `progress` receives the number of finished texts, whenever it grew."""
+    """Return the result of a flow; its searches are in batches of similar length.
+
+    `progress` receives the number of finished texts, whenever it grew.
+    """
     n_told = 0
-
-    def tell(n_done: int) -> None:
-        nonlocal n_told
-        if progress is not None and n_done > n_told:  # what is translated twice counts once
-            n_told = n_done
-            progress(n_done)
-
     results: Any = None
     try:
         while True:
             step = flow.send(results)
-            results = _search(step, tell) if isinstance(step, SearchStep) else step.work(step.items)
+            if isinstance(step, ComputeStep):
+                results = step.work(step.items)
+                continue
+            sentences, settings = step.sentences, step.settings
+            search = partial(step.model.engine.search, settings=settings)
+            n_threads = torch.get_num_threads() if step.model.model.device.type == "cpu" else 1
+            by_length = sorted(range(len(sentences)), key=lambda i: -len(sentences[i].source))
+            size = min(settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
+            batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
+            groups = [[sentences[i] for i in batch] for batch in batches]
+            searches = map(search, groups) if n_threads == 1 else map_in_threads(search, groups, n_threads)
+            by_number: dict[int, list[Hypothesis]] = {}
+            for batch, hypotheses in zip(batches, searches, strict=True):
+                by_number.update(zip(batch, hypotheses, strict=True))
+                n_done = -1 if step.n_done is None else step.n_done + len(by_number)
+                if progress is not None and n_done > n_told:  # what is translated twice counts once
+                    n_told = n_done
+                    progress(n_done)
+            results = [by_number[i] for i in range(len(sentences))]
     except StopIteration as end:
         result: Result = end.value
         return result
@@ -47,35 +61,14 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
         flow.close()
 
 
-def _search(step: SearchStep, tell: Callable[[int], None]) -> list[list[Hypothesis]]:
-    """Search for sentences in batches of similar length; `tell` receives how many texts are finished."""
-    engine, sentences = step.model.engine, step.sentences
-    n_threads = torch.get_num_threads() if step.model.model.device.type == "cpu" else 1
-    by_length = sorted(range(len(sentences)), key=lambda i: len(sentences[i].source), reverse=True)
-    size = min(step.settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
-    batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
-    search = partial(engine.search, settings=step.settings)
-    groups = [[sentences[i] for i in batch] for batch in batches]
-    searches = map_in_threads(search, groups, n_threads=n_threads)
-    results: dict[int, list[Hypothesis]] = {}
-    for batch, hypotheses in zip(batches, searches, strict=True):
-        results.update(zip(batch, hypotheses, strict=True))
-        if step.n_done is not None:
-            tell(step.n_done + len(results))
-    return [results[i] for i in range(len(sentences))]
-
-
 def map_in_threads(
-    function: Callable[[Item], Result], items: Sequence[Item], *, n_threads: int
+    function: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """Return `function` of every item, in order, in `n_threads` threads on the CPU.
+    """Yield `function` of every item, in order, in `n_threads` threads on the CPU.
 
     One item alone has one thread, too: others would only wait with it, and keep processors from others. An
     error in one of them is raised where its result would have come, and the rest is not begun.
     """
-    if n_threads == 1:
-        yield from map(function, items)
-        return
     n_before = torch.get_num_threads()
     if len(items) == 1:
         try:

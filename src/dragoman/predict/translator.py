@@ -14,7 +14,7 @@ from dragoman.model.compiled import can_compile
 from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine
-from dragoman.predict.flow import searched, translated
+from dragoman.predict.flow import TranslationRequest, searched, translated
 from dragoman.predict.loading import (
     Pretrained,
     build_model,
@@ -25,7 +25,6 @@ from dragoman.predict.loading import (
 from dragoman.predict.model import TranslationModel, translation_config
 from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Translation
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.threads import finish

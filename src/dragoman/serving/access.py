@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tomli_w
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from dragoman.config import MAX_COUNT, Settings, parse_section, read_settings
 from dragoman.errors import ConfigError, DataError
@@ -50,6 +50,8 @@ class Keys(Settings):
 
     keys: dict[str, KeyConfig]
     """Keys by user name."""
+    _path: Path = PrivateAttr()
+    """The file that they were read from."""
 
     @classmethod
     def load(cls, path: Path) -> Keys:
@@ -62,7 +64,13 @@ class Keys(Settings):
             raise ConfigError(
                 f"{path}: holds no key; make one with: dragoman key add NAME --file {shlex.quote(str(path))}"
             )
-        return cls(keys=keys)
+        loaded = cls(keys=keys)
+        loaded._path = path
+        return loaded
+
+    def reloaded(self) -> Keys:
+        """Return the keys that their file holds now. ConfigError: as `load`."""
+        return Keys.load(self._path)
 
     def user(self, key: str) -> User | None:
         """Return the user of a key; compares with all keys in constant time."""

@@ -19,7 +19,7 @@ from starlette.formparsers import MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Scope
 
-from dragoman.serving import documents, libretranslate, v1
+from dragoman.serving import libretranslate, v1
 from dragoman.serving.errors import ANSWERED, PROBLEMS, HTTPError, response_to
 from dragoman.serving.gate import Gate
 from dragoman.serving.service import Service, service_of
@@ -54,7 +54,7 @@ def create_app(service: Service) -> FastAPI:
         yield
         service.close()
 
-    routers = (v1.router, documents.router, libretranslate.router, operations)
+    routers = (v1.router, libretranslate.router, operations)
     routes = [route for router in routers for route in router.routes]
     app = Application(
         title="Dragoman", version=version("dragoman"), description=DESCRIPTION, lifespan=lifespan,

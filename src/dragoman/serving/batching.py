@@ -14,26 +14,25 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
+from anyio import CapacityLimiter, to_thread
 
 from dragoman.config import SearchConfig
-from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DataError
 from dragoman.predict.engine import Engine, SearchInput, longest_translation
 from dragoman.predict.flow import ComputeStep, Flow, SearchStep
 from dragoman.predict.threads import WORTH_A_THREAD
 
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
-"""Compute a result for each item. Items of equal works may share a batch."""
-Run: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Calls a function in this thread, or in another one."""
+Work: TypeAlias = Callable[..., Sequence[Any]]
+"""Compute a result for each of a list of items, its first argument."""
 
 SIMILAR = 32
 """Maximum difference of lengths within a batch, in tokens; lengths within a factor of 2 always fit."""
@@ -74,8 +73,8 @@ class Client:
         """Total tokens of its pending items."""
         self._batcher = batcher
 
-    async def finish(self, flow: Flow[Result], run: Run) -> Result:
-        """Return the result of a flow. `run` calls its code; what it yields is computed in batches.
+    async def finish(self, flow: Flow[Result], threads: CapacityLimiter | None = None) -> Result:
+        """Return the result of a flow: its code runs here or in `threads`, what it yields in batches.
 
         Raises:
             GoneError: the client has left, or the batcher is closed.
@@ -84,25 +83,29 @@ class Client:
         results: Sequence[Any] | None = None
         try:
             while True:
-                step = await run(partial(_advance, flow, results))
+                step = (
+                    _advance(flow, results) if threads is None
+                    else await to_thread.run_sync(_advance, flow, results, limiter=threads)
+                )  # fmt: skip
                 if isinstance(step, _End):
                     return step.value
                 if isinstance(step, SearchStep):
-                    step = self._searching(step)
-                futures = self._batcher.submit(step.work, step.items, step.costs, self)
+                    futures = self._search(step)
+                else:
+                    futures = self._batcher.submit(step.work, step.items, step.costs, self)
                 await _all_done(futures)
                 results = [future.result() for future in futures]
         finally:
             flow.close()
 
-    def _searching(self, step: SearchStep) -> ComputeStep:
-        """Return the computation of a search, which can be watched, interrupted and cancelled."""
+    def _search(self, step: SearchStep) -> list[Future[Any]]:
+        """Submit a search, which can be watched, interrupted and cancelled."""
         engine, batcher, is_cpu = step.model.engine, self._batcher, step.model.model.device.type == "cpu"
         # searches on a GPU share tensors, so that they cannot be interrupted by another search
         pause = batcher.pause if is_cpu else batcher.progress
         costs = [batcher.cost(engine, sentence, step.settings) for sentence in step.sentences]
         watched = [sentence._replace(watcher=Watching(self, sentence, pause)) for sentence in step.sentences]
-        return ComputeStep(Searching(engine, _same(step.settings)), watched, costs)
+        return batcher.submit(engine.search, watched, costs, self, _same(step.settings))
 
     def go_on(self, _: int = 0) -> None:
         """Check for cancellation; long work calls this regularly. GoneError: the client has left."""
@@ -130,20 +133,17 @@ def _advance(flow: Flow[Any], results: Sequence[Any] | None) -> SearchStep | Com
 
 
 async def _all_done(results: Sequence[Future[Any]]) -> None:
-    """Wait until threads have set all of `results`."""
-    loop = asyncio.get_running_loop()
-    all_done, n_left = loop.create_future(), len(results)
+    """Wait until threads have set all of `results`; only the last of them wakes the loop."""
+    loop, all_done, numbers = asyncio.get_running_loop(), asyncio.Event(), count(1)
 
-    def count() -> None:
-        nonlocal n_left
-        n_left -= 1
-        if not n_left and not all_done.done():
-            all_done.set_result(None)
+    def is_done(_: Future[Any]) -> None:
+        if next(numbers) == len(results):
+            loop.call_soon_threadsafe(all_done.set)
 
     for each in results:
-        each.add_done_callback(lambda _: loop.call_soon_threadsafe(count))
+        each.add_done_callback(is_done)
     if results:
-        await all_done
+        await all_done.wait()
 
 
 class Watching(NamedTuple):
@@ -166,7 +166,7 @@ class Watching(NamedTuple):
 class _Waiting(NamedTuple):
     """A pending item."""
 
-    work: Work
+    work: tuple[Work, tuple[Any, ...]]
     item: Any
     cost: int
     since: float
@@ -258,6 +258,8 @@ class Batcher:
 
         CostlyError: its phrases would make the search cost more than `limits.required_cost`.
         """
+        if not sentence.required:
+            return len(sentence.source)
         n_tokens = sum(phrase.distance(0) for phrase in set(sentence.required))
         width = max(settings.beam_size, n_tokens + 1)
         longest = longest_translation(sentence, settings, limit=getattr(engine, "longest", sys.maxsize))
@@ -271,12 +273,15 @@ class Batcher:
         return len(sentence.source) * (width // settings.beam_size)
 
     def submit(
-        self, work: Work, items: Sequence[Any], costs: Sequence[int], client: Client
+        self, work: Work, items: Sequence[Any], costs: Sequence[int], client: Client, *arguments: Any
     ) -> list[Future[Any]]:
-        """Return a future for the result of each item. GoneError: the client has left, or this is closed."""
+        """Return a future for the result of each item. Items of equal works and arguments may share a batch.
+
+        GoneError: the client has left, or this is closed.
+        """
         now = time.monotonic()
         waiting = [
-            _Waiting(work, item, max(cost, 1), now, client, Future())
+            _Waiting((work, arguments), item, max(cost, 1), now, client, Future())
             for item, cost in zip(items, costs, strict=True)
         ]
         with self._changed:
@@ -311,7 +316,12 @@ class Batcher:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
-                self._gather()
+                n_before, end = 0, time.monotonic() + LONGEST_PAUSE
+                while n_before < len(self._waiting) < self._share() and not self._closed:
+                    n_before = len(self._waiting)  # goes on until a share is queued, or no more arrive
+                    if time.monotonic() >= end:
+                        break
+                    self._changed.wait(PAUSE)
                 if not self._waiting:
                     if self._closed:
                         return
@@ -333,22 +343,15 @@ class Batcher:
         n_active = len(self._waiting) + self._n_running + len(self._expected)
         return min(-(-n_active // len(self._threads)), self.max_items)
 
-    def _gather(self) -> None:
-        """Wait until `_share` items are queued, or until no more arrive."""
-        end = time.monotonic() + LONGEST_PAUSE
-        n_before = 0
-        while n_before < len(self._waiting) < self._share() and not self._closed:
-            n_before = len(self._waiting)
-            if time.monotonic() >= end:
-                return
-            self._changed.wait(PAUSE)
-
     def _take(self, waiting: Sequence[_Waiting], n_items: int) -> list[_Waiting]:
         """Take up to `n_items`: the item with the highest response ratio, and similar ones."""
         now = time.monotonic()
         urgent = sorted(waiting, key=lambda each: (each.since - now) / each.client.cost)
         like = [
-            each for each in urgent if each.work == urgent[0].work and _are_similar(each.cost, urgent[0].cost)
+            each
+            for each in urgent
+            if abs(each.cost - urgent[0].cost) <= max(SIMILAR, min(each.cost, urgent[0].cost))
+            and each.work == urgent[0].work
         ]
         batch: list[_Waiting] = []
         longest = 0
@@ -369,7 +372,8 @@ class Batcher:
         self._turns[thread] = _Turn(time.monotonic(), interrupted_from, max(SIMILAR, batch[-1].cost // 2))
         self._note(len(batch))
         try:
-            results = batch[0].work([each.item for each in batch])
+            work, arguments = batch[0].work
+            results = work([each.item for each in batch], *arguments)
             assert len(results) == len(batch)
         except BaseException as error:  # raised again in the thread that waits for the result
             problem = error
@@ -389,21 +393,6 @@ class Batcher:
                 each.result.set_exception(problem)
             else:
                 each.result.set_result(results[i])
-
-
-def _are_similar(length: int, other: int) -> bool:
-    return abs(length - other) <= max(SIMILAR, min(length, other))
-
-
-@dataclass(frozen=True)
-class Searching:
-    """The work of translating sentences; equal for equal settings."""
-
-    engine: Engine
-    settings: SearchConfig
-
-    def __call__(self, sentences: Sequence[SearchInput]) -> list[list[Hypothesis]]:
-        return self.engine.search(sentences, self.settings)
 
 
 @lru_cache(maxsize=1024)

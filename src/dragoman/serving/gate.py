@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
+from anyio import fail_after
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -189,10 +190,13 @@ class Gate:
         """
         if self._service.keys is None or not _has_body(scope):
             return True
+        request = Request(scope)
         if scope["path"] in KEY_IN_BODY:
-            return self._service.keys.user(key_of(Request(scope)) or "") is not None
-        self._service.identify(Request(scope))
-        return True
+            user = self._service.keys.user(key_of(request) or "")
+        else:
+            user = self._service.identify(request)
+        request.state.user_by_head = user
+        return user is not None
 
     async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
         """Read the body of a request; False: its client has left. HTTPError: too large or slow."""
@@ -213,8 +217,9 @@ class Gate:
         while True:
             remaining = deadline - loop.time()
             try:
-                message = await asyncio.wait_for(receive(), min(limits.body_seconds, remaining))
-            except asyncio.TimeoutError as error:
+                with fail_after(min(limits.body_seconds, remaining)):
+                    message = await receive()
+            except TimeoutError as error:
                 what = (
                     f"nothing more came in the {limits.body_seconds:g} s that limits.body_seconds allows"
                     if limits.body_seconds <= remaining

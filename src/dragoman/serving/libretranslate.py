@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
@@ -22,18 +23,16 @@ from dragoman.config import parse_json
 from dragoman.documents import FORMATS, DocumentFile
 from dragoman.documents.budget import Budget
 from dragoman.documents.hypertext import Hypertext, plain
-from dragoman.predict.flow import Flow, translated
+from dragoman.predict.flow import Flow, TranslationRequest, translated
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
-from dragoman.serving.documents import AUTO, DocumentRequest, attachment, translate_document
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response
 from dragoman.serving.models import Models, ServedTranslator
 from dragoman.serving.service import Service, service_of
-from dragoman.serving.translating import TranslationJob
-from dragoman.serving.v1 import described, is_json
+from dragoman.serving.translating import AUTO, translate_document, translation
+from dragoman.serving.v1 import attachment, described, is_json
 from dragoman.text.languages import Detected, detect, known, name_of, standard_code
 
 FRONTEND_TIMEOUT = 500
@@ -128,17 +127,11 @@ async def translate_text(
 ) -> list[list[str]]:
     """Translate each text; up to `n_alternatives` others, which differ, follow its translation."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
-
-    def work(_: Client) -> Flow[schemas.TranslateResponse]:
-        job = TranslationJob(served, asked, service.config.limits)
-        service.take_in(request, served.info.name, job.n_sentences)
-        return (yield from job.answer())
-
-    answer = await service.run(request, work)
+    answer = await service.run(request, partial(translation, service, request, served, asked))
     results = []
-    for translation in answer.translations:
-        alternatives = (alternative_of(translation, k) for k in range(1, n_alternatives + 1))
-        results.append(list(dict.fromkeys((translation.text, *filter(None, alternatives)))))
+    for each in answer.translations:
+        alternatives = (alternative_of(each, k) for k in range(1, n_alternatives + 1))
+        results.append(list(dict.fromkeys((each.text, *filter(None, alternatives)))))
     return results
 
 
@@ -164,7 +157,7 @@ async def translate_html(
         service.take_in(request, served.info.name, len(sentences))
         protection: Protection | None = None
         for page in pages:
-            protection = page.marks.protection(protection)
+            protection = page.tags.protection(protection)
         kept = TranslationRequest(protection=protection)
         translations = yield from translated(served.translator, sentences, kept)
         targets = (translation.text for translation in translations)
@@ -219,8 +212,9 @@ async def translate_file(request: Request, fields: Fields) -> Response:
     if not name.lower().endswith(tuple(FORMATS)):
         raise invalid("Invalid request: file format not supported")
     direction = choose(service.models, source, target, None)
-    asked = DocumentRequest(name, await file.read(), None, direction.source.language, direction.target)
-    translated = await translate_document(request, service, asked)
+    translated = await translate_document(
+        request, service, name, await file.read(), source=direction.source.language, target=direction.target
+    )
     kept = await to_thread.run_sync(service.downloads.keep, *translated)
     address = f"{request.base_url}download_file/{quote(kept)}"
     return json_response(schemas.LibreFile(translatedFileUrl=address))

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
+from dragoman.config import ClassificationConfig
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.flow import Pivot
@@ -24,7 +25,7 @@ class ModelInfo(NamedTuple):
     """Public facts about a model."""
 
     name: str
-    n_parameters: int
+    parameters: int
     precision: str
     engine: str
 
@@ -58,38 +59,6 @@ class ServedClassifier:
 Served: TypeAlias = ServedTranslator | ServedClassifier
 
 
-@dataclass(frozen=True)
-class LoadOptions:
-    """How models are loaded."""
-
-    device: str = "auto"
-    precision: str = "auto"
-    engine: str = "native"
-
-    def load(self, path: str | Path, name: str) -> Sequence[Served]:
-        """Return the model of the run in `path`, or on the hub: once for each direction of a translator.
-
-        Errors: `Translator.load`, `Classifier.load`.
-        """
-        load: dict[str, Callable[[str | Path, str], Sequence[Served]]]
-        load = {"translation": self._translator, "classification": self._classifier}
-        return load[Run.open(path).config.task](path, name)
-
-    def _classifier(self, path: str | Path, name: str) -> Sequence[ServedClassifier]:
-        precision = "auto" if self.precision == "int8" else self.precision  # int8 is for searches
-        classifier = Classifier.load(path, device=self.device, precision=precision)
-        classifier.classify(["."])  # what is made at the first call is made now
-        return [ServedClassifier(_info(name, classifier.model, "native", None), classifier)]
-
-    def _translator(self, path: str | Path, name: str) -> Sequence[ServedTranslator]:
-        translator = Translator.load(path, device=self.device, precision=self.precision, engine=self.engine)
-        precision = self.precision if self.precision == "int8" or self.engine != "native" else None
-        info = _info(name, translator.model, self.engine, precision)
-        turned = [translator.towards("-".join(direction)) for direction in translator.directions]
-        turned[0].translate(["a"])  # what is made at the first call is made now
-        return [ServedTranslator(info, each) for each in turned]
-
-
 class Models:
     """The models of a service, in the given order.
 
@@ -99,18 +68,39 @@ class Models:
     def __init__(
         self,
         paths: Sequence[str | Path],
-        options: LoadOptions,
         *,
+        device: str = "auto",
+        precision: str = "auto",
+        engine: str = "native",
         note: Callable[[str], object] = lambda name: None,
     ) -> None:
         """Load the runs in `paths`; `note` receives the name of each before it is loaded.
 
-        ConfigError: two models have the same name. Other errors: as `LoadOptions.load`.
+        ConfigError: two models have the same name. Other errors: as `load`.
         """
-        self.paths, self._options, self._note = tuple(paths), options, note
+        self.paths, self._note = tuple(paths), note
+        self._device, self._precision, self._engine = device, precision, engine
         self._loading = Lock()
         self.served = self._load()
         """All of them, a model of several directions once for each; last those through a pivot language."""
+
+    def load(self, path: str | Path, name: str) -> Sequence[Served]:
+        """Return the model of the run in `path`, or on the hub: once for each direction of a translator.
+
+        Errors: `Translator.load`, `Classifier.load`.
+        """
+        device, precision, engine = self._device, self._precision, self._engine
+        if isinstance(Run.open(path).config, ClassificationConfig):
+            of_classifier = "auto" if precision == "int8" else precision  # int8 is for searches
+            classifier = Classifier.load(path, device=device, precision=of_classifier)
+            classifier.classify(["."])  # what is made at the first call is made now
+            return [ServedClassifier(_info(name, classifier.model, "native", None), classifier)]
+        translator = Translator.load(path, device=device, precision=precision, engine=engine)
+        is_named = precision == "int8" or engine != "native"
+        info = _info(name, translator.model, engine, precision if is_named else None)
+        turned = [translator.towards("-".join(direction)) for direction in translator.directions]
+        turned[0].translate(["a"])  # what is made at the first call is made now
+        return [ServedTranslator(info, each) for each in turned]
 
     def _load(self) -> tuple[Served, ...]:
         served: dict[str, Sequence[Served]] = {}
@@ -122,7 +112,7 @@ class Models:
                     "requests tell models by it"
                 )
             self._note(name)
-            served[name] = self._options.load(path, name)
+            served[name] = self.load(path, name)
         models = [one for of_run in served.values() for one in of_run]
         return (*models, *pivots([one for one in models if isinstance(one, ServedTranslator)]))
 
@@ -135,10 +125,6 @@ class Models:
     @property
     def translators(self) -> tuple[ServedTranslator, ...]:
         return tuple(model for model in self.served if isinstance(model, ServedTranslator))
-
-    @property
-    def classifiers(self) -> tuple[ServedClassifier, ...]:
-        return tuple(model for model in self.served if isinstance(model, ServedClassifier))
 
     def translator(
         self, name: str | None = None, source: str | None = None, target: str | None = None
@@ -189,10 +175,11 @@ class Models:
 
     def classifier(self, name: str | None = None) -> ServedClassifier:
         """Return the classifier of this name; None = the first. DataError: no such classifier."""
-        for model in self.classifiers:
+        classifiers = [model for model in self.served if isinstance(model, ServedClassifier)]
+        for model in classifiers:
             if name in (None, model.info.name):
                 return model
-        raise DataError(_no_model(name, "classifies", [m.info.name for m in self.classifiers]))
+        raise DataError(_no_model(name, "classifies", [model.info.name for model in classifiers]))
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
@@ -216,8 +203,8 @@ def pivots(translators: Sequence[ServedTranslator]) -> list[ServedTranslator]:
             continue
         info = first
         if first.name != second.name:
-            n_parameters = first.n_parameters + second.n_parameters
-            info = first._replace(name=f"{first.name}+{second.name}", n_parameters=n_parameters)
+            parameters = first.parameters + second.parameters
+            info = first._replace(name=f"{first.name}+{second.name}", parameters=parameters)
         by_pair.setdefault((source, target), ServedTranslator(info, Pivot(reader, writer)))
     return list(by_pair.values())
 

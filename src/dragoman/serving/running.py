@@ -37,9 +37,6 @@ HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 IGNORED = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 """Signals that mean nothing to a service, and would end it."""
 
-LoadKeys = Callable[[], Keys | None]
-"""Read the file of API keys; None = no keys."""
-
 MUCH = 64 << 20
 """Growth of a process in bytes after which it releases freed memory when idle."""
 
@@ -114,9 +111,7 @@ def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
     return config.batching.threads or max(1, usable_cores() // n_workers)
 
 
-def reload_models(
-    models: Models, load_keys: LoadKeys, present: Keys | None, metrics: Metrics
-) -> tuple[Keys | None, bool]:
+def reload_models(models: Models, present: Keys | None, metrics: Metrics) -> tuple[Keys | None, bool]:
     """Reload keys and models; return the keys, and whether anything has changed.
 
     On failure, log the reason and keep the old models. New keys are used even if a model cannot be loaded, so
@@ -124,7 +119,7 @@ def reload_models(
     """
     keys, is_loaded = present, False
     try:
-        keys = load_keys()
+        keys = present and present.reloaded()
         models.reload()
         is_loaded = True
     except Exception as error:
@@ -178,13 +173,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(
-    service: Service,
-    listening: socket.socket,
-    *,
-    load_keys: LoadKeys,
-    on_start: Callable[[], None] = lambda: None,
-) -> None:
+def run(service: Service, listening: socket.socket, *, on_start: Callable[[], None] = lambda: None) -> None:
     """Answer requests until SIGTERM or SIGINT, then finish the accepted ones.
 
     A second signal ends the process at once, with exit code 128 + its number. SIGHUP reloads models and keys
@@ -197,7 +186,7 @@ def run(
 
     def reload() -> None:
         with reloading:
-            service.keys, _ = reload_models(service.models, load_keys, service.keys, service.metrics)
+            service.keys, _ = reload_models(service.models, service.keys, service.metrics)
 
     def end(number: int, _: object) -> None:
         if server.should_exit:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import Request
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -113,6 +113,9 @@ class Service:
         address = request.client.host if request.client else "unknown"
         if self.keys is None:
             return User(address)
+        user: User | None = getattr(request.state, "user_by_head", None)
+        if user is not None and not key:  # the gate has looked
+            return user
         key = key or key_of(request)
         if not key:
             raise HTTPError(
@@ -181,8 +184,8 @@ class Service:
         client = Client(self.batcher)
         announced = request.headers.get("Content-Length", "")
         is_brief = not is_document and announced.isdecimal() and int(announced[:20]) <= BRIEF
-        flow, run = work(client), _here if is_brief else self._in_thread
-        working = self._begin(self._in_turn(client, flow) if is_document else client.finish(flow, run))
+        flow, threads = work(client), None if is_brief else self._threads
+        working = self._begin(self._in_turn(client, flow) if is_document else client.finish(flow, threads))
         leaving = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {working, leaving}
         limit = self.config.limits.seconds if seconds is None else seconds
@@ -192,48 +195,37 @@ class Service:
                 return working.result()
             if leaving.done():
                 raise LeftError
-            raise _too_slow(limit, "seconds" if seconds is None else "file_seconds")
+            setting = "seconds" if seconds is None else "file_seconds"
+            raise HTTPError(
+                504, f"took more than the {limit:g} s that limits.{setting} allows; send less at a time"
+            )
         finally:
             leaving.cancel()
             client.leave()
 
     async def stream(
-        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], Flow[None]]
+        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], Flow[Any]]
     ) -> AsyncIterator[Event]:
         """Yield the events of a flow as they arrive. Errors: as `run`, and those of the flow."""
-        client = Client(self.batcher)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event | None] = asyncio.Queue()
 
         def tell(name: str, data: BaseModel) -> None:
-            if name == "partial" and events.qsize() > MAX_EVENTS:
-                return
-            loop.call_soon_threadsafe(events.put_nowait, (name, data))
+            if name != "partial" or events.qsize() <= MAX_EVENTS:
+                loop.call_soon_threadsafe(events.put_nowait, (name, data))
 
-        limit = self.config.limits.seconds
-        deadline = loop.time() + limit
-        working = self._begin(client.finish(work(client, tell), self._in_thread))
-        working.add_done_callback(lambda _: events.put_nowait(None))
-        leaving = asyncio.ensure_future(_disconnected(request))
+        def end(running: asyncio.Future[Any]) -> None:
+            events.put_nowait(None)
+            _retrieve(running)
+
+        running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
+        running.add_done_callback(end)
         try:
-            while True:
-                getting = asyncio.ensure_future(events.get())
-                remaining = deadline - loop.time()
-                await asyncio.wait({getting, leaving}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
-                    getting.cancel()
-                    raise LeftError if leaving.done() else _too_slow(limit)
-                event = getting.result()
-                if event is None:
-                    break
+            while (event := await events.get()) is not None:
                 yield event
-            await working
+            await running
         finally:
-            leaving.cancel()
-            client.leave()
-
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        return await to_thread.run_sync(work, limiter=self._threads)
+            running.cancel()
 
     def _begin(self, working: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
         """Start `working` and count it as a running request until it ends.
@@ -253,8 +245,7 @@ class Service:
     def _end(self, working: asyncio.Future[Any]) -> None:
         self._n_active -= 1
         self.metrics.active.dec()
-        if not working.cancelled():
-            working.exception()  # retrieved, so that asyncio does not warn about it
+        _retrieve(working)
 
     async def _in_turn(self, client: Client, flow: Flow[Result]) -> Result:
         """Return the result of the flow of a document, which waits for its turn. Errors: as `run`."""
@@ -262,26 +253,21 @@ class Service:
             client.go_on()
             await asyncio.sleep(TURN_SECONDS)
         try:
-            return await client.finish(flow, self._in_thread)
+            return await client.finish(flow, self._threads)
         finally:
             self._documents.release()
 
 
-async def _here(function: Callable[[], Result]) -> Result:
-    """Call a function that is done soon."""
-    return function()
+def _retrieve(ended: asyncio.Future[Any]) -> None:
+    """Take the error of a task, if it has one, so that asyncio does not warn about it."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 async def _disconnected(request: Request) -> None:
     """Wait until the client of `request`, whose body has been read, disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _too_slow(seconds: float, setting: str = "seconds") -> HTTPError:
-    return HTTPError(
-        504, f"took more than the {seconds:g} s that limits.{setting} allows; send less at a time"
-    )
 
 
 def key_of(request: Request) -> str | None:

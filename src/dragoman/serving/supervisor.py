@@ -35,7 +35,6 @@ from dragoman.serving.monitoring import Figures, Metrics, log
 from dragoman.serving.running import (
     ENDING,
     HANGUP,
-    LoadKeys,
     Server,
     end_at_once,
     handled,
@@ -111,13 +110,11 @@ class Supervisor:
         n_workers: int,
         n_threads: int,
         keys: Keys | None,
-        load_keys: LoadKeys,
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
         """`n_threads` is per worker; `on_start` is called when all workers are ready."""
         self._models, self._config, self._listening, self._keys = models, config, listening, keys
-        self._n_workers, self._n_threads, self._load_keys = n_workers, n_threads, load_keys
-        self._on_start = on_start
+        self._n_workers, self._n_threads, self._on_start = n_workers, n_threads, on_start
         self._rates = Rates()  # in memory that the workers share, as the figures
         self._figures = Figures(GENERATIONS * n_workers + 1)  # the last are the supervisor's
         self._beats = memoryview(mmap.mmap(-1, 8 * self._figures.n_slots)).cast("d")
@@ -209,7 +206,7 @@ class Supervisor:
             elif number == HANGUP and not self._is_ending:
                 self._is_loading = True
                 try:
-                    keys, is_new = reload_models(self._models, self._load_keys, self._keys, self._metrics)
+                    keys, is_new = reload_models(self._models, self._keys, self._metrics)
                 except _EndingError:
                     continue
                 finally:

@@ -1,224 +1,287 @@
-"""Answer translation requests: as one response, or as a stream of events."""
+"""Answer translation requests: as one response, as a stream of events, or with a document."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, TypeAlias
 
+from fastapi import Request
 from pydantic import BaseModel
 
-from dragoman.documents import Document
+from dragoman.documents import Document, DocumentFile
 from dragoman.errors import DataError
-from dragoman.predict.alignment import word_probabilities
+from dragoman.predict.alignment import WordProbability, word_probabilities
 from dragoman.predict.engine import SearchInput
-from dragoman.predict.flow import CHARACTERS_A_TOKEN, Flow, Pivot, aligned, computed, translated
+from dragoman.predict.flow import (
+    CHARACTERS_A_TOKEN,
+    Flow,
+    Pivot,
+    TranslationRequest,
+    aligned,
+    computed,
+    translated,
+)
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.results import Link, Translation
+from dragoman.serving import schemas
+from dragoman.serving.batching import Client
+from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import too_much
-from dragoman.serving.models import ServedTranslator
-from dragoman.serving.schemas import (
-    AlternativeMessage,
-    BeginEvent,
-    DirectionMessage,
-    LinkMessage,
-    PartialEvent,
-    SentenceEvent,
-    SentenceMessage,
-    SentencesMessage,
-    SourceSentence,
-    TranslatedSentence,
-    TranslateRequest,
-    TranslateResponse,
-    TranslationMessage,
-    WordMessage,
-)
+from dragoman.serving.models import Models, ServedTranslator
+from dragoman.serving.service import Service
 from dragoman.serving.settings import LimitsConfig
+from dragoman.text.languages import detect, known
 from dragoman.text.slots import PATTERNS
 
 Tell: TypeAlias = Callable[[str, BaseModel], None]
 """Callback for stream events: name and data."""
 
+Fields: TypeAlias = dict[str, Any]
+"""Those of a message, which is made of all of them at once."""
+
 BETWEEN_PARTIALS = 0.04
 """Minimum seconds between two partial results."""
+
+AUTO = "auto"
+"""Source language of a request whose language is to be detected."""
 
 SEARCH_SETTINGS = (
     "beam_size", "length_penalty", "no_repeat_ngram", "method", "temperature", "top_k", "top_p", "seed",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text of a request, split into sentences."""
+def translation(
+    service: Service,
+    request: Request,
+    served: ServedTranslator,
+    asked: schemas.TranslateRequest,
+    client: Client,
+    tell: Tell | None = None,
+) -> Flow[schemas.TranslateResponse]:
+    """Return the answer to a request for translations.
 
-    document: Document
-    source_starts: tuple[int, ...]
+    `tell` receives it in events, too: begin, partial and sentence for each sentence, and done. Sentences are
+    then translated in order: the first one alone, so that its translation arrives soon, then more at a time.
 
-    @classmethod
-    def read(cls, text: str, language: str, *, split: bool) -> Text:
-        """Return `text`, split into sentences if `split`."""
-        document = Document.read(text, language) if split else Document((text,), (1,), ("", ""))
-        starts, position = [], 0
-        for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-            starts.append(position + len(gap))
-            position += len(gap) + len(sentence)
-        return cls(document, tuple(starts))
-
-    def written(
-        self, sentences: Sequence[TranslatedSentence], languages: tuple[str, str]
-    ) -> TranslationMessage:
-        """Return the translation of the text from those of its sentences."""
-        text = self.document.written([sentence.text for sentence in sentences], languages)
-        placed, end = [], 0
-        for sentence in sentences:
-            start = text.index(sentence.text, end)
-            end = start + len(sentence.text)
-            placed.append(SentenceMessage(**dict(sentence), start=start, end=end))
-        return TranslationMessage(text=text, sentences=placed)
-
-
-class TranslationJob:
-    """A validated translation request, with everything needed to answer it."""
-
-    def __init__(self, served: ServedTranslator, request: TranslateRequest, limits: LimitsConfig) -> None:
-        """Validate a request.
-
-        Raises:
-            DataError: its fields contradict each other, or entries of its glossary do.
-            HTTPError: too many hypotheses, alternatives or terms (413).
-        """
-        texts = [request.text] if isinstance(request.text, str) else request.text
-        if (request.prefix or request.required) and (request.split or len(texts) != 1):
-            raise DataError("prefix and required are for one sentence: send one text, with split = false")
-        if len(request.glossary) > limits.glossary_entries:
-            raise too_much(
-                "glossary entries", len(request.glossary), limits.glossary_entries, "glossary_entries"
-            )
-        self.served, self.request = served, request
-        self._texts = [Text.read(text, served.languages[0], split=request.split) for text in texts]
-        self._places = [(i, k) for i, text in enumerate(self._texts) for k in range(len(text.source_starts))]
-        kinds = PATTERNS if request.protect is True else request.protect
-        self._wanted = TranslationRequest(
-            settings={name: getattr(request, name) for name in SEARCH_SETTINGS},
-            n_best=request.n_best,
-            glossary=Glossary.of(request.glossary, inflect=request.inflect) if request.glossary else None,
-            protection=Protection(kinds) if kinds else None,
-        )
-        defaults = served.translator.config.search
-        settings = self._wanted.search(defaults)
-        for setting, what in (("beam_size", "hypotheses"), ("n_best", "alternatives")):
-            if settings[setting] > max(limits.beam_size, defaults.beam_size):
-                raise too_much(what, settings[setting], limits.beam_size, "beam_size")
-
-    @property
-    def n_sentences(self) -> int:
-        return len(self._places)
-
-    def answer(self) -> Flow[TranslateResponse]:
-        """Return all translations."""
-        return self._answer((yield from self._translated(0, len(self._places))))
-
-    def stream(self, tell: Tell) -> Flow[None]:
-        """Send the events begin, partial and sentence for each sentence, and done.
-
-        Sentences are translated in order: the first one alone, so that its translation arrives soon, then
-        more at a time.
-        """
-        texts = [
-            SentencesMessage(sentences=[self._place(i, k) for k in range(len(text.source_starts))])
-            for i, text in enumerate(self._texts)
+    Raises:
+        DataError: fields of the request contradict each other, or entries of its glossary do.
+        HTTPError: too many sentences, hypotheses, alternatives or terms (413); the queue is full (429).
+    """
+    plan = _plan(served, asked, service.config.limits)
+    languages, model = served.languages, served.translator
+    documents = [
+        Document.read(text, languages[0]) if asked.split else Document((text,), (1,), ("", ""))
+        for text in texts_of(asked)
+    ]
+    sources: list[list[Fields]] = [
+        [
+            {"source_start": start, "source_end": start + len(sentence), "source": sentence}
+            for start, sentence in zip(document.starts, document.sentences, strict=True)
         ]
-        tell("begin", BeginEvent(**self._direction.model_dump(exclude_unset=True), translations=texts))
-        sentences: list[TranslatedSentence] = []
-        while len(sentences) < len(self._places):
-            first = len(sentences)
-            for sentence in (yield from self._translated(first, min(2 * first + 1, first + 32))):
-                i, k = self._places[len(sentences)]
-                sentences.append(sentence)
-                tell("sentence", SentenceEvent(text=i, sentence=k, result=sentence))
-        tell("done", self._answer(sentences))
-
-    def teller(self, tell: Tell) -> Callable[[SearchInput, Sequence[int]], None] | None:
-        """Return a callback for partial hypotheses, by sentence, whose numbers count from 1."""
-        if self._wanted.protection is not None or isinstance(self.served.translator, Pivot):
-            return None  # what is searched for is not what is answered
-        last: dict[int, float] = {}
-        written = self.served.translator.written
-
-        def see(sentence: SearchInput, ids: Sequence[int]) -> None:
-            now, number = time.monotonic(), sentence.number
-            if ids and number <= len(self._places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
-                last[number] = now
-                i, k = self._places[number - 1]
-                tell("partial", PartialEvent(text=i, sentence=k, partial=written(sentence, [ids])[0]))
-
-        return see
-
-    @property
-    def _direction(self) -> DirectionMessage:
-        source, target = self.served.languages
-        names = {"model": self.served.info.name, "source": source, "target": target}
-        return DirectionMessage(**names, **({"pivot": self.served.pivot} if self.served.pivot else {}))
-
-    def _answer(self, sentences: Sequence[TranslatedSentence]) -> TranslateResponse:
-        remaining = iter(sentences)
-        translations = [
-            text.written([next(remaining) for _ in text.source_starts], self.served.languages)
-            for text in self._texts
-        ]
-        return TranslateResponse(**self._direction.model_dump(exclude_unset=True), translations=translations)
-
-    def _place(self, i: int, k: int) -> SourceSentence:
-        text = self._texts[i]
-        start, source = text.source_starts[k], text.document.sentences[k]
-        return SourceSentence(source_start=start, source_end=start + len(source), source=source)
-
-    def _translated(self, first: int, end: int) -> Flow[list[TranslatedSentence]]:
-        """Return the translations of the sentences `first` to `end` of all texts."""
-        places = self._places[first:end]
-        sources = [self._texts[i].document.sentences[k] for i, k in places]
-        phrases = [*map(Inflectable if self.request.inflect else str, self.request.required)]
-        model, links, words = self.served.translator, None, None
+        for document in documents
+    ]
+    places = [(i, k) for i, of_text in enumerate(sources) for k in range(len(of_text))]
+    service.take_in(request, served.info.name, len(places))
+    direction = {"model": served.info.name, "source": languages[0], "target": languages[1]}
+    direction |= {"pivot": served.pivot} if served.pivot else {}
+    if tell is not None:
+        client.see = _teller(tell, served, plan, places)
+        begun: Any = [{"sentences": of_text} for of_text in sources]
+        tell("begin", schemas.BeginEvent(**direction, translations=begun))
+    phrases = [*map(Inflectable if asked.inflect else str, asked.required)]
+    sentences: list[Any] = []  # the fields of each
+    while (first := len(sentences)) < len(places):
+        part = places[first : first + min(first + 1, 32)] if tell is not None else places
         translations = yield from translated(
-            model, sources, self._wanted, prefixes=[self.request.prefix] if self.request.prefix else None,
-            required=[phrases] * len(sources), first_number=first + 1,
+            model, [sources[i][k]["source"] for i, k in part], plan,
+            prefixes=[asked.prefix] if asked.prefix else None, required=[phrases] * len(part),
+            first_number=first + 1,
         )  # fmt: skip
-        if self.request.align:
-            links = yield from aligned(model, translations)
-        if self.request.confidence:
-            texts = [translation.text for translation in translations]
-            read = [translation.through or translation.source for translation in translations]
+        links = (yield from aligned(model, translations)) if asked.align else None
+        words = None
+        if asked.confidence:
+            outputs = [each.text for each in translations]
+            inputs = [each.through or each.source for each in translations]
             writer = model.second if isinstance(model, Pivot) else model
-            cost = sum(map(len, texts)) // CHARACTERS_A_TOKEN
-            words = yield from computed(lambda: word_probabilities(writer, read, texts), cost)
-        return [
-            TranslatedSentence(
-                **dict(self._place(i, k)),
-                text=translation.text,
-                score=finite(translation.score),
-                alternatives=[
-                    AlternativeMessage(text=a.text, score=finite(a.score))
-                    for a in translation.alternatives[: self.request.n_best]
-                ],
-                links=None if links is None else [
-                    LinkMessage(
-                        source=(link.source_start, link.source_end),
-                        target=(link.target_start, link.target_end),
-                        weight=round(link.weight, 4),
-                    )
-                    for link in links[n]
-                ],
-                words=None if words is None else [
-                    WordMessage(start=word.start, end=word.end, probability=round(word.probability, 4))
-                    for word in words[n]
-                ],
-            )
-            for n, ((i, k), translation) in enumerate(zip(places, translations, strict=True))
-        ]  # fmt: skip
+            cost = sum(map(len, outputs)) // CHARACTERS_A_TOKEN
+            words = yield from computed(partial(word_probabilities, writer, inputs, outputs), cost)
+        for n, ((i, k), each) in enumerate(zip(part, translations, strict=True)):
+            of_links, of_words = links[n] if links else None, words[n] if words else None
+            sentences.append(sources[i][k] | _fields(each, asked.n_best, of_links, of_words))
+            if tell is not None:
+                tell("sentence", schemas.SentenceEvent(text=i, sentence=k, result=sentences[-1]))
+    remaining = iter(sentences)
+    messages: Any = [
+        _written(document, list(islice(remaining, len(document.sentences))), languages)
+        for document in documents
+    ]
+    answer = schemas.TranslateResponse(**direction, translations=messages)
+    if tell is not None:
+        tell("done", answer)
+    return answer
+
+
+def _written(document: Document, sentences: Sequence[Fields], languages: tuple[str, str]) -> Fields:
+    """Return the fields of a `TranslationMessage`, from those of its sentences, which are placed in it."""
+    text, end = document.written([sentence["text"] for sentence in sentences], languages), 0
+    for sentence in sentences:
+        start = text.index(sentence["text"], end)
+        end = start + len(sentence["text"])
+        sentence |= {"start": start, "end": end}
+    return {"text": text, "sentences": sentences}
+
+
+def texts_of(asked: schemas.TranslateRequest | schemas.ClassifyRequest) -> list[str]:
+    """Return the texts of a request, one or several."""
+    return [asked.text] if isinstance(asked.text, str) else asked.text
+
+
+def _plan(
+    served: ServedTranslator, asked: schemas.TranslateRequest, limits: LimitsConfig
+) -> TranslationRequest:
+    """Return how to translate. Errors: as `translation`."""
+    if (asked.prefix or asked.required) and (asked.split or len(texts_of(asked)) != 1):
+        raise DataError("prefix and required are for one sentence: send one text, with split = false")
+    if len(asked.glossary) > limits.glossary_entries:
+        raise too_much("glossary entries", len(asked.glossary), limits.glossary_entries, "glossary_entries")
+    kinds = PATTERNS if asked.protect is True else asked.protect
+    plan = TranslationRequest(
+        settings={name: getattr(asked, name) for name in SEARCH_SETTINGS},
+        n_best=asked.n_best,
+        glossary=Glossary.of(asked.glossary, inflect=asked.inflect) if asked.glossary else None,
+        protection=Protection(kinds) if kinds else None,
+    )
+    defaults = served.translator.config.search
+    settings = plan.search(defaults)
+    for setting, what in (("beam_size", "hypotheses"), ("n_best", "alternatives")):
+        if settings[setting] > max(limits.beam_size, defaults.beam_size):
+            raise too_much(what, settings[setting], limits.beam_size, "beam_size")
+    return plan
+
+
+def _teller(
+    tell: Tell, served: ServedTranslator, plan: TranslationRequest, places: Sequence[tuple[int, int]]
+) -> Callable[[SearchInput, Sequence[int]], None] | None:
+    """Return a callback for partial hypotheses, by sentence, whose numbers count from 1."""
+    if plan.protection is not None or isinstance(served.translator, Pivot):
+        return None  # what is searched for is not what is answered
+    last: dict[int, float] = {}
+    written = served.translator.written
+
+    def see(sentence: SearchInput, ids: Sequence[int]) -> None:
+        now, number = time.monotonic(), sentence.number
+        if ids and number <= len(places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
+            last[number] = now
+            i, k = places[number - 1]
+            tell("partial", schemas.PartialEvent(text=i, sentence=k, partial=written(sentence, [ids])[0]))
+
+    return see
+
+
+def _fields(
+    translation: Translation,
+    n_best: int,
+    links: Sequence[Link] | None,
+    words: Sequence[WordProbability] | None,
+) -> Fields:
+    """Return the fields of a `TranslatedSentence` but for its place."""
+    return {
+        "text": translation.text,
+        "score": finite(translation.score),
+        "alternatives": [
+            {"text": each.text, "score": finite(each.score)} for each in translation.alternatives[:n_best]
+        ],
+        "links": None if links is None else [
+            {"source": link[:2], "target": link[2:4], "weight": round(link.weight, 4)} for link in links
+        ],
+        "words": None if words is None else [
+            {"start": word.start, "end": word.end, "probability": round(word.probability, 4)}
+            for word in words
+        ],
+    }  # fmt: skip
+
+
+def chosen(
+    models: Models,
+    read: Callable[[Sequence[tuple[str, str]]], str],
+    name: str | None,
+    source: str | None,
+    target: str | None,
+) -> ServedTranslator:
+    """Return the translator of this name from `source` into `target`; None = any.
+
+    The source "auto" is detected among those of the models that may answer. `read` returns the text, given
+    their directions. It is called only if there are several languages.
+
+    DataError: there is no such model. Other errors: those of `read`.
+    """
+    if source == AUTO:
+        answering = [model.languages for model in models.translators if name in (None, model.info.name)]
+        into = target and known(target, (language for _, language in answering))
+        directions = [pair for pair in dict.fromkeys(answering) if target is None or pair[1] == into]
+        languages = list(dict.fromkeys(language for language, _ in directions))
+        source = languages[0] if languages else None
+        if len(languages) > 1:
+            source = detect(read(directions), languages)[0].language
+    return models.translator(name, source, target)
+
+
+async def translate_document(
+    request: Request,
+    service: Service,
+    name: str,
+    content: bytes,
+    model: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+) -> tuple[str, bytes]:
+    """Translate a document; return its name, with the language before the ending, and its content.
+
+    Its `name` is one of `safe_name`; `model`, `source` and `target` are those of `chosen`.
+
+    Raises:
+        DataError: it is damaged, its format is unknown, or there is no model for it.
+        HTTPError: it is too large, or takes too long.
+        MissingExtraError: a package for its format is not installed.
+    """
+    limits = service.config.limits
+    if len(content) > limits.file_bytes:
+        raise too_much("bytes", len(content), limits.file_bytes, "file_bytes")
+    service.expect(1)
+
+    def work(client: Client) -> Flow[tuple[str, bytes]]:
+        read = partial(DocumentFile.read, name, content, check=client.go_on)
+        served = chosen(service.models, partial(readable, read), model, source, target)
+        document = read(served.languages)
+        n_characters, n_sentences = document.n_characters, len(document.sentences)
+        request.state.model, request.state.characters = served.info.name, n_characters
+        request.state.sentences = n_sentences
+        service.metrics.characters.labels(served.info.name).inc(n_characters)
+        if n_characters > limits.file_characters:
+            raise too_much("characters", n_characters, limits.file_characters, "file_characters")
+        service.metrics.sentences.labels(served.info.name).inc(n_sentences)
+        translations = yield from document.translations(served.translator, TranslationRequest())
+        written = document.written([each.text for each in translations])
+        path, language = PurePath(name), served.languages[1]
+        return safe_name(f"{path.stem[: MAX_STEM - len(language) - 1]}.{language}{path.suffix}"), written
+
+    return await service.run(request, work, seconds=limits.file_seconds, is_document=True)
+
+
+def readable(read: Callable[[tuple[str, str]], DocumentFile], directions: Sequence[tuple[str, str]]) -> str:
+    """Return the sentences of a document, as the first of `directions` reads it that can."""
+    for languages in directions:  # a translation memory can only be read in the languages that it has
+        with suppress(DataError):
+            return " ".join(read(languages).sentences)
+    return " ".join(read(directions[0]).sentences)  # complains
 
 
 def finite(number: float) -> float | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from operator import attrgetter
+from pathlib import PurePath
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ValidationError
@@ -16,38 +18,23 @@ from pydantic import BaseModel, ValidationError
 from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
 from dragoman.predict.attention import attention_maps, n_weights
-from dragoman.predict.classifier import Classification
-from dragoman.predict.flow import CHARACTERS_A_TOKEN, ComputeStep, Flow, computed, translated
-from dragoman.predict.occlusion import Explanation, word_importance
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.flow import (
+    CHARACTERS_A_TOKEN,
+    ComputeStep,
+    Flow,
+    TranslationRequest,
+    computed,
+    translated,
+)
+from dragoman.predict.occlusion import word_importance
 from dragoman.predict.scoring import score_pairs
+from dragoman.serving import schemas
 from dragoman.serving.batching import Client, GoneError
-from dragoman.serving.documents import chosen
+from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import ServedTranslator
-from dragoman.serving.schemas import (
-    AttentionRequest,
-    AttentionResponse,
-    ClassificationMessage,
-    ClassifyRequest,
-    ClassifyResponse,
-    DetectRequest,
-    DetectResponse,
-    EffectMessage,
-    LanguageMessage,
-    LimitsMessage,
-    ModelMessage,
-    ModelsResponse,
-    Problem,
-    ScoredTokenMessage,
-    ScoreMessage,
-    ScoreRequest,
-    ScoreResponse,
-    TranslateRequest,
-    TranslateResponse,
-)
-from dragoman.serving.service import Event, media_type, service_of
-from dragoman.serving.translating import Tell, TranslationJob, finite
+from dragoman.serving.service import Event, admitted, media_type, service_of
+from dragoman.serving.translating import chosen, finite, texts_of, translate_document, translation
 from dragoman.text.languages import detect
 
 router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=attrgetter("name"))
@@ -55,6 +42,14 @@ router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=
 MAX_ATTENTION_WEIGHTS = 1 << 20
 """Of all layers and heads, in one response: about 8 MB of JSON."""
 
+
+MEDIA_TYPES = {
+    ".txt": "text/plain",
+    ".srt": "application/x-subrip",
+    ".tmx": "application/xml",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    **dict.fromkeys((".html", ".htm"), "text/html"),
+}
 
 REFERENCE = "#/components/schemas/{model}"
 """Where OpenAPI describes a message."""
@@ -100,28 +95,26 @@ def is_json(request: Request) -> bool:
 
 
 @router.get("/models", summary="List models", response_model_exclude_unset=True)
-def models(request: Request) -> ModelsResponse:
+def models(request: Request) -> schemas.ModelsResponse:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
     service = service_of(request)
     limits = service.config.limits
-    messages: list[ModelMessage] = []
+    messages: list[schemas.ModelMessage] = []
     for served in service.models.served:
-        info = served.info
-        facts: dict[str, Any] = {"name": info.name, "parameters": info.n_parameters}
-        facts |= {"precision": info.precision, "engine": info.engine}
+        facts: dict[str, Any] = served.info._asdict()
         if isinstance(served, ServedTranslator):
             source, target = served.languages
             beam_size = served.translator.config.search.beam_size
             most = max(limits.beam_size, beam_size)
             facts |= {"source": source, "target": target, "beam_size": beam_size, "max_n_best": most}
             facts |= {"pivot": served.pivot} if served.pivot else {}
-            messages.append(ModelMessage(task="translation", **facts))
+            messages.append(schemas.ModelMessage(task="translation", **facts))
         else:
             labels = list(served.classifier.labels)
-            messages.append(ModelMessage(task="classification", labels=labels, **facts))
-    return ModelsResponse(
+            messages.append(schemas.ModelMessage(task="classification", labels=labels, **facts))
+    return schemas.ModelsResponse(
         models=messages,
-        limits=LimitsMessage(**{name: getattr(limits, name) for name in LimitsMessage.model_fields}),
+        limits=schemas.LimitsMessage.model_validate(limits, from_attributes=True),
         needs_key=service.keys is not None,
         formats=list(FORMATS),
     )
@@ -141,33 +134,21 @@ EVENTS: dict[str, Any] = {
 
 
 @router.post(
-    "/translate", summary="Translate text", **described(TranslateRequest, TranslateResponse, **EVENTS)
+    "/translate",
+    summary="Translate text",
+    **described(schemas.TranslateRequest, schemas.TranslateResponse, **EVENTS),
 )
 async def translate(
-    request: Request, asked: Annotated[TranslateRequest, posted(TranslateRequest)]
+    request: Request, asked: Annotated[schemas.TranslateRequest, posted(schemas.TranslateRequest)]
 ) -> Response:
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
     service = service_of(request)
-    texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    joined = "\n".join(texts)
-    served = chosen(service.models, lambda _: joined, asked.model, asked.source, asked.target)
+    texts = texts_of(asked)
+    served = chosen(service.models, lambda _: "\n".join(texts), asked.model, asked.source, asked.target)
     service.take_texts(request, served.info.name, texts)
-
-    def begin() -> TranslationJob:
-        job = TranslationJob(served, asked, service.config.limits)
-        service.take_in(request, served.info.name, job.n_sentences)
-        return job
-
-    def answer(_: Client) -> Flow[TranslateResponse]:
-        return (yield from begin().answer())
-
-    def work(client: Client, tell: Tell) -> Flow[None]:
-        job = begin()
-        client.see = job.teller(tell)
-        yield from job.stream(tell)
-
+    work = partial(translation, service, request, served, asked)
     if not asked.stream:
-        return json_response(await service.run(request, answer))
+        return json_response(await service.run(request, work))
     events = service.stream(request, work)
     first = await anext(events)  # what is refused is refused with its status
     return StreamingResponse(
@@ -184,9 +165,9 @@ async def _sent(first: Event, events: AsyncIterator[Event]) -> AsyncIterator[byt
     except GoneError:
         return
     except HTTPError as refusal:
-        yield _event(("error", Problem(error=refusal.detail)))
+        yield _event(("error", schemas.Problem(error=refusal.detail)))
     except DragomanError as error:
-        yield _event(("error", Problem(error=refusal_of(error).detail)))
+        yield _event(("error", schemas.Problem(error=refusal_of(error).detail)))
 
 
 def _event(event: Event) -> bytes:
@@ -194,9 +175,11 @@ def _event(event: Event) -> bytes:
     return f"event: {name}\ndata: {data.model_dump_json(exclude_unset=True)}\n\n".encode()
 
 
-@router.post("/attention", summary="Show attention", **described(AttentionRequest, AttentionResponse))
+@router.post(
+    "/attention", summary="Show attention", **described(schemas.AttentionRequest, schemas.AttentionResponse)
+)
 async def attention(
-    request: Request, asked: Annotated[AttentionRequest, posted(AttentionRequest)]
+    request: Request, asked: Annotated[schemas.AttentionRequest, posted(schemas.AttentionRequest)]
 ) -> Response:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
     service = service_of(request)
@@ -204,11 +187,11 @@ async def attention(
     texts = [asked.text, asked.target or ""]
     service.take_texts(request, info.name, texts)
 
-    def work(_: Client) -> Flow[AttentionResponse]:
+    def work(_: Client) -> Flow[schemas.AttentionResponse]:
         target = asked.target
         if target is None:
-            (translation,) = yield from translated(translator, [asked.text], TranslationRequest())
-            target = translation.text
+            (result,) = yield from translated(translator, [asked.text], TranslationRequest())
+            target = result.text
         if (n := n_weights(translator, asked.text, target)) > MAX_ATTENTION_WEIGHTS:
             raise HTTPError(
                 413,
@@ -218,18 +201,20 @@ async def attention(
         maps = yield from computed(
             partial(attention_maps, translator, asked.text, target), len(asked.text) // CHARACTERS_A_TOKEN
         )
-        result = maps.cross
-        return AttentionResponse(
-            source_tokens=list(result.columns),
-            target_tokens=list(result.rows),
-            weights=result.weights.astype(float).round(4).tolist(),
+        cross = maps.cross
+        return schemas.AttentionResponse(
+            source_tokens=list(cross.columns),
+            target_tokens=list(cross.rows),
+            weights=cross.weights.astype(float).round(4).tolist(),
         )
 
     return json_response(await service.run(request, work))
 
 
-@router.post("/score", summary="Score translations", **described(ScoreRequest, ScoreResponse))
-async def score(request: Request, asked: Annotated[ScoreRequest, posted(ScoreRequest)]) -> Response:
+@router.post("/score", summary="Score translations", **described(schemas.ScoreRequest, schemas.ScoreResponse))
+async def score(
+    request: Request, asked: Annotated[schemas.ScoreRequest, posted(schemas.ScoreRequest)]
+) -> Response:
     """Score given translations, token by token."""
     service = service_of(request)
     info, translator = service.models.in_one_step(asked.model, asked.to)
@@ -239,75 +224,117 @@ async def score(request: Request, asked: Annotated[ScoreRequest, posted(ScoreReq
         raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
     service.expect(1)
 
-    def work(_: Client) -> Flow[ScoreResponse]:
+    def work(_: Client) -> Flow[schemas.ScoreResponse]:
         cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
         scored = yield from computed(partial(score_pairs, translator, sources, targets, first_number=1), cost)
         scores = [
-            ScoreMessage(
+            schemas.ScoreMessage(
                 log_prob=finite(each.log_prob),
                 perplexity=round(each.perplexity, 4),
                 tokens=[
-                    ScoredTokenMessage(piece=piece, log_prob=finite(log_prob))
+                    schemas.ScoredTokenMessage(piece=piece, log_prob=finite(log_prob))
                     for piece, log_prob in each.tokens(translator.tokenizers.tgt, target)
                 ],
             )
             for each, target in zip(scored, targets, strict=True)
         ]
-        return ScoreResponse(model=info.name, scores=scores)
+        return schemas.ScoreResponse(model=info.name, scores=scores)
 
     return json_response(await service.run(request, work))
 
 
-@router.post("/classify", summary="Classify text", **described(ClassifyRequest, ClassifyResponse))
-async def classify(request: Request, asked: Annotated[ClassifyRequest, posted(ClassifyRequest)]) -> Response:
+@router.post(
+    "/classify", summary="Classify text", **described(schemas.ClassifyRequest, schemas.ClassifyResponse)
+)
+async def classify(
+    request: Request, asked: Annotated[schemas.ClassifyRequest, posted(schemas.ClassifyRequest)]
+) -> Response:
     """Classify one or several texts: label, label probabilities and, on request, word importance."""
     service = service_of(request)
     served = service.models.classifier(asked.model)
-    texts = [asked.text] if isinstance(asked.text, str) else asked.text
+    texts = texts_of(asked)
     service.take_texts(request, served.info.name, texts)
     service.take_in(request, served.info.name, len(texts), "texts")
 
-    def work(client: Client) -> Flow[ClassifyResponse]:
+    def work(client: Client) -> Flow[schemas.ClassifyResponse]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
         results = []
         for each in (yield ComputeStep(served.classifier.classify, texts, costs)):
-            why = None
+            words = None
             if asked.explain and each.label:
-                (why,) = yield from computed(
-                    partial(
-                        word_importance, served.classifier, [each.text], labels=[each.label],
-                        progress=client.go_on,
-                    ),
-                    len(each.text) * len(each.text.split()) // CHARACTERS_A_TOKEN,
-                )  # fmt: skip
-            results.append(_classification(each, why))
-        return ClassifyResponse(model=served.info.name, results=results)
+                explain = partial(word_importance, served.classifier, labels=[each.label])
+                cost = len(each.text) * len(each.text.split()) // CHARACTERS_A_TOKEN
+                (why,) = yield from computed(partial(explain, [each.text], progress=client.go_on), cost)
+                words = [
+                    schemas.EffectMessage(start=word.start, end=word.end, effect=round(word.effect, 4))
+                    for word in why.effects
+                ]
+            results.append(
+                schemas.ClassificationMessage(
+                    label=each.label or None,
+                    labels=list(each.labels),
+                    probabilities={label: round(p, 6) for label, p in each.probabilities.items()},
+                    n_cut=each.n_cut,
+                    words=words,
+                )
+            )
+        return schemas.ClassifyResponse(model=served.info.name, results=results)
 
     return json_response(await service.run(request, work))
 
 
-def _classification(result: Classification, why: Explanation | None) -> ClassificationMessage:
-    effects = None if why is None else [
-        EffectMessage(start=each.start, end=each.end, effect=round(each.effect, 4)) for each in why.effects
-    ]  # fmt: skip
-    return ClassificationMessage(
-        label=result.label or None,
-        labels=list(result.labels),
-        probabilities={label: round(p, 6) for label, p in result.probabilities.items()},
-        n_cut=result.n_cut,
-        words=effects,
-    )
-
-
-@router.post("/detect", summary="Detect a language", **described(DetectRequest, DetectResponse))
+@router.post(
+    "/detect", summary="Detect a language", **described(schemas.DetectRequest, schemas.DetectResponse)
+)
 async def detect_language(
-    request: Request, asked: Annotated[DetectRequest, posted(DetectRequest)]
+    request: Request, asked: Annotated[schemas.DetectRequest, posted(schemas.DetectRequest)]
 ) -> Response:
     """Detect the language of a text: the five most likely ones."""
     service = service_of(request)
     service.take_texts(request, "detection", [asked.text])
     languages = [
-        LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
+        schemas.LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
         for each in (await to_thread.run_sync(detect, asked.text))[:5]
     ]
-    return json_response(DetectResponse(languages=languages))
+    return json_response(schemas.DetectResponse(languages=languages))
+
+
+@router.post(
+    "/documents",
+    summary="Translate a document",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The document, as an attachment whose name ends like that of the file sent.",
+            "content": {media: {"schema": {"type": "string", "format": "binary"}} for media in (
+                *dict.fromkeys(MEDIA_TYPES.values()), "application/octet-stream",
+            )},
+        },
+        **PROBLEMS,
+    },
+    dependencies=[Depends(admitted)],  # before its fields are checked
+)  # fmt: skip
+async def documents(
+    request: Request,
+    file: Annotated[UploadFile, File(description=f"Its name ends in {', '.join(FORMATS)}.")],
+    model: Annotated[
+        str | None, Form(description="Its name; without one the first of the direction.")
+    ] = None,
+    source: Annotated[str | None, Form(description='Its language, or "auto".', examples=["en"])] = None,
+    target: Annotated[str | None, Form(description="That of the translation.", examples=["de"])] = None,
+) -> Response:
+    """Translate a document; its format and formatting stay."""
+    name, content = safe_name(file.filename or ""), await file.read()
+    service = service_of(request)
+    return attachment(*await translate_document(request, service, name, content, model, source, target))
+
+
+def attachment(name: str, content: bytes) -> Response:
+    """Return a file that a browser saves as `name`, in any script (RFC 6266, RFC 5987)."""
+    plain = name.encode("ascii", "replace").decode().replace("?", "_")
+    headers: dict[str, Any] = {
+        "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Type": MEDIA_TYPES.get(PurePath(name).suffix.lower(), "application/octet-stream"),
+        "Cache-Control": "no-store",
+    }
+    return Response(content, headers=headers)

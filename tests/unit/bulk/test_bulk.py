@@ -27,8 +27,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.predict.flow import ComputeStep, translated
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.flow import ComputeStep, TranslationRequest, translated
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.translator import Translator

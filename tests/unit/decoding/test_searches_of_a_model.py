@@ -18,8 +18,8 @@ from dragoman.model.incremental import IncrementalDecoder
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.engine import NativeEngine, SearchInput, longest_translation
 from dragoman.predict.loading import inference_copy
+from dragoman.predict.model import continuing_tokens, encode_phrase, written_texts
 from dragoman.predict.scoring import score_ids
-from dragoman.predict.sentences import continuing_tokens, encode_phrase, written_texts
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 

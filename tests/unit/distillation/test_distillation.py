@@ -13,7 +13,7 @@ import torch
 
 from commands import error_of, succeed
 from dragoman.bulk.job import Job
-from dragoman.bulk.running import Summary, translate_file
+from dragoman.bulk.running import Status, translate_file
 from dragoman.cli.distill import describe_distillation
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.readers.files import compressed, open_lines
@@ -94,17 +94,17 @@ def test_presets_and_settings_that_do_not_exist_are_named(
         made("fast", overrides=("training.max_step=3",))
 
 
-def translate(job: Job) -> Summary:
+def translate(job: Job) -> Status:
     return translate_file(job, chunk_lines=50)
 
 
-def dictate(lines: list[str]) -> Callable[[Job], Summary]:
+def dictate(lines: list[str]) -> Callable[[Job], Status]:
     """A translation that writes these lines."""
 
-    def write(job: Job) -> Summary:
+    def write(job: Job) -> Status:
         text = "".join(f"{line}\n" for line in lines)
         job.out.write_bytes(compressed(text.encode(), job.out.name))
-        return Summary(len(lines), len(lines), {}, 1.0)
+        return Status(n_new=len(lines), seconds=1.0)
 
     return write
 
@@ -191,7 +191,7 @@ def distil_tiny(
     """A distillation whose teacher translates without a fault; `calls` gets what was done."""
     config = translation_config(Run.open(teacher))
 
-    def write_references(job: Job) -> Summary:
+    def write_references(job: Job) -> Status:
         calls.append("translate")
         return dictate(list(open_lines(Path(config.data.train[1])))[:40])(job)
 

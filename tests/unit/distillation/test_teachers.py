@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from commands import error_of, succeed
-from dragoman.bulk import running
-from dragoman.bulk.job import Job, ModelSpec
-from dragoman.bulk.running import Summary, translate_file
+from dragoman.bulk.job import Done, Job, ModelSpec
+from dragoman.bulk.journal import Journal
+from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig
 from dragoman.data.named import open_direction
@@ -49,7 +49,7 @@ def text(tmp_path: Path) -> tuple[str, str]:
     return str(plain), str(packed)
 
 
-def translate(job: Job) -> Summary:
+def translate(job: Job) -> Status:
     return translate_file(job, chunk_lines=2)
 
 
@@ -210,22 +210,21 @@ def test_lessons_continue_after_a_kill_in_any_stage(
     lessons = ALL._replace(text=text, keep_best=0.6)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     taught(whole, lessons=lessons)
-    run_chunks = running.run_chunks
+    append = Journal.append
 
-    def until_killed(job: Job, **options: Any) -> object:
-        for n, done in enumerate(run_chunks(job, **options)):
-            if job.out.name == stage and n == 1:
-                raise ZeroDivisionError  # for a kill
-            yield done
+    def until_killed(journal: Journal, done: Done) -> None:
+        if journal.out.name == stage and journal.n_lines:
+            raise ZeroDivisionError  # for a kill
+        append(journal, done)
 
-    monkeypatch.setattr(running, "run_chunks", until_killed)
+    monkeypatch.setattr(Journal, "append", until_killed)
     with pytest.raises(ZeroDivisionError):
         taught(killed, lessons=lessons)
     assert (killed / f"{stage}.journal").exists()
     monkeypatch.undo()
     news: dict[str, tuple[int, int]] = {}
 
-    def count(job: Job) -> Summary:
+    def count(job: Job) -> Status:
         summary = translate(job)
         news[job.out.name] = summary.n_lines, summary.n_new
         return summary

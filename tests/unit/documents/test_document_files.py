@@ -12,8 +12,8 @@ from dragoman.documents import FORMATS, DocumentFile, translate_document, transl
 from dragoman.documents.files import STRUCTURED
 from dragoman.documents.passages import numbers_in
 from dragoman.errors import DataError
+from dragoman.predict.flow import TranslationRequest
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Alternative, Link, Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator

@@ -28,7 +28,7 @@ from dragoman.documents import (
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict import threads
-from dragoman.predict.request import TranslationRequest
+from dragoman.predict.flow import TranslationRequest
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from flows import answering, saying

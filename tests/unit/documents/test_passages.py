@@ -124,12 +124,12 @@ def test_whatever_becomes_of_the_tags_no_point_is_lost(pieces: Pieces, text: str
 def test_tags_have_names_that_no_text_has_a_tag_of() -> None:
     assert Tags.apart_from(["plain"]) == Tags("g", "x", "gap0")
     taken = Tags.apart_from(["<g>", "</X>", "<gap0/>"])
-    assert len({*taken, "g", "x", "gap0"}) == 6
+    assert len({*taken[:3], "g", "x", "gap0"}) == 6
     every = "".join(
         f"<{name}>"
         for name in sorted(__import__("dragoman.predict.protection").predict.protection.INLINE_TAGS)
     )
-    names = Tags.apart_from([every])
+    names = Tags.apart_from([every])[:3]
     assert len(set(names)) == 3
     assert not any(f"<{name}>" in every for name in names)
 

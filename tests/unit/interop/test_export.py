@@ -85,7 +85,7 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
         "OLD DOG 99 42",
     ]
     translator = Translator.load(run, precision="fp32")
-    monkeypatch.setattr(translator.encoder, "missing_slots", lambda *_: [])  # an export searches once
+    monkeypatch.setattr(translator, "missing_slots", lambda *_: [])  # an export searches once
     length: dict[str, Any] = {"max_length_factor": 1e-9, "max_length_extra": 256}
     expected = [t.text for t in translator.translate(lines, beam_size=1, n_best=1, **length)]
     found = run_script_of_readme(tmp_path / "out", "\n".join(lines))

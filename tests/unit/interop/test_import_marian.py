@@ -153,7 +153,7 @@ def test_greedy_search_finds_the_tokens_of_generate(pair: Pair) -> None:
             **batch, num_beams=1, max_length=16, suppress_tokens=[pair.tgt_rows[UNK_ID]]
         )[0].tolist()
         (found,) = pair.translator.engine.search(
-            pair.translator.encoder.sentences([text], None, None, first_number=1),
+            pair.translator.inputs([text], None, None, first_number=1),
             pair.translator.config.search.changed(
                 {"beam_size": 1, "max_length_factor": 1e-6, "max_length_extra": 14}, where="test"
             ),

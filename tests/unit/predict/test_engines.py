@@ -40,9 +40,9 @@ def test_results_come_in_the_order_of_the_items_and_threads_are_given_back() -> 
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        found = list(map_in_threads(slow_square, range(20), n_threads=3))
+        found = list(map_in_threads(slow_square, range(20), 3))
         assert found == [(x * x, 1) for x in range(20)]
-        assert list(map_in_threads(slow_square, [3], n_threads=2)) == [(9, 1)]  # nor has one alone more
+        assert list(map_in_threads(slow_square, [3], 2)) == [(9, 1)]  # nor has one alone more
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -58,7 +58,7 @@ def test_an_error_in_a_thread_is_raised_and_nothing_more_is_begun() -> None:
         return x
 
     with pytest.raises(DataError, match="three"):
-        list(map_in_threads(fail_at_three, range(1000), n_threads=2))
+        list(map_in_threads(fail_at_three, range(1000), 2))
     assert len(begun) < 20
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
 

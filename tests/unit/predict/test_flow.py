@@ -5,20 +5,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from anyio import CapacityLimiter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DataError
 from dragoman.predict.alignment import words_of
-from dragoman.predict.flow import ComputeStep, Flow, Pivot, Source, aligned, translated
+from dragoman.predict.flow import ComputeStep, Flow, Pivot, Source, TranslationRequest, aligned, translated
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import TranslationRequest
 from dragoman.predict.results import Link, Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import Batcher, Client
-from flows import here
 
 PIECES = (
     "red",
@@ -46,13 +45,13 @@ REQUESTS = st.builds(
 Drive = Callable[[Flow[Any]], Any]
 
 
-def for_a_client(run: Any) -> Drive:
-    """A flow among those of others, its code run by `run`."""
+def for_a_client(threads: CapacityLimiter | None = None) -> Drive:
+    """A flow among those of others, its code run in `threads`."""
 
     def drive(flow: Flow[Any]) -> Any:
         batcher = Batcher(n_threads=2, max_items=3, max_tokens=200)
         try:
-            return asyncio.run(Client(batcher).finish(flow, run))
+            return asyncio.run(Client(batcher).finish(flow, threads))
         finally:
             batcher.close()
 
@@ -72,7 +71,7 @@ def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_the
     translator: Translator, texts: list[str], request: TranslationRequest, through: bool
 ) -> None:
     model: Source = Pivot(translator, translator) if through else translator
-    drivers: list[Drive] = [finish, for_a_client(here), for_a_client(asyncio.to_thread)]
+    drivers: list[Drive] = [finish, for_a_client(), for_a_client(CapacityLimiter(1))]
     (first, links), *others = [drive(both(model, texts, request)) for drive in drivers]
     assert [translation.source for translation in first] == texts
     for translations, other_links in others:
@@ -95,7 +94,7 @@ def test_terms_are_required_of_what_the_model_reads(translator: Translator) -> N
     assert "rot Katze" in translation.text.replace("<b>", "").replace("</b>", "")
 
 
-@pytest.mark.parametrize("drive", [finish, for_a_client(here)], ids=["threads", "client"])
+@pytest.mark.parametrize("drive", [finish, for_a_client()], ids=["threads", "client"])
 def test_a_step_that_fails_ends_its_flow(drive: Drive) -> None:
     seen: list[str] = []
 

@@ -11,7 +11,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, WrittenTokens
-from dragoman.predict.sentences import InputEncoder, continuing_tokens
+from dragoman.predict.model import TranslationModel, continuing_tokens
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tables import BOS, EOS, Stepper, Table
@@ -120,7 +120,7 @@ def test_a_search_takes_the_form_that_scores_best() -> None:
     assert found[0][0].score > found[1][0].score
 
 
-def test_a_phrase_that_tokens_cannot_tell_has_one_form() -> None:
+def test_a_phrase_that_tokens_cannot_tell_has_one_form(translator: Translator) -> None:
     text = ["Hunde Hund rot Haus 我们去银行。"] * 9
     subwords, characters = (
         train_tokenizer(text, TokenizerConfig(kind=kind, vocab_size=330))
@@ -128,8 +128,9 @@ def test_a_phrase_that_tokens_cannot_tell_has_one_form() -> None:
     )  # fmt: skip
 
     def kinds(tokenizer: object, *words: str) -> list[str]:
-        encoder = InputEncoder(TokenizerPair(tokenizer, tokenizer), 99)  # type: ignore[arg-type]
-        (sentence,) = encoder.sentences(["x"], None, [[*map(Inflectable, words)]], first_number=1)
+        pair = TokenizerPair(tokenizer, tokenizer)  # type: ignore[arg-type]
+        model = TranslationModel(translator.model, pair, translator.config)
+        (sentence,) = model.inputs(["x"], None, [[*map(Inflectable, words)]], first_number=1)
         return [type(phrase).__name__ for phrase in sentence.required]
 
     assert kinds(subwords, "Hund", "rot Haus") == ["InflectedPhrase"] * 2

@@ -93,7 +93,7 @@ def test_text_without_a_letter_is_copied_unless_something_is_required(
 
 def test_text_in_capitals_is_translated_as_usual_text_and_written_in_capitals(translator: Translator) -> None:
     texts = ["Red cat", "Big old house", "Small bird", "Big old house tree river"]
-    read = [translator.encoder.transformations.read(text.upper()).text for text in texts]
+    read = [translator.transformations.read(text.upper()).text for text in texts]
     usual = [t.text for t in translator.translate(read)]
     assert [t.text for t in translator.translate([text.upper() for text in texts])] == [
         in_capitals(text, "de") for text in usual

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError
+from dragoman.predict.flow import MOST_CANDIDATES, TranslationRequest
 from dragoman.predict.protection import Protection
-from dragoman.predict.request import MOST_CANDIDATES, TranslationRequest
 
 OWN = SearchConfig(beam_size=4)
 NUMBERS = Protection(("numbers",))

@@ -16,7 +16,6 @@ from dragoman.predict.translator import Translator
 from dragoman.serving.batching import Batcher, Client
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
-from flows import here
 
 TEXTS = [
     "red cat at 14:30 and 25",
@@ -67,7 +66,7 @@ def test_a_run_that_was_not_trained_with_slots_does_not_use_those_of_its_vocabul
 ) -> None:
     config = translator.config.model_copy(update={"modifiers": ModifiersConfig()})
     other = Translator(translator.model, translator.tokenizers, config)
-    (sentence,) = other.encoder.sentences(TEXTS[:1], None, None, first_number=1)
+    (sentence,) = other.inputs(TEXTS[:1], None, None, first_number=1)
     assert not sentence.spans
     assert other.tokenizers.has_slots
     assert not set(other.translate(TEXTS[:1])[0].text) & set(SLOTS)
@@ -118,7 +117,7 @@ def test_a_client_of_the_service_sees_what_slots_stand_for(translator: Translato
     made = Batcher(n_threads=1, max_items=100, max_tokens=10_000)
     try:
         client = Client(made, lambda sentence, ids: seen.extend(translator.written(sentence, [ids])))
-        (found,) = asyncio.run(client.finish(searched(translator, TEXTS[:1], translator.config.search), here))
+        (found,) = asyncio.run(client.finish(searched(translator, TEXTS[:1], translator.config.search)))
     finally:
         made.close()
     assert expected(TEXTS[0])[0] in found.text

@@ -16,7 +16,7 @@ from dragoman.predict.results import Link
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
-from dragoman.serving import documents
+from dragoman.serving import translating
 from dragoman.serving.app import create_app
 from services import answer_of, named, service_of
 
@@ -155,7 +155,7 @@ def test_auto_finds_variants_and_the_language_of_each_text_by_itself(tiny_run: P
 def test_one_source_needs_no_detection_and_none_is_an_error(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "detect", lambda *_: pytest.fail("nothing is to be detected"))
+    monkeypatch.setattr(translating, "detect", lambda *_: pytest.fail("nothing is to be detected"))
     answer = answer_of(client, "translate", text="Das alte Haus", source="auto", model="polish")
     assert answer["source"] == "pl"
     for asked, why in (

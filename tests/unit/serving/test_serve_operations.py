@@ -17,7 +17,7 @@ pytest.importorskip("fastapi")
 from commands import error_of, succeed
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.serving import documents, running
+from dragoman.serving import running, translating
 from dragoman.serving import service as service_module
 from dragoman.serving.access import KeyConfig, Keys, Rates
 from dragoman.serving.batching import Client
@@ -123,7 +123,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
     found = Reading()
-    monkeypatch.setattr(documents.DocumentFile, "read", found)
+    monkeypatch.setattr(translating.DocumentFile, "read", found)
     yield found
     found.go.set()
 
@@ -628,7 +628,7 @@ def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.
     assert n_batches("batching.threads=5", n_workers=1, device="cuda") == 1
 
 
-def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
+def test_new_keys_are_used_even_if_models_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         served = ()
 
@@ -644,7 +644,8 @@ def test_new_keys_are_used_even_if_models_cannot_be_loaded() -> None:
     metrics = Metrics()
 
     def used(load: Callable[[], Keys], lines: list[str]) -> tuple[Keys | None, bool]:
-        found = running.reload_models(Broken(), load, keys_of("ann", "bob"), metrics)  # type: ignore[arg-type]
+        monkeypatch.setattr(Keys, "reloaded", lambda _: load())
+        found = running.reload_models(Broken(), keys_of("ann", "bob"), metrics)  # type: ignore[arg-type]
         assert "the old models stay in use" in lines.pop(0)
         return found
 

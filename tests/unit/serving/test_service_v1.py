@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents import FORMATS, Document, translate_file
+from dragoman.documents import FORMATS, Document, DocumentFile, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align, word_probabilities
 from dragoman.predict.attention import attention_maps
@@ -31,9 +31,8 @@ from dragoman.predict.translator import Translator
 from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
-from dragoman.serving.batching import Client
-from dragoman.serving.documents import DocumentRequest, _text, chosen
 from dragoman.serving.downloads import MAX_STEM
+from dragoman.serving.translating import chosen, readable
 from services import answer_of, named, refusal_of, service_of
 
 SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
@@ -415,8 +414,7 @@ def test_the_language_of_a_document_chooses_the_model(
     client: TestClient, name: str, content: str, target: str | None, model: str
 ) -> None:
     service = client.app.state.service
-    asked = DocumentRequest(name, content.encode(), None, "auto", target)
-    read = partial(_text, asked, Client(service.batcher))
+    read = partial(readable, partial(DocumentFile.read, name, content.encode()))
     assert chosen(service.models, read, None, "auto", target).info.name == model
 
 

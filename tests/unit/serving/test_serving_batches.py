@@ -17,7 +17,7 @@ from dragoman.predict.threads import WORTH_A_THREAD
 from dragoman.predict.translator import Translator
 from dragoman.serving import batching
 from dragoman.serving.batching import SIMILAR, Batcher, Client, GoneError
-from flows import here, results_of
+from flows import results_of
 from waiting import LONGEST
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog", "old tree"]
@@ -285,7 +285,7 @@ def translate(
     """Translate texts for a client of the batcher."""
     search = translator.config.search.changed(settings, where="test")
     flow = searched(translator, texts, search, first_number=first_number)
-    return asyncio.run(client.finish(flow, here))
+    return asyncio.run(client.finish(flow))
 
 
 @pytest.mark.slow
