@@ -54,7 +54,9 @@ METAVARS = {
     "RUN": "backward ensemble forward from reverse",
     "PATH": "onnxruntime-web out",
     "LANGUAGE": "src-lang tgt-lang",
+    "NAME=SHARE": "mix",
     "SECTION.KEY=VALUE": "set",
+    "SRC,TGT": "columns",
     "TEXT": "label-separator message protect-pattern tag",
 }
 """The metavars of options that name none themselves; numbers are N, all others NAME."""

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
 from dragoman.errors import ConfigError, require
+from dragoman.tasks.request import Files, TrainingRequest
 
 BEAM = "Beam search"
 
+TRAINING = get_type_hints(TrainingRequest, include_extras=True)
+FLAGS = {"start": "--from", "overrides": "--set"}
+"""Names of options that are not those of their fields."""
+LIMITS: dict[str, dict[str, float]] = {"extend_vocab": {"min": 0}, "replay": {"min": 0.0, "max": 0.99}}
+
+
+def of_training(name: str) -> Any:
+    """Return the option for a field of `TrainingRequest`, whose description may say the default."""
+    description = TRAINING[name].__metadata__[0]
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+    shows_default = "[default: " not in description
+    return typer.Option(flag, help=description, show_default=shows_default, **LIMITS.get(name, {}))
+
+
 RunPath = Annotated[Path, typer.Argument(help="Run folder, or hf:user/model.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
-]
+Overrides = Annotated[list[str] | None, of_training("overrides")]
 MaxRatio = Annotated[
     float,
     typer.Option(
@@ -71,7 +87,7 @@ References = Annotated[str | None, typer.Option(help="References of --src, line 
 Method = Annotated[
     str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
 ]
-TaskName = Annotated[str | None, typer.Option(help="classification if the file holds texts and labels.")]
+TaskName = Annotated[str | None, of_training("task")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
 Ensemble = Annotated[
@@ -106,46 +122,14 @@ RayAddress = Annotated[
 ]
 
 
-TextColumn = Annotated[
-    str | None, typer.Option(help="Column of the text: name, or number from 0.", show_default="detected")
-]
-LabelColumn = Annotated[
-    str | None, typer.Option(help="Column of the label: name, or number from 0.", show_default="detected")
-]
-LabelSeparator = Annotated[
-    str,
-    typer.Option(
-        help='Separator of the labels of a text that may have several, as "|".',
-        show_default="one label per text",
-    ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SRC,TGT", help="Columns of source and target in a file of pairs: names, or numbers from 0."
-    ),
-]
-
-Src = Annotated[list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.")]
-Tgt = Annotated[
-    list[str] | None, typer.Option(help="Translations of --src, line by line; one file for each --src.")
-]
-Tsv = Annotated[
-    list[str] | None,
-    typer.Option(help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable."),
-]
-ValidSrc = Annotated[list[str] | None, typer.Option(help="Source sentences for validation; repeatable.")]
-ValidTgt = Annotated[
-    list[str] | None,
-    typer.Option(help="Translations of --valid-src; default: hold out a part of the training text."),
-]
-ValidTsv = Annotated[list[str] | None, typer.Option(help="File of pairs for validation; repeatable.")]
-SrcLang = Annotated[
-    str | None, typer.Option(help="Source language.", show_default="from the name, as in train.en")
-]
-TgtLang = Annotated[
-    str | None, typer.Option(help="Target language.", show_default="from the name, as in train.de")
-]
+TextColumn = Annotated[str | None, of_training("text_column")]
+LabelColumn = Annotated[str | None, of_training("label_column")]
+LabelSeparator = Annotated[str, of_training("label_separator")]
+Columns = Annotated[str | None, of_training("columns")]
+Src = Annotated[list[str] | None, of_training("src")]
+Tgt = Annotated[list[str] | None, of_training("tgt")]
+SrcLang = Annotated[str | None, of_training("src_lang")]
+TgtLang = Annotated[str | None, of_training("tgt_lang")]
 
 
 def corpus_files(files: list[str] | None, src: list[str] | None, tgt: list[str] | None) -> list[str]:
@@ -173,3 +157,57 @@ def two_columns(value: str | None) -> tuple[int | str, int | str] | None:
 
 def _number_or_name(value: str) -> int | str:
     return int(value) if value.isdecimal() else value
+
+
+def shares(texts: Sequence[str]) -> dict[str, float]:
+    """Parse shares of corpora, as in ["news=0.7", "talks=0.3"]. ConfigError: one is not of this form."""
+    by_name = {}
+    for one in texts:
+        name, _, share = one.partition("=")
+        try:
+            by_name[name] = float(share)
+        except ValueError:
+            by_name[name] = math.nan
+        if not name or not 0 < by_name[name] < math.inf:
+            raise ConfigError(f"--mix {one}: give the name of a file and a share, as in --mix news=0.7")
+    return by_name
+
+
+PARSED: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
+    Files: (list[str] | None, lambda names: names or ()),
+    Sequence[str]: (list[str] | None, lambda texts: texts or ()),
+    Mapping[str, float] | None: (list[str] | None, lambda texts: shares(texts or ())),
+    int | str | None: (str | None, column),
+    tuple[int | str, int | str] | None: (str | None, two_columns),
+    str | Path | None: (Path | None, lambda path: path),
+}
+"""For a type of a field: the type that Typer reads, None = not given, and what makes the value of it."""
+
+
+def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `training` of a command by options for the described fields of `TrainingRequest`.
+
+    The command is given the fields by name. Its parameter `out` is listed before `preset`.
+    """
+    own = dict(signature(command, eval_str=True).parameters)
+    del own["training"]
+    parameters = [own.pop("recipe")]
+    parsers: dict[str, Callable[[Any], Any]] = {}
+    for name, hint in TRAINING.items():
+        if get_origin(hint) is not Annotated:
+            continue
+        if name == "preset":
+            parameters.append(own.pop("out"))
+        kind, default = get_args(hint)[0], getattr(TrainingRequest, name)
+        typed, parsers[name] = PARSED.get(kind, (kind, lambda value: value))
+        default = None if kind in PARSED else default
+        annotation = Annotated[typed, of_training(name)]
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        training = {name: parse(given.pop(name)) for name, parse in parsers.items()}
+        command(training=training, **given)
+
+    call.__signature__ = Signature([*parameters, *own.values()])  # type: ignore[attr-defined]
+    return call
