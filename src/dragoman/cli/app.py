@@ -53,9 +53,11 @@ METAVARS = {
     "teacher-output text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
     "RUN": "backward ensemble forward from reverse",
     "PATH": "onnxruntime-web out",
-    "LANGUAGE": "src-lang tgt-lang",
+    "LANGUAGE": "src-lang tgt-lang to",
+    "NAME=FILE": "scores",
     "NAME=SHARE": "mix",
     "SECTION.KEY=VALUE": "set",
+    "SHARE": "keep-best",
     "SRC,TGT": "columns",
     "TEXT": "label-separator message protect-pattern tag",
 }
@@ -204,7 +206,7 @@ def _left_column(parameter: Any, column: str) -> str:
     if parameter.metavar or getattr(parameter, "is_flag", False):
         return column
     named = (metavar for metavar, names in METAVARS.items() if name[2:] in names.split())
-    return f"{name} {'N' if re.match('<?(int|float)', kind.lower()) else next(named, 'NAME')}"
+    return f"{name} {next(named, 'N' if re.match('<?(int|float)', kind.lower()) else 'NAME')}"
 
 
 def _check_value(parameter: Any, written: Any, value: Any) -> None:

@@ -14,7 +14,8 @@ import typer
 
 from dragoman.cli.app import Command, as_called, check_folders, check_outputs, say
 from dragoman.cli.check import check, progress_line, say_written
-from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files, two_columns
+from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files
+from dragoman.cli.requests import two_columns
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def fetch(
     ],
     to: Annotated[
         Path | None,
-        typer.Option(help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"),
+        typer.Option(
+            metavar="NAME", help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download even if it is present.")] = False,
 ) -> None:

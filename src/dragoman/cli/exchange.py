@@ -77,7 +77,10 @@ def describe_import(run: Run) -> Iterator[str]:
 
 def export(
     run: RunPath,
-    to: Annotated[str, typer.Option(help="Target format: ctranslate2, onnx, huggingface, browser or argos.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Target format: ctranslate2, onnx, huggingface, browser or argos."),
+    ],
     out: Annotated[Path, typer.Option(help="Output folder: new, empty, or an earlier export.")],
     compute_type: Annotated[
         str,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.report.comparison import Comparison
     from dragoman.report.page import Table
     from dragoman.runs import Run
-    from dragoman.tasks.task import EvaluationRequest
+    from dragoman.tasks.request import EvaluationRequest
 
 REPORT = "report.html"
 FIGURES = "figures"
@@ -55,7 +55,8 @@ def report(
     from dragoman.report.page import page_html
     from dragoman.reproduction.reference import reference_curves
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest, open_run
+    from dragoman.tasks.request import EvaluationRequest
+    from dragoman.tasks.task import open_run
 
     require("matplotlib", "jinja2", extra="report", purpose="a report")
     opened = open_run(run, say)
@@ -131,7 +132,8 @@ def compare(
     from dragoman.report.comparison import comparison_page, scores_table
     from dragoman.report.page import page_html
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest, open_run
+    from dragoman.tasks.request import EvaluationRequest
+    from dragoman.tasks.task import open_run
 
     exports = {kind: file for kind, file in zip(EXPORTS, (json, latex), strict=True) if file is not None}
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
-from dragoman.cli.options import Overrides, with_training_options
+from dragoman.cli.options import Overrides
+from dragoman.cli.requests import with_options_of
 from dragoman.errors import MissingExtraError, require
+from dragoman.tasks.request import TrainingRequest
 
 if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.runs import Run
 
 
-@with_training_options
+@with_options_of(TrainingRequest, out="preset")
 def train(
     recipe: Annotated[
         Path | None,
@@ -28,7 +30,7 @@ def train(
         ),
     ] = None,
     *,
-    training: dict[str, Any],
+    fields: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
     max_hours: Annotated[
         float,
@@ -71,7 +73,7 @@ def train(
         require("tensorboard", extra="tensorboard", purpose="--tensorboard")
     if wandb:
         require("wandb", extra="wandb", purpose="--wandb")
-    config = config_for(recipe, say=say, **training)
+    config = config_for(recipe, say=say, **fields)
     out = out or Path("runs") / config.name
     config = split_as_before(config, out)
     if processes > 1:

@@ -19,7 +19,8 @@ import torch
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section, to_toml
 from dragoman.data.doctor.inspection import inspect_text
 from dragoman.data.records import Pair, has_text
-from dragoman.distillation.material import Lessons, Material
+from dragoman.distillation.lessons import Lessons
+from dragoman.distillation.material import Material
 from dragoman.distillation.teaching import DROPPED, Translate, teach
 from dragoman.errors import ConfigError, counted
 from dragoman.files import replacing_folder, write_atomically
@@ -29,7 +30,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.runs import Run, only_writer
-from dragoman.tasks.task import Say
+from dragoman.tasks.request import Say
 from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.tasks.translation.starting import misfits
 

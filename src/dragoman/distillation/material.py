@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dragoman.bulk.output import check_max_ratio
 from dragoman.config import TranslationConfig
@@ -14,72 +14,10 @@ from dragoman.data.corpora import open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import find_file, hash_file, hash_strings, open_lines
 from dragoman.data.records import Corpus, Pair, has_text
+from dragoman.distillation.lessons import Lessons
 from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.runs import Run
-
-MIN_CHRF = 20.0
-"""Minimum chrF of a teacher's translation against the reference, unless another one is set."""
-
-
-class Lessons(NamedTuple):
-    """Settings of the training data of a student."""
-
-    n_best: int = 0
-    """Number of teacher candidates per sentence, of which the one with the highest chrF against the reference
-    is used (Kim & Rush 2016, section 3.3); 1 = the teacher's best; 0 = the teacher's whole beam, or its best
-    if there are no references."""
-    references: bool = False
-    """Whether the student also trains on the original training pairs."""
-    max_ratio: float = 3.0
-    """Maximum ratio of the lengths of source and translation in tokens (`bulk.output.fault_of`); 0 = any."""
-    min_chrf: float | None = None
-    """Minimum chrF of the teacher's translation against the reference, 0 to 100; 0 = any; None = MIN_CHRF."""
-    max_pairs: int = 0
-    """Use only the first N training pairs, or lines of text; 0 = all."""
-    text: tuple[str, ...] = ()
-    """Files of source text to translate in place of the teacher's training text."""
-    teacher_output: str = ""
-    """A file of translations to learn from; the teacher translates nothing."""
-    ensemble: tuple[str, ...] = ()
-    """Runs that translate, and score, together with the teacher."""
-    forward: tuple[str, ...] = ()
-    """Runs of the same direction whose translations of the training text are learnt beside the teacher's."""
-    backward: tuple[str, ...] = ()
-    """Runs of the other direction, whose translations of the references into the source language are learnt
-    as sources of these references."""
-    keep_best: float = 1.0
-    """Share of the translations to keep: those with the best scores."""
-    reverse: str = ""
-    """A run of the other direction, which scores translations in place of the teacher."""
-
-    @property
-    def chrf_floor(self) -> float:
-        """The minimum chrF where there are references."""
-        return MIN_CHRF if self.min_chrf is None else self.min_chrf
-
-    @property
-    def is_own_text(self) -> bool:
-        """Whether the teacher's training text is translated."""
-        return not (self.text or self.teacher_output)
-
-    def runs(self, teacher: Path) -> list[Path]:
-        """Return the runs that translate or score, the teacher first."""
-        names = (*self.ensemble, *self.forward, *self.backward, *filter(None, [self.reverse]))
-        return [teacher, *map(Path, names)]
-
-    def described(self) -> dict[str, Any]:
-        """Return the settings as a JSON value, without the names of files, whose hashes tell them apart.
-
-        Settings that earlier versions had not are in it only if they are set.
-        """
-        first = {"n_best", "references", "max_ratio", "min_chrf", "max_pairs"}
-        hashed = {"text", "teacher_output"}
-        settings: dict[str, Any] = {}
-        for name, value in (self._asdict() | {"min_chrf": self.chrf_floor}).items():
-            if name in first or (name not in hashed and value != self._field_defaults[name]):
-                settings[name] = list(value) if isinstance(value, tuple) else value
-        return settings
 
 
 def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
@@ -122,7 +60,7 @@ def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
         n_offered(_check_direction("--backward", path, config.languages[::-1]), lessons)
 
 
-def _check_direction(option: str, path: str, direction: tuple[str, str]) -> TranslationConfig:
+def _check_direction(option: str, path: str | Path, direction: tuple[str, str]) -> TranslationConfig:
     """Return the configuration of the run at `path`. ConfigError: it does not translate `direction`."""
     config = translation_config(Run.open(path))
     if direction not in config.directions:

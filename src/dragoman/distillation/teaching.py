@@ -35,7 +35,8 @@ from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig, parse_json
 from dragoman.data.readers.files import open_lines
 from dragoman.data.records import Pair, has_text
-from dragoman.distillation.material import Lessons, Material, Offer, Writer, n_offered, one_line
+from dragoman.distillation.lessons import Lessons
+from dragoman.distillation.material import Material, Offer, Writer, n_offered, one_line
 from dragoman.errors import DataError, RunError
 from dragoman.files import replacing, write_atomically
 from dragoman.metrics.translation import sentence_chrf

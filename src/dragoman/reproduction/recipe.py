@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import field_validator
 
 from dragoman.config import Config, Settings, parse_config, parse_section, read_settings
-from dragoman.distillation.material import Lessons
+from dragoman.distillation.lessons import Lessons
 from dragoman.errors import ConfigError
 from dragoman.files import recipes_folder
 from dragoman.reproduction.expected import Expectation, Expected, load_expected

@@ -11,7 +11,7 @@ from dragoman.config import Config
 from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import known_recipes
 from dragoman.runs import Run
-from dragoman.tasks.task import Say
+from dragoman.tasks.request import Say
 from dragoman.training.objective import TITLES
 from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import TrainingListener

@@ -20,7 +20,7 @@ from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_
 from dragoman.reproduction.reference import ReferenceListener
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
-from dragoman.tasks.task import EvaluationRequest, Say
+from dragoman.tasks.request import EvaluationRequest, Say
 from dragoman.tasks.translation.robustness import OF_SET
 from dragoman.training.trainer import Listeners, TrainingListener, is_finished
 

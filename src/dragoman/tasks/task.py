@@ -5,28 +5,22 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from dragoman.config import Column, Config, load_recipe, read_settings
+from dragoman.config import Config, load_recipe, read_settings
 from dragoman.data.named import PLACES, located
 from dragoman.errors import ConfigError
-from dragoman.evaluation.scores import check_split
 from dragoman.runs import Run
+from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 
 if TYPE_CHECKING:
     from dragoman.data.records import Corpus
     from dragoman.report.comparison import Comparison
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
-    from dragoman.tasks.request import TrainingRequest
     from dragoman.training.objective import Objective
-
-Say = Callable[[str], Any]
-"""What is told about work in progress, a line at a time."""
-Progress = Callable[[int, int], None]
-"""What is told how many sentences of a set are done, out of how many."""
 
 Opener = Callable[[Sequence[str]], "Corpus"]
 """Opens the corpus in some files."""
@@ -45,50 +39,6 @@ def check_precision(precision: str, choices: Sequence[str] = PRECISIONS) -> None
         *names, last = (f'"{choice}"' for choice in choices)
         there_are = f"{', '.join(names)} and {last}"
         raise ConfigError(f"--precision {precision}: is not a precision; there are {there_are}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationRequest:
-    """What to score a run on, and how. An option that is None, or has its default, is the run's own."""
-
-    split: str | None = None
-    """"test" or "valid"; None: test, or valid if the run names no test set."""
-    to: str | None = None
-    """Direction, or target language, of a translator with several; None: all of them."""
-    src: str | None = None
-    ref: str | None = None
-    file: str | None = None
-    """Labelled texts in place of the run's own."""
-    text_column: Column | None = None
-    label_column: Column | None = None
-    beam_size: int | None = None
-    length_penalty: float | None = None
-    coverage_penalty: float | None = None
-    no_repeat_ngram: int | None = None
-    batch_sentences: int | None = None
-    ensemble: tuple[Path, ...] = ()
-    engine: str = "native"
-    robustness: bool = False
-    """Whether altered text is translated as well."""
-    scores: tuple[str, ...] = ()
-    """Scores of other tools, NAME=FILE, as `read_given_scores` reads them."""
-    baseline: bool = True
-    """Whether a classifier is compared with the baseline."""
-    device: str = "auto"
-    precision: str = "auto"
-    n_examples: int = 5
-    """Sentences of each kind that a report shows."""
-    say: Say = lambda message: None
-    progress: Progress = lambda n_done, n_all: None
-
-    def __post_init__(self) -> None:
-        check_split(self.split)
-
-    @property
-    def search(self) -> dict[str, Any]:
-        """The settings of [search] that are given."""
-        names = ("beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class Evaluation(Protocol):

@@ -11,8 +11,7 @@ from dragoman.data.named import open_text
 from dragoman.data.records import Corpus
 from dragoman.errors import ConfigError
 from dragoman.tasks import TASKS, config_for, task_named, task_of
-from dragoman.tasks.request import TrainingRequest
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest, TrainingRequest
 from dragoman.training.objective import Objective
 
 

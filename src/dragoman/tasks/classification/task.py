@@ -33,14 +33,12 @@ from dragoman.tasks.classification.evaluation import (
 )
 from dragoman.tasks.classification.objective import ClassificationObjective
 from dragoman.tasks.classification.report import classification_page
-from dragoman.tasks.request import TrainingRequest
+from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 from dragoman.tasks.task import (
     SPLIT_SEED,
     DemoTable,
-    EvaluationRequest,
     Languages,
     Opener,
-    Say,
     Task,
     name_of,
     read_recipe,

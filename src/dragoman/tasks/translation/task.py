@@ -23,13 +23,11 @@ from dragoman.presets import guess_language
 from dragoman.report.curves import Curves
 from dragoman.report.page import Page
 from dragoman.runs import Run
-from dragoman.tasks.request import TrainingRequest
+from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 from dragoman.tasks.task import (
     DemoTable,
-    EvaluationRequest,
     Languages,
     Opener,
-    Say,
     Task,
 )
 from dragoman.tasks.translation.comparison import TranslatorComparison, compare_translators
