@@ -47,7 +47,7 @@ MAX_PROBLEMS = 20
 """Maximum mistakes in a recipe that a message lists."""
 
 MAX_BYTES, MAX_POINTS = 1 << 17, 5000
-"""Maximum bytes and dots of a recipe."""
+"""Maximum bytes and dots of a recipe: the time that the parser takes for a key is quadratic in its dots."""
 
 CorpusFiles: TypeAlias = tuple[str, ...]
 """The files of one corpus."""
@@ -1150,7 +1150,13 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     """Read the TOML file `path`, unchecked. ConfigError: it is missing, or not TOML."""
     path = Path(path)
     try:
-        text = _read_small(path)
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES or content.count(b".") > MAX_POINTS:
+            raise ConfigError(
+                f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it the right file?"
+            )
+        text = content.decode()
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
@@ -1171,20 +1177,6 @@ def parse_json(content: bytes | str) -> Any:
         return json.loads(content)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def _read_small(path: Path) -> str:
-    """Return the text of a TOML file. ConfigError: it is longer, or has more points, than settings have.
-
-    The time that the parser takes for a key is quadratic in its points.
-    """
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES or content.count(b".") > MAX_POINTS:
-        raise ConfigError(
-            f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it the right file?"
-        )
-    return content.decode()
 
 
 def parse_config(

@@ -74,7 +74,13 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
     """
     k = min(k, log_probs.size(1))
     if k <= COMPILED_AT_MOST and is_compiled(log_probs):
-        return _compiled_best_tokens(log_probs, k)
+        library, (N, V) = native().library, log_probs.shape
+        assert library is not None
+        best_values, best_ids = np.empty((N, k), np.float32), np.empty((N, k), np.int64)
+        outputs, stride = (best_values.ctypes.data, best_ids.ctypes.data), log_probs.stride(0)
+        if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *outputs):
+            refuse_nan()
+        return best_values.astype(np.float64), best_ids
     values, tokens = (best.cpu() for best in _top(log_probs, min(k + SPARE, log_probs.size(1))))
     check_no_nan(values[:, :1])  # topk counts NaN as the largest
     tokens, by_id = tokens.sort(dim=1)
@@ -113,16 +119,6 @@ def is_compiled(x: Tensor) -> bool:
         and x.stride(1) == 1
         and native().library is not None
     )
-
-
-def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
-    library, (N, V) = native().library, log_probs.shape
-    assert library is not None
-    values, tokens = np.empty((N, k), np.float32), np.empty((N, k), np.int64)
-    outputs, stride = (values.ctypes.data, tokens.ctypes.data), log_probs.stride(0)
-    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *outputs):
-        refuse_nan()
-    return values.astype(np.float64), tokens
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -197,11 +197,6 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
     raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
 
 
-def _detects(folder: ForeignFolder) -> bool:
-    """Whether Dragoman exported it, whatever transformers has made of its weights since."""
-    return folder.has("config.json") and RUN in folder.json("config.json")
-
-
 def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
     """Return the run in a folder.
 
@@ -227,7 +222,7 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
 FORMAT = ForeignFormat(
     "dragoman",
     f"config.json with the key {RUN}, as dragoman export --to huggingface writes it",
-    _detects,
+    lambda folder: folder.has("config.json") and RUN in folder.json("config.json"),
     read,
 )
 

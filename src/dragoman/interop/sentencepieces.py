@@ -85,15 +85,11 @@ def _normalizer(normalise: Callable[[str], str]) -> bytes:
         )
         path.write_text("".join(lines), encoding="ascii")
         flags = dict.fromkeys(("add_dummy_prefix", "escape_whitespaces", "remove_extra_whitespaces"), True)
-        model = sentencepiece.SentencePieceNormalizer(rule_tsv=str(path), **flags).serialized_model_proto()
-        return _without_path(bytes(model), path)
-
-
-def _without_path(model: bytes, path: Path) -> bytes:
-    """Return a model that is a normalizer, without the name of the file of its rules, its last field."""
+        made = sentencepiece.SentencePieceNormalizer(rule_tsv=str(path), **flags)
+        model = bytes(made.serialized_model_proto())
     for start in range(2, 8):  # behind the number of the field and its length
         content = model[start:]
-        if _field(3, content) == model:
+        if _field(3, content) == model:  # its last field is the name of the file of rules
             return _field(3, content.removesuffix(_field(6, str(path).encode())))
     return model
 

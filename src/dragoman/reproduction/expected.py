@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -104,18 +104,15 @@ def load_expected(path: Path) -> Expected:
             f"{path}: cannot be read ({error.strerror}); docs/reproduce.md says how it is written"
         ) from error
     except ValidationError as error:
-        problems = "; ".join(_describe(problem) for problem in error.errors())
+        kinds = {"missing": "is missing", "extra_forbidden": "is not known here"}
+        problems = "; ".join(
+            f"{name} {kinds[problem['type']]}"
+            if problem["type"] in kinds
+            else f"{name}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+            for problem in error.errors()
+            for name in [".".join(map(str, problem["loc"])) or "the file"]
+        )
         raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from error
-
-
-def _describe(problem: Any) -> str:
-    """One validation problem in words."""
-    name = ".".join(map(str, problem["loc"])) or "the file"
-    if problem["type"] == "missing":
-        return f"{name} is missing"
-    if problem["type"] == "extra_forbidden":
-        return f"{name} is not known here"
-    return f"{name}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
 
 NO_FILES = ("phrasebook:", "hf:")
@@ -173,9 +170,12 @@ def differing(config: Config, data: Data) -> Iterator[str]:
         recorded = data.files.get(name)
         if recorded is None or name in missing:
             continue
-        actual = describe_file(find_file(name))
-        if actual != recorded and not _are_equivalent(name, actual, recorded):
-            dataset = catalog.providing(name)
+        if (actual := describe_file(find_file(name))) == recorded:
+            continue
+        dataset = catalog.providing(name)
+        accepted = [set(part.text_sha256.split()) for part in dataset.parts] if dataset else []
+        # The catalogue may say that results were measured on either text.
+        if not any({actual.sha256, recorded.sha256} <= sums for sums in accepted):
             remedy = f"get it again with: dragoman data fetch {dataset.name}" if dataset else "get it again"
             yield (
                 f"{find_file(name)}: is not the text that the scores were measured on "
@@ -193,10 +193,3 @@ def describe_file(path: Path) -> DataFile:
             n_lines += block.count(b"\n")
             last = block[-1:]
     return DataFile(n_lines=n_lines + (last != b"\n"), sha256=digest.hexdigest())
-
-
-def _are_equivalent(name: str, actual: DataFile, recorded: DataFile) -> bool:
-    """Whether the catalogue says that results were measured on either text."""
-    dataset = catalog.providing(name)
-    sums = [part.text_sha256.split() for part in dataset.parts] if dataset else []
-    return any({actual.sha256, recorded.sha256} <= set(accepted) for accepted in sums)
