@@ -26,12 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_section
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
-from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
+from dragoman.interop.assembling import FAIRSEQ_LAYER, checked, in_order, take_parameters, their_names
 from dragoman.interop.foreign import ForeignFolder, ForeignFormat, Imported, ImportOptions
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.interop.settings import Setting
@@ -233,11 +233,7 @@ def _config(kept: Any, folder: ForeignFolder, options: ImportOptions) -> Transla
         raise RunError(
             f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
         )
-    try:
-        where = str(folder.path / "config.json")
-        config = parse_section(TranslationConfig, kept["config"], where=where)
-    except ConfigError as error:
-        raise RunError(str(error)) from error
+    config = checked(TranslationConfig, kept["config"], where=folder.path / "config.json")
     src, tgt = config.languages
     if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
         raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")

@@ -29,14 +29,6 @@ from dragoman.model.layers import sinusoids
 from dragoman.text.foreign import LANGUAGE
 
 
-def _detects(folder: ForeignFolder) -> bool:
-    """Whether it is the folder of a MarianMTModel, and not one that Dragoman exported."""
-    if not folder.has("config.json"):
-        return False
-    settings = folder.json("config.json")
-    return settings.get("model_type") == "marian" and RUN not in settings
-
-
 def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     """Return the model in a folder. RunError: it is incomplete or damaged, or computes something else."""
     settings = read_settings(folder, "config.json")
@@ -77,7 +69,14 @@ def directions_of(src_lang: str, tgt_lang: str, tokens: Sequence[str]) -> tuple[
 
 
 FORMAT = ForeignFormat(
-    "marian", "config.json with model_type marian, vocab.json, source.spm and target.spm", _detects, read
+    "marian",
+    "config.json with model_type marian, vocab.json, source.spm and target.spm",
+    lambda folder: (
+        folder.has("config.json")
+        and folder.json("config.json").get("model_type") == "marian"
+        and RUN not in folder.json("config.json")  # not exported by Dragoman
+    ),
+    read,
 )
 
 
