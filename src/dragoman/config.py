@@ -1027,11 +1027,6 @@ class TranslationConfig(Settings):
         shown = [d for i, d in enumerate(directions) if d[::-1] not in directions[:i]]
         return ", ".join(f"{src} {'↔' if (tgt, src) in directions else '→'} {tgt}" for src, tgt in shown)
 
-    @property
-    def search_record(self) -> dict[str, Any]:
-        """The settings of the search that tell records of scores.json apart."""
-        return {"beam_size": self.search.beam_size, "length_penalty": self.search.length_penalty}
-
 
 class ClassificationConfig(Settings):
     """A whole recipe for a classifier."""
@@ -1098,11 +1093,6 @@ class ClassificationConfig(Settings):
         """What the model learns."""
         return "text → label"
 
-    @property
-    def search_record(self) -> dict[str, Any]:
-        """Nothing: a classifier does not search."""
-        return {}
-
 
 Config: TypeAlias = TranslationConfig | ClassificationConfig
 """A whole recipe; `task` tells which of the two it is."""
@@ -1110,7 +1100,9 @@ Config: TypeAlias = TranslationConfig | ClassificationConfig
 
 def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
     """Whether a record of scores.json is of the search that the run has, without other models beside it."""
-    return config.search_record.items() <= record.items() and not record.get("search")
+    search = getattr(config, "search", None)  # a classifier has none
+    own = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
+    return own.items() <= record.items() and not record.get("search")
 
 
 TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
