@@ -1101,8 +1101,8 @@ Config: TypeAlias = TranslationConfig | ClassificationConfig
 def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
     """Whether a record of scores.json is of the search that the run has, without other models beside it."""
     search = getattr(config, "search", None)  # a classifier has none
-    own = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
-    return own.items() <= record.items() and not record.get("search")
+    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
+    return settings.items() <= record.items() and not record.get("search")
 
 
 TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {

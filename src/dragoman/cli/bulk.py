@@ -13,7 +13,6 @@ import typer
 
 from dragoman.cli import options
 from dragoman.cli.app import FILE_OR_STDOUT, INTERRUPTED, check_outputs, command_line, say
-from dragoman.cli.requests import two_columns
 from dragoman.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def score_model(
         write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
     model = ModelSpec(run, tuple(ensemble or ()), to, device, precision)
     check_outputs(out, files=files, runs=model.runs)
-    pair_columns = two_columns(columns)
+    pair_columns = options.two_columns(columns)
     pairs = scoring.PairsInput.of_files(
         *files, languages=model.config().languages,
         columns=by_name(files[0], pair_columns) if pair_columns else DEFAULT_COLUMNS,

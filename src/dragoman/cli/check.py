@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli import options, requests
+from dragoman.cli import options
 from dragoman.cli.app import check_folders, check_outputs, say
 from dragoman.errors import ConfigError, DataError, counted, require
 
@@ -117,9 +117,9 @@ def check(
     reading = TrainingRequest(
         src_lang=src_lang,
         tgt_lang=tgt_lang,
-        columns=requests.two_columns(columns),
-        text_column=requests.column(text_column),
-        label_column=requests.column(label_column),
+        columns=options.two_columns(columns),
+        text_column=options.column(text_column),
+        label_column=options.column(label_column),
         label_separator=label_separator,
     )
     files = options.corpus_files(files, src, tgt)

@@ -14,8 +14,7 @@ import typer
 
 from dragoman.cli.app import Command, as_called, check_folders, check_outputs, say
 from dragoman.cli.check import check, progress_line, say_written
-from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files
-from dragoman.cli.requests import two_columns
+from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files, two_columns
 from dragoman.errors import ConfigError, DataError, require
 
 if TYPE_CHECKING:

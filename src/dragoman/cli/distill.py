@@ -11,8 +11,7 @@ import typer
 
 from dragoman.cli.app import command_line, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.options import Overrides, RayAddress, RunPath, To, Workers
-from dragoman.cli.requests import with_options_of
+from dragoman.cli.options import Overrides, RayAddress, RunPath, To, Workers, with_options_of
 from dragoman.cli.train import run_training
 from dragoman.distillation.lessons import Lessons
 

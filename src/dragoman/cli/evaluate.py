@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.options import AsJson, RunPath, Scores
-from dragoman.cli.requests import with_options_of
+from dragoman.cli.options import AsJson, RunPath, Scores, with_options_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.tasks.request import EvaluationRequest
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
-from dragoman.cli.options import Overrides
-from dragoman.cli.requests import with_options_of
+from dragoman.cli.options import Overrides, with_options_of
 from dragoman.errors import MissingExtraError, require
 from dragoman.tasks.request import TrainingRequest
 

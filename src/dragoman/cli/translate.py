@@ -13,7 +13,6 @@ import typer
 from dragoman.cli import options
 from dragoman.cli.app import FILE_OR_STDOUT, check_folders, check_outputs, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.requests import BEAM
 from dragoman.errors import ConfigError
 from dragoman.files import room_for
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.bulk.job import Job
     from dragoman.predict.protection import Protection
 
-SAMPLING, CONTENT, DOCUMENTS, BULK = "Sampling", "Constraints", "Documents", "Large files"
+BEAM, SAMPLING, CONTENT, DOCUMENTS, BULK = options.BEAM, "Sampling", "Constraints", "Documents", "Large files"
 """Panels of the help page."""
 
 

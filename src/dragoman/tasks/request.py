@@ -108,8 +108,8 @@ class TrainingRequest:
     def is_parallel(self) -> bool:
         """Whether an option is given that only parallel text has, `file` apart."""
         files = (self.src, self.tgt, self.tsv, self.valid_src, self.valid_tgt, self.valid_tsv)
-        given = any((*files, self.test_src, self.test_tgt, self.both_ways, self.mix))
-        return given or (self.columns, *self.languages) != (None, None, None)
+        names_some = any((*files, self.test_src, self.test_tgt, self.both_ways, self.mix))
+        return names_some or (self.columns, *self.languages) != (None, None, None)
 
 
 def _corpora(prefix: str, src: Files, tgt: Files, tsv: Files) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from dragoman.cli.requests import column
+from dragoman.cli.options import column
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.errors import ConfigError
 from dragoman.presets import CLASSIFICATION_PRESETS, classification_preset_for
