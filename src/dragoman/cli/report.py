@@ -53,7 +53,7 @@ def report(
     from dragoman.cli.console import progress_bar
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
-    from dragoman.reproduction.reference import reference_curves
+    from dragoman.reproduction.running import reference_curves
     from dragoman.tasks import task_of
     from dragoman.tasks.request import EvaluationRequest
     from dragoman.tasks.task import open_run

@@ -88,11 +88,10 @@ class Expected(Settings):
     variants: dict[str, Expectation] = Field(default_factory=dict)
     """Other recipes of the folder, such as seed.toml, by their names."""
 
-    def version(self, version: str) -> Expectation | None:
-        """Return the expected scores of "full", "quick" or a variant; None = not recorded."""
-        if version in ("full", "quick"):
-            return self.full if version == "full" else self.quick
-        return self.variants.get(version)
+    def versions(self) -> dict[str, Expectation]:
+        """Return the expected scores of "full", "quick" and variants, as far as they were recorded."""
+        named = {"full": self.full, "quick": self.quick, **self.variants}
+        return {version: one for version, one in named.items() if one is not None}
 
 
 def load_expected(path: Path) -> Expected:

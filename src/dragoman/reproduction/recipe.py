@@ -99,19 +99,18 @@ class Recipe:
 
     def recorded(self) -> dict[str, Expectation]:
         """Return the expected scores of the versions that have some. ConfigError: as `expected`."""
-        expected = self.expected()
-        versions = {name: expected.version(name) for name in self.versions()}
-        return {name: expectation for name, expectation in versions.items() if expectation is not None}
+        expected = self.expected().versions()
+        return {name: expected[name] for name in self.versions() if name in expected}
 
     def expectation(self, version: str) -> Expectation:
         """Return the expected scores of a version. ConfigError: none were recorded."""
-        expectation = self.expected().version(version)
-        if expectation is None:
+        expected = self.expected().versions()
+        if version not in expected:
             raise ConfigError(
                 f"{self.expected_path}: has no scores of the {version} version; train it, and record them as "
                 "docs/reproduce.md says"
             )
-        return expectation
+        return expected[version]
 
 
 def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
