@@ -238,22 +238,19 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
             continue
         worse, problem, note = (value - one.value) * (1 if one.better == "lower" else -1), "", ""
         if score["signature"] != one.signature:
-            problem = describe_signatures(score["signature"], one.signature)
+            # Scored in another way, figures cannot be compared.
+            ours, theirs = (
+                dict(part.partition(":")[::2] for part in signature.split("|"))
+                for signature in (score["signature"], one.signature)
+            )
+            names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
+            parts = [f"{n} {ours.get(n, 'not there')}, expected {theirs.get(n, 'none')}" for n in names]
+            problem = f"scored in another way: {'; '.join(parts)}"
         elif worse > one.tolerance + 1e-9:
             problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
         elif -worse > one.tolerance:
             note = f"{-worse:.1f} better than expected"
         yield Verdict(one, value, problem, note)
-
-
-def describe_signatures(measured: str, expected: str) -> str:
-    """In what two signatures differ: scored in another way, figures cannot be compared."""
-    ours, theirs = (
-        dict(part.partition(":")[::2] for part in signature.split("|")) for signature in (measured, expected)
-    )
-    names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
-    parts = [f"{name} {ours.get(name, 'not there')}, expected {theirs.get(name, 'none')}" for name in names]
-    return f"scored in another way: {'; '.join(parts)}"
 
 
 def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:
