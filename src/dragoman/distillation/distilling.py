@@ -282,12 +282,13 @@ def student_config(
         "d_ff": max(1, round(model["d_ff"] * student.width)),
     }
     training |= {"start_from": "", "extend_vocab": 0}
-    config = _parsed(settings, preset, overrides)
+    where = f"settings of the student {preset}"
+    config = parse_section(TranslationConfig, settings, overrides=overrides, where=where)
     if misfits(teacher.model, config.model):
         return config
     training |= {**student_training_for(training), "start_from": str(start)}
     model["dropout"] = student_dropout_for(model["dropout"])
-    return _parsed(settings, preset, overrides)
+    return parse_section(TranslationConfig, settings, overrides=overrides, where=where)
 
 
 def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_references: bool) -> dict[str, Any]:
@@ -318,8 +319,3 @@ def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
     """Return the same, searched with another beam."""
     search = config.search.changed({"beam_size": beam_size}, where="settings of the student")
     return config.model_copy(update={"search": search})
-
-
-def _parsed(settings: dict[str, Any], preset: str, overrides: tuple[str, ...]) -> TranslationConfig:
-    where = f"settings of the student {preset}"
-    return parse_section(TranslationConfig, settings, overrides=overrides, where=where)

@@ -19,8 +19,7 @@ class Lessons(NamedTuple):
         "Source text to translate in place of RUN's training text, one sentence a line; repeatable.",
     ] = ()
     teacher_output: Annotated[
-        str | None,
-        "Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing.",
+        str | None, "Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing."
     ] = None
     ensemble: Annotated[tuple[str | Path, ...], ENSEMBLE] = ()
     forward: Annotated[

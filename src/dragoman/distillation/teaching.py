@@ -87,7 +87,7 @@ def teach(
     folder.mkdir(parents=True, exist_ok=True)
     begun = _read(folder / LESSONS)
     if begun is None:
-        _write_record(folder, {"asked": asked})
+        write_atomically(folder / LESSONS, json.dumps({"asked": asked}, indent=2).encode() + b"\n")
     elif {"models": asked["models"]} | begun["asked"] != asked:  # earlier versions kept none
         raise RunError(
             f"{folder}: holds the lessons of another teacher, text or filter; choose another folder, or "
@@ -113,7 +113,7 @@ def teach(
         "n_references": n_references,
         "left_out": dict(counts),
     }
-    _write_record(folder, record)
+    write_atomically(folder / LESSONS, json.dumps(record, indent=2).encode() + b"\n")
     return record
 
 
@@ -258,10 +258,6 @@ def _write_pairs(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
         for src, tgt in pairs:
             print(one_line(src), file=src_file)
             print(one_line(tgt), file=tgt_file)
-
-
-def _write_record(folder: Path, record: dict[str, Any]) -> None:
-    write_atomically(folder / LESSONS, json.dumps(record, indent=2).encode() + b"\n")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
