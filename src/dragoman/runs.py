@@ -385,7 +385,7 @@ def saved_scores(run: Run) -> list[dict[str, Any]]:
     """Return the scores that a run's scores.json holds, oldest first. RunError: the file is damaged."""
     if not (run.path / SCORES).exists():
         return []
-    results = run.read_json(SCORES).get("results")
+    results: Any = run.read_json(SCORES).get("results")
     is_right = isinstance(results, list) and all(
         isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("scores"), list)
         for one in results
@@ -398,7 +398,7 @@ def saved_scores(run: Run) -> list[dict[str, Any]]:
         for score in one["scores"]
     ):
         raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
-    return results
+    return list(results)
 
 
 def differences(earlier: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -29,13 +29,13 @@ PANELS = dict.fromkeys(("beam_size", "length_penalty", "coverage_penalty"), BEAM
 
 
 @cache
-def described(request: type[Any]) -> dict[str, tuple[Any, ...]]:
+def described(request: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
     """Return the type, description and limits, if any, of each described field."""
     hints = get_type_hints(request, include_extras=True)
     return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
-def option_of(request: type[Any], field: str) -> Any:
+def option_of(request: Callable[..., Any], field: str) -> Any:
     """Return the option for a described field of a request."""
     _, description, *limits = described(request)[field]
     meaning, _, default = description.removesuffix("]").partition(" [default: ")
@@ -50,7 +50,7 @@ def option_of(request: type[Any], field: str) -> Any:
     )
 
 
-def with_options_of(request: type[Any], **before: str) -> Callable[[Function], Function]:
+def with_options_of(request: Callable[..., Any], **before: str) -> Callable[[Function], Function]:
     """Return a decorator that gives a command options in the place of its parameter `fields`.
 
     The command then gets the described fields of `request` by name. `before`: other parameters of the command
@@ -68,7 +68,7 @@ def with_options_of(request: type[Any], **before: str) -> Callable[[Function], F
                 options.append(moved[name])
             default = None if kind in PARSED else signature(request).parameters[name].default
             read, parsers[name] = PARSED.get(kind, (kind, lambda value: value))
-            typed = Annotated[read, option_of(request, name)]
+            typed = Annotated[read, option_of(request, name)]  # type: ignore[valid-type]
             options.append(fields.replace(name=name, default=default, annotation=typed))
 
         @wraps(command)

@@ -68,8 +68,8 @@ class Lessons(NamedTuple):
 
     def runs(self, teacher: Path) -> list[Path]:
         """Return the runs that translate or score, the teacher first."""
-        names = (*self.ensemble, *self.forward, *self.backward, *filter(None, [self.reverse]))
-        return [teacher, *map(Path, names)]
+        names: list[str | Path] = [*self.ensemble, *self.forward, *self.backward]
+        return [teacher, *map(Path, [*names, self.reverse] if self.reverse else names)]
 
     def described(self) -> dict[str, Any]:
         """Return the settings as a JSON value, without the names of files, whose hashes tell them apart.
