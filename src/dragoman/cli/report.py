@@ -216,21 +216,15 @@ def describe(
     scores: Iterable[Table], runs: Mapping[str, Run], comparisons: Sequence[Comparison]
 ) -> Iterator[str]:
     """Yield the comparison as lines of text: scores, groups of seeds, settings that differ."""
+    from dragoman.evaluation.scores import aligned
     from dragoman.report.comparison import seeds_table, settings_section
     from dragoman.report.page import Table
 
     seeds = (seeds_table(c.name, c.spreads) for c in comparisons if c.spreads)
     for part in (*scores, *seeds, *settings_section(runs).parts):
         if isinstance(part, Table):
-            yield from text_table(part)
+            cells = [[str(cell) for cell in row] for row in (part.heading, *part.rows)]
+            yield from aligned(cells, text_columns=range(part.n_words))
+            yield from (f"  {fact}" for fact in part.caption.split("; "))
         else:
             yield "all settings are the same"
-
-
-def text_table(table: Table) -> Iterator[str]:
-    """Format a table of a page as lines of text, with its caption below."""
-    from dragoman.evaluation.scores import aligned
-
-    cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
-    yield from aligned(cells, text_columns=range(table.n_words))
-    yield from (f"  {fact}" for fact in table.caption.split("; "))
