@@ -165,12 +165,10 @@ def compare(
         "n_threads": torch.get_num_threads(),
         "models": {
             name: {
-                "n_encoder_layers": translator.config.model.n_encoder_layers,
-                "n_decoder_layers": translator.config.model.n_decoder_layers,
-                "d_model": translator.config.model.d_model,
-                "n_parameters": translator.model.n_parameters,
+                **one.config.model.model_dump(include={"n_encoder_layers", "n_decoder_layers", "d_model"}),
+                "n_parameters": one.model.n_parameters,
             }
-            for name, translator in translators.items()
+            for name, one in translators.items()
         },
         "speed": list(_speeds(translators, sets["valid"][:N_TIMED], sizes, say)),
         "scores": [
