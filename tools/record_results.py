@@ -22,15 +22,17 @@ from dragoman.data import catalog
 from dragoman.data.readers.files import find_file
 from dragoman.errors import DragomanError, RunError
 from dragoman.files import write_atomically
-from dragoman.reproduction.expected import (
+from dragoman.reproduction.recipe import (
     Data,
     Expectation,
     ExpectedScore,
+    Recipe,
     TimedMachine,
     describe_file,
     files_of,
+    find_recipe,
+    version_option,
 )
-from dragoman.reproduction.recipe import Recipe, find_recipe, version_option
 from dragoman.reproduction.running import text_at_hand
 from dragoman.runs import Run, differences, saved_scores
 

@@ -215,7 +215,7 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
 def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
     """Return the names of all files that are read: those that are given, and those of a recipe."""
     from dragoman.config import load_recipe
-    from dragoman.reproduction.expected import files_of
+    from dragoman.reproduction.recipe import files_of
 
     named = files_of(load_recipe(Path(files[0]), ())) if files[0].endswith(".toml") else []
     return [*files, *named, *(name for some in held_out.values() for name in some)]

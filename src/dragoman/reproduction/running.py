@@ -18,12 +18,15 @@ from dragoman.errors import ConfigError
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import Curves
-from dragoman.reproduction.expected import Expectation, ExpectedScore, check_data, provide_data
 from dragoman.reproduction.recipe import (
     OF_SEED,
     Distillation,
+    Expectation,
+    ExpectedScore,
     Recipe,
+    check_data,
     known_recipes,
+    provide_data,
     version_of_run,
     version_option,
 )

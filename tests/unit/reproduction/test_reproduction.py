@@ -21,24 +21,22 @@ from dragoman.config import parse_config
 from dragoman.data import catalog, datasets
 from dragoman.errors import ConfigError, DataError
 from dragoman.reproduction import running
-from dragoman.reproduction.expected import (
+from dragoman.reproduction.recipe import (
     Data,
     DataFile,
     Expectation,
     Expected,
     ExpectedScore,
+    Recipe,
     TimedMachine,
     check_data,
     describe_file,
     files_of,
-    load_expected,
-    provide_data,
-)
-from dragoman.reproduction.recipe import (
-    Recipe,
     find_recipe,
     known_recipes,
     laid_over,
+    load_expected,
+    provide_data,
     run_name,
     version_of_run,
     version_option,
