@@ -20,8 +20,7 @@ from dragoman.config import TranslationConfig, TranslationDataConfig, parse_sect
 from dragoman.data.doctor.inspection import inspect_text
 from dragoman.data.records import Pair, has_text
 from dragoman.distillation.lessons import Lessons
-from dragoman.distillation.material import Material
-from dragoman.distillation.teaching import DROPPED, Translate, teach
+from dragoman.distillation.teaching import DROPPED, Material, Translate, teach
 from dragoman.errors import ConfigError, counted
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
