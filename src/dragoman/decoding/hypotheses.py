@@ -90,7 +90,11 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
         tied = (values[:, -1] == least) & least.isfinite()  # there may be more of them, of lower ids
         if tied.any():
             rows = log_probs[tied.to(log_probs.device)]
-            lowest = _lowest_ids_of_ties(rows, k)
+            edge = rows.topk(k).values[:, -1:]
+            above, equal = rows > edge, rows == edge
+            room = k - above.sum(dim=1, keepdim=True)
+            chosen = above | (equal & (equal.cumsum(dim=1) <= room))
+            lowest = chosen.nonzero()[:, 1].view(-1, k)  # in order of id
             order = rows.gather(1, lowest).sort(dim=1, descending=True, stable=True).indices
             tokens[tied] = lowest.gather(1, order).cpu()
     return in_fp64(values), tokens.numpy()
@@ -143,15 +147,6 @@ def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         )
     values, best = candidates.topk(k)
     return values, columns.gather(1, best)
-
-
-def _lowest_ids_of_ties(log_probs: Tensor, k: int) -> Tensor:
-    """Return the tokens (N, k) of the `k` best in order of id; ties at the edge go to the lower ids."""
-    edge = log_probs.topk(k).values[:, -1:]
-    above, equal = log_probs > edge, log_probs == edge
-    room = k - above.sum(dim=1, keepdim=True)
-    chosen = above | (equal & (equal.cumsum(dim=1) <= room))
-    return chosen.nonzero()[:, 1].view(-1, k)
 
 
 def check_no_nan(log_probs: Tensor) -> None:

@@ -200,10 +200,18 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
 def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
     """Return the run in a folder.
 
-    RunError: it is incomplete, damaged, or of parts that do not belong together.
+    RunError: it is incomplete, damaged, or of parts that do not belong together; or the user names other
+    languages.
     """
     kept: Any = folder.json("config.json").get(RUN)
-    config = _config(kept, folder, options)
+    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
+        raise RunError(
+            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
+        )
+    config = checked(TranslationConfig, kept["config"], where=folder.path / "config.json")
+    src, tgt = config.languages
+    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
+        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
     for name in ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]:
         folder.file(f"{RUN}/{name}")  # transformers saves a model without this folder
     tokenizers = TokenizerPair.load(folder.path / RUN)
@@ -225,19 +233,6 @@ FORMAT = ForeignFormat(
     lambda folder: folder.has("config.json") and RUN in folder.json("config.json"),
     read,
 )
-
-
-def _config(kept: Any, folder: ForeignFolder, options: ImportOptions) -> TranslationConfig:
-    """Return the configuration of the run. RunError: it is damaged, or the user names other languages."""
-    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
-        raise RunError(
-            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
-        )
-    config = checked(TranslationConfig, kept["config"], where=folder.path / "config.json")
-    src, tgt = config.languages
-    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
-        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
-    return config
 
 
 def ties_all(config: ModelConfig, *, shared: bool) -> bool:
