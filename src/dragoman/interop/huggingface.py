@@ -220,7 +220,7 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
         raise RunError(
             f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
         )
-    bias = kept.get("forbidden_bias")
+    bias: Any = kept.get("forbidden_bias")
     is_list = isinstance(bias, list) and all(isinstance(one, float) and isfinite(one) for one in bias)
     if config.model.output_bias and not (is_list and len(bias) == len(FORBIDDEN)):
         raise RunError(f"{folder.path / 'config.json'}: {RUN}.forbidden_bias is damaged; export again")
