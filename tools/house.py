@@ -198,17 +198,19 @@ def lower_ceilings() -> None:
 
 
 def commands_and_options(sources: dict[Path, str]) -> tuple[int, int]:
-    """Count the commands of the command line, those of groups one by one, and the options in its sources."""
+    """Count the commands, those of groups one by one, and the options: typer's and fields that say what they are."""
     n_commands = n_options = 0
     for path, source in sources.items():
-        if path.relative_to(PACKAGE).parts[0] != "cli":
-            continue
+        in_cli = path.relative_to(PACKAGE).parts[0] == "cli"
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option":
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+                described = node.slice.elts[1] if isinstance(node.slice, ast.Tuple) else node.slice
+                n_options += isinstance(described, ast.Constant)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option":
                 n_options += 1
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            elif in_cli and isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
                 n_commands += len(node.value.keys) * (ast.unparse(node.target) == "COMMANDS")
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_app.command"):
+            elif in_cli and isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_app.command"):
                 n_commands += 1  # of a group
     return n_commands, n_options
 

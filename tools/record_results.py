@@ -22,15 +22,17 @@ from dragoman.data import catalog
 from dragoman.data.readers.files import find_file
 from dragoman.errors import DragomanError, RunError
 from dragoman.files import write_atomically
-from dragoman.reproduction.expected import (
+from dragoman.reproduction.recipe import (
     Data,
     Expectation,
     ExpectedScore,
+    Recipe,
     TimedMachine,
     describe_file,
     files_of,
+    find_recipe,
+    version_option,
 )
-from dragoman.reproduction.recipe import Recipe, find_recipe, version_option
 from dragoman.reproduction.running import text_at_hand
 from dragoman.runs import Run, differences, saved_scores
 
@@ -104,18 +106,16 @@ def record(recipe: Recipe, version: str, paths: Sequence[Path], *, add: bool = F
 def expectation_of(recipe: Recipe, version: str, run: Run, scores: tuple[ExpectedScore, ...]) -> Expectation:
     """Return what is expected from now on, with machine, minutes and data of `run`."""
     environment, config = run.read_json("environment.json"), recipe.config(version)
-    machine = {name: environment[name] for name in ("cpu", "n_cores", "n_threads")}
     files = files_of(text_at_hand(config, recipe.distillation(version)))
     datasets = {dataset.name for dataset in map(catalog.providing, files) if dataset}
+    texts = {file: describe_file(find_file(file)) for file in files}
     return Expectation(
         scores=scores,
         minutes=round(float(run.read_json("report.json")["minutes"]), 1),
         max_steps=config.training.max_steps,
-        machine=TimedMachine(**machine),
+        machine=TimedMachine(**{name: environment[name] for name in ("cpu", "n_cores", "n_threads")}),
         versions={name: str(environment.get(name)) for name in VERSIONS},
-        data=Data(
-            sets=tuple(sorted(datasets)), files={file: describe_file(find_file(file)) for file in files}
-        ),
+        data=Data(sets=tuple(sorted(datasets)), files=texts),
         command=f"dragoman reproduce {recipe.name}{version_option(version)}",
         date=datetime.date.today().isoformat(),
     )

@@ -204,20 +204,14 @@ _ALTERED = {
 
 def _values(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the scores in a record, those that are whole."""
-    scores = record.get("scores")
-    return [
-        score
-        for score in (scores if isinstance(scores, list) else [])
-        if isinstance(score, dict)
-        and isinstance(score.get("name"), str)
-        and isinstance(score.get("signature"), str)
-        and isinstance(score.get("value"), (int, float))
-        and (score.get("interval") is None or _is_pair(score["interval"]))
-    ]
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(v, (int, float)) for v in value)
+    whole = []
+    for score in record["scores"]:  # `saved_scores` has looked at name and value
+        interval = score.get("interval")
+        is_pair = isinstance(interval, list) and len(interval) == 2
+        is_right = is_pair and all(isinstance(bound, (int, float)) for bound in interval)
+        if isinstance(score.get("signature"), str) and (interval is None or is_right):
+            whole.append(score)
+    return whole
 
 
 def licence_of(files: CorpusFiles) -> tuple[str, str]:

@@ -47,7 +47,7 @@ MAX_PROBLEMS = 20
 """Maximum mistakes in a recipe that a message lists."""
 
 MAX_BYTES, MAX_POINTS = 1 << 17, 5000
-"""Maximum bytes and dots of a recipe."""
+"""Maximum bytes and dots of a recipe: the time that the parser takes for a key is quadratic in its dots."""
 
 CorpusFiles: TypeAlias = tuple[str, ...]
 """The files of one corpus."""
@@ -1027,11 +1027,6 @@ class TranslationConfig(Settings):
         shown = [d for i, d in enumerate(directions) if d[::-1] not in directions[:i]]
         return ", ".join(f"{src} {'↔' if (tgt, src) in directions else '→'} {tgt}" for src, tgt in shown)
 
-    @property
-    def search_record(self) -> dict[str, Any]:
-        """The settings of the search that tell records of scores.json apart."""
-        return {"beam_size": self.search.beam_size, "length_penalty": self.search.length_penalty}
-
 
 class ClassificationConfig(Settings):
     """A whole recipe for a classifier."""
@@ -1098,11 +1093,6 @@ class ClassificationConfig(Settings):
         """What the model learns."""
         return "text → label"
 
-    @property
-    def search_record(self) -> dict[str, Any]:
-        """Nothing: a classifier does not search."""
-        return {}
-
 
 Config: TypeAlias = TranslationConfig | ClassificationConfig
 """A whole recipe; `task` tells which of the two it is."""
@@ -1110,7 +1100,9 @@ Config: TypeAlias = TranslationConfig | ClassificationConfig
 
 def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
     """Whether a record of scores.json is of the search that the run has, without other models beside it."""
-    return config.search_record.items() <= record.items() and not record.get("search")
+    search = getattr(config, "search", None)  # a classifier has none
+    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
+    return settings.items() <= record.items() and not record.get("search")
 
 
 TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
@@ -1150,7 +1142,13 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     """Read the TOML file `path`, unchecked. ConfigError: it is missing, or not TOML."""
     path = Path(path)
     try:
-        text = _read_small(path)
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES or content.count(b".") > MAX_POINTS:
+            raise ConfigError(
+                f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it the right file?"
+            )
+        text = content.decode()
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
@@ -1171,20 +1169,6 @@ def parse_json(content: bytes | str) -> Any:
         return json.loads(content)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def _read_small(path: Path) -> str:
-    """Return the text of a TOML file. ConfigError: it is longer, or has more points, than settings have.
-
-    The time that the parser takes for a key is quadratic in its points.
-    """
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES or content.count(b".") > MAX_POINTS:
-        raise ConfigError(
-            f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it the right file?"
-        )
-    return content.decode()
 
 
 def parse_config(

@@ -324,9 +324,7 @@ def sync(path: Path) -> None:
     if folder and WINDOWS:
         return  # it opens no folders
     try:
-        handle = os.open(
-            path, os.O_RDWR if WINDOWS else os.O_RDONLY
-        )  # Windows syncs only what may be written
+        handle = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)  # Windows: only what may be written
         try:
             os.fsync(handle)
         finally:

@@ -214,9 +214,7 @@ def _retrying(work: Callable[[], T], complaint: Callable[[str], DragomanError]) 
             cause = cause or error
             status = getattr(cause, "status", None) or 0
             is_final = 400 <= status < 500 and status not in (408, 425, 429)
-            is_final |= (
-                getattr(cause, "errno", None) == errno.EINVAL
-            )  # what s3fs makes of a malformed request
+            is_final |= getattr(cause, "errno", None) == errno.EINVAL  # s3fs: a malformed request
             is_final |= isinstance(cause, FileNotFoundError | PermissionError | IsADirectoryError)
             is_final |= isinstance(cause, NotImplementedError | ValueError | TypeError)
             if not n_left or is_final or "Credentials" in type(cause).__name__:

@@ -385,25 +385,20 @@ def saved_scores(run: Run) -> list[dict[str, Any]]:
     """Return the scores that a run's scores.json holds, oldest first. RunError: the file is damaged."""
     if not (run.path / SCORES).exists():
         return []
-    results = run.read_json(SCORES).get("results")
-    if not isinstance(results, list) or not all(map(_is_result, results)):
-        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
-    return results
-
-
-def _is_result(value: Any) -> bool:
-    """Whether it is what `saved_scores` gives: a name, and scores with name and value."""
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("name"), str)
-        and isinstance(value.get("scores"), list)
-        and all(
-            isinstance(score, dict)
-            and isinstance(score.get("name"), str)
-            and isinstance(score.get("value"), (int, float))
-            for score in value["scores"]
-        )
+    results: Any = run.read_json(SCORES).get("results")
+    is_right = isinstance(results, list) and all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("scores"), list)
+        for one in results
     )
+    if not is_right or not all(
+        isinstance(score, dict)
+        and isinstance(score.get("name"), str)
+        and isinstance(score.get("value"), (int, float))
+        for one in results
+        for score in one["scores"]
+    ):
+        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
+    return list(results)
 
 
 def differences(earlier: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

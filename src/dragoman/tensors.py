@@ -27,8 +27,6 @@ DTYPES = {
 }  # fmt: skip
 """Names of types in safetensors files, in the order in which it writes tensors: the last ones first."""
 
-ORDER = tuple(DTYPES)
-
 CHECKSUM = "sha256"
 """The entry of a file's metadata with the hash of its numbers."""
 
@@ -111,7 +109,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
     """Return where each tensor begins and ends after the header, in safetensors' own order."""
     places, end = {}, 0
-    for name in sorted(tensors, key=lambda name: (-ORDER.index(tensors[name].values.dtype), name)):
+    for name in sorted(tensors, key=lambda name: (-[*DTYPES].index(tensors[name].values.dtype), name)):
         start, end = end, end + math.prod(tensors[name].shape) * tensors[name].values.itemsize
         places[name] = start, end
     return places

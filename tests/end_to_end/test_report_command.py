@@ -11,7 +11,7 @@ from commands import dragoman, error_of, succeed
 from dragoman.errors import DataError
 from dragoman.report.page import MAX_BYTES
 from dragoman.runs import Run
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest
 from dragoman.tasks.translation.comparison import check_comparable
 from dragoman.tasks.translation.kept import Translations
 from tiny import damaged_run

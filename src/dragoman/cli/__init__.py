@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from dragoman.cli import (
     bulk,
-    classify,
     data,
     distill,
     evaluate,
@@ -39,7 +38,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
     "import": ("Train", exchange.import_model),
     "reproduce": ("Train", reproduce.reproduce),
     "translate": ("Translate", translate.translate),
-    "classify": ("Translate", classify.classify),
+    "classify": ("Translate", translate.classify),
     "evaluate": ("Evaluate", evaluate.evaluate),
     "report": ("Evaluate", report.report),
     "compare": ("Evaluate", report.compare),

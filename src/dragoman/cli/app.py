@@ -53,8 +53,12 @@ METAVARS = {
     "teacher-output text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
     "RUN": "backward ensemble forward from reverse",
     "PATH": "onnxruntime-web out",
-    "LANGUAGE": "src-lang tgt-lang",
+    "LANGUAGE": "src-lang tgt-lang to",
+    "NAME=FILE": "scores",
+    "NAME=SHARE": "mix",
     "SECTION.KEY=VALUE": "set",
+    "SHARE": "keep-best",
+    "SRC,TGT": "columns",
     "TEXT": "label-separator message protect-pattern tag",
 }
 """The metavars of options that name none themselves; numbers are N, all others NAME."""
@@ -184,25 +188,23 @@ class Command(TyperCommand):
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panel = getattr(parameter, "rich_help_panel", None) or heading
-                panels.setdefault(panel, []).append((_left_column(parameter, record[0]), record[1]))
+            if record is None:
+                continue
+            column, meaning = record
+            name, _, kind = column.partition(" ")  # the kind is a type such as <list[str]>
+            is_argument = parameter.param_type_name == "argument"
+            if is_argument:
+                column = re.sub(" <.+>", "", column if parameter.metavar else name.upper())
+            elif not parameter.metavar and not getattr(parameter, "is_flag", False):
+                named = (metavar for metavar, names in METAVARS.items() if name[2:] in names.split())
+                usual = "N" if re.match("<?(int|float)", kind.lower()) else "NAME"
+                column = f"{name} {next(named, usual)}"
+            panel = getattr(parameter, "rich_help_panel", None) or ("Arguments" if is_argument else "Options")
+            panels.setdefault(panel, []).append((column, meaning))
         return panels
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_panels(formatter, self.help_panels(ctx))
-
-
-def _left_column(parameter: Any, column: str) -> str:
-    """Return the left column of the help with a metavar instead of a type such as <list[str]>."""
-    name, _, kind = column.partition(" ")
-    if parameter.param_type_name == "argument":
-        return re.sub(" <.+>", "", column if parameter.metavar else name.upper())
-    if parameter.metavar or getattr(parameter, "is_flag", False):
-        return column
-    named = (metavar for metavar, names in METAVARS.items() if name[2:] in names.split())
-    return f"{name} {'N' if re.match('<?(int|float)', kind.lower()) else next(named, 'NAME')}"
 
 
 def _check_value(parameter: Any, written: Any, value: Any) -> None:

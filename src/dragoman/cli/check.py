@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.data.doctor.checkup import Progress
     from dragoman.data.named import ListedText
     from dragoman.data.records import Corpus
-    from dragoman.tasks.task import ReadOptions
+    from dragoman.tasks.request import TrainingRequest
 
 MAX_SHOWN = 100
 """Maximum characters shown of a text."""
@@ -108,18 +108,19 @@ def check(
     from dragoman.processes import usable_cores
     from dragoman.report.page import page_html
     from dragoman.report.survey import survey_page
-    from dragoman.tasks.task import ReadOptions
+    from dragoman.tasks.request import TrainingRequest
 
     if (drop or keep) and write_clean is None and report is None:
         raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
     kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
     thresholds = thresholds_of(threshold or ())
-    reading = ReadOptions(
-        (src_lang, tgt_lang),
-        options.two_columns(columns),
-        options.column(text_column),
-        options.column(label_column),
-        label_separator,
+    reading = TrainingRequest(
+        src_lang=src_lang,
+        tgt_lang=tgt_lang,
+        columns=options.two_columns(columns),
+        text_column=options.column(text_column),
+        label_column=options.column(label_column),
+        label_separator=label_separator,
     )
     files = options.corpus_files(files, src, tgt)
     held_out = _held_out(valid, test or ())
@@ -158,7 +159,7 @@ def check(
 
 
 def _jobs(
-    files: Sequence[str], held_out: Mapping[str, list[str]], task: str | None, reading: ReadOptions
+    files: Sequence[str], held_out: Mapping[str, list[str]], task: str | None, reading: TrainingRequest
 ) -> Iterator[CorpusCheck]:
     """Yield the corpora to check; a recipe's training corpus is checked for overlap with its others.
 
@@ -167,10 +168,10 @@ def _jobs(
     from dragoman.config import load_recipe
     from dragoman.data.named import listed_texts, open_named
     from dragoman.tasks import task_named
-    from dragoman.tasks.task import ReadOptions
+    from dragoman.tasks.request import TrainingRequest
 
     if files[0].endswith(".toml"):
-        if len(files) > 1 or held_out or task or reading != ReadOptions():
+        if len(files) > 1 or held_out or task or reading != TrainingRequest():
             raise ConfigError(f"{files[0]} names its own files, languages and columns; give the recipe alone")
         config = load_recipe(Path(files[0]), ())
         if listed := listed_texts(config):
@@ -214,7 +215,7 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
 def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
     """Return the names of all files that are read: those that are given, and those of a recipe."""
     from dragoman.config import load_recipe
-    from dragoman.reproduction.expected import files_of
+    from dragoman.reproduction.recipe import files_of
 
     named = files_of(load_recipe(Path(files[0]), ())) if files[0].endswith(".toml") else []
     return [*files, *named, *(name for some in held_out.values() for name in some)]

@@ -88,7 +88,9 @@ def fetch(
     ],
     to: Annotated[
         Path | None,
-        typer.Option(help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"),
+        typer.Option(
+            metavar="NAME", help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download even if it is present.")] = False,
 ) -> None:
@@ -160,7 +162,7 @@ def filter_(
     from dragoman.data.doctor.selection import Distribution, Scores, write_best
     from dragoman.data.readers.files import find_file
     from dragoman.tasks import task_named
-    from dragoman.tasks.task import ReadOptions
+    from dragoman.tasks.request import TrainingRequest
 
     files = corpus_files(files, src, tgt)
     if at_least is not None and keep is not None:
@@ -175,7 +177,7 @@ def filter_(
         check_folders(plot)
     if out is not None:
         check_new(out)
-    reading = ReadOptions((src_lang, tgt_lang), two_columns(columns))
+    reading = TrainingRequest(src_lang=src_lang, tgt_lang=tgt_lang, columns=two_columns(columns))
     open_, langs = task_named("translation").opener(files, reading)
     corpus = open_(files)
     scores = Scores([find_file(name) for name in by_score], dual=dual)

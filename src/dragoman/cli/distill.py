@@ -11,14 +11,17 @@ import typer
 
 from dragoman.cli.app import command_line, say
 from dragoman.cli.bulk import run_job
-from dragoman.cli.options import Ensemble, MaxRatio, Overrides, RayAddress, RunPath, To, Workers
+from dragoman.cli.options import Overrides, RayAddress, RunPath, To, Workers, with_options_of
 from dragoman.cli.train import run_training
+from dragoman.distillation.lessons import Lessons
 
 NAMES = ("teacher", "student")
 
 
+@with_options_of(Lessons)
 def distill(
     run: RunPath,
+    *,
     preset: Annotated[
         str,
         typer.Option(
@@ -29,66 +32,7 @@ def distill(
     out: Annotated[
         Path | None, typer.Option(help="Run folder of the student.", show_default="runs/<name>-<preset>")
     ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Source text to translate in place of RUN's training text, one sentence a line; repeatable."
-        ),
-    ] = None,
-    teacher_output: Annotated[
-        str | None,
-        typer.Option(
-            help="Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing."
-        ),
-    ] = None,
-    ensemble: Ensemble = None,
-    forward: Annotated[
-        list[Path] | None,
-        typer.Option(help="Learn from this run's translations as well, beside RUN's; repeatable."),
-    ] = None,
-    backward: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Learn from back-translations as well: this run of the other direction translates the "
-            "references; repeatable."
-        ),
-    ] = None,
-    min_chrf: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=100.0,
-            help="Skip translations with a lower chrF against the reference; 0 = keep all.",
-            show_default="20, where there are references",
-        ),
-    ] = None,
-    max_ratio: MaxRatio = 3.0,
-    n_best: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=100_000,
-            help="Choose, among N teacher candidates, the one closest to the reference; 0 = the whole beam.",
-        ),
-    ] = 0,
-    keep_best: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            min=0.001,
-            max=1.0,
-            help="Keep this share of the translations: those with the best scores by RUN's model.",
-        ),
-    ] = 1.0,
-    reverse: Annotated[
-        Path | None, typer.Option(help="With --keep-best: score by this run of the other direction instead.")
-    ] = None,
-    references: Annotated[
-        bool, typer.Option("--references", help="Train on the original training pairs as well.")
-    ] = False,
-    max_pairs: Annotated[
-        int, typer.Option(min=0, max=10**12, help="Use only the first N pairs or lines; 0 = all.")
-    ] = 0,
+    fields: dict[str, Any],
     to: To = None,
     overrides: Overrides = None,
     test: Annotated[bool, typer.Option("--test", help="Score the test sets as well.")] = False,
@@ -103,7 +47,6 @@ def distill(
     beam sizes and with equal ones. The same command continues an interrupted run.
     """
     from dragoman.distillation.distilling import distill as make_student
-    from dragoman.distillation.material import Lessons
     from dragoman.predict.model import translation_config
     from dragoman.runs import Run
 
@@ -113,20 +56,7 @@ def distill(
         run,
         path,
         preset=preset,
-        lessons=Lessons(
-            n_best=n_best,
-            references=references,
-            max_ratio=max_ratio,
-            min_chrf=min_chrf,
-            max_pairs=max_pairs,
-            text=tuple(text or ()),
-            teacher_output=teacher_output or "",
-            ensemble=tuple(map(str, ensemble or ())),
-            forward=tuple(map(str, forward or ())),
-            backward=tuple(map(str, backward or ())),
-            keep_best=keep_best,
-            reverse="" if reverse is None else str(reverse),
-        ),
+        lessons=Lessons(**fields),
         to=to,
         overrides=tuple(overrides or ()),
         with_test=test,

@@ -7,72 +7,29 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dragoman.cli.app import check_outputs, say
-from dragoman.cli.options import (
-    AsJson,
-    BatchSentences,
-    BeamSize,
-    CoveragePenalty,
-    Device,
-    EngineName,
-    Ensemble,
-    LabelColumn,
-    LengthPenalty,
-    NoRepeatedNgram,
-    Precision,
-    References,
-    RunPath,
-    Scores,
-    Source,
-    Split,
-    TextColumn,
-    To,
-    column,
-)
+from dragoman.cli.options import AsJson, RunPath, Scores, with_options_of
 from dragoman.errors import ConfigError, DataError
+from dragoman.tasks.request import EvaluationRequest
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
 
+@with_options_of(EvaluationRequest, out="baseline", as_json="beam_size")
 def evaluate(
     run: RunPath,
-    split: Split = None,
-    to: To = None,
-    src: Source = None,
-    ref: References = None,
-    file: Annotated[str | None, typer.Option(help="Classify this labelled file, not the test sets.")] = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
+    *,
+    fields: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option(help="Write translations or labels to this file; folder if several test sets."),
     ] = None,
-    baseline: Annotated[
-        bool,
-        typer.Option("--baseline/--no-baseline", help="Compare a classifier with a bag-of-n-grams baseline."),
-    ] = True,
-    robustness: Annotated[
-        bool,
-        typer.Option(
-            "--robustness", help="Also translate altered text: capitals, mistakes, numbers and more."
-        ),
-    ] = False,
     as_json: AsJson = False,
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    coverage_penalty: CoveragePenalty = None,
-    no_repeat_ngram: NoRepeatedNgram = None,
-    ensemble: Ensemble = None,
-    engine: EngineName = "native",
-    batch_sentences: BatchSentences = None,
-    scores: Scores = None,
-    device: Device = "auto",
-    precision: Precision = "auto",
 ) -> None:
     """Score a run on its test sets: translations by BLEU, chrF and TER, labels by accuracy and F1.
 
@@ -86,36 +43,15 @@ def evaluate(
     from dragoman.evaluation.scores import keep_scores
     from dragoman.runs import Run
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest, open_run
+    from dragoman.tasks.task import open_run
 
     opened = open_run(run, say)
     task = task_of(opened.config)
-    request = EvaluationRequest(
-        split=split,
-        to=to,
-        src=src,
-        ref=ref,
-        file=file,
-        text_column=column(text_column),
-        label_column=column(label_column),
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        coverage_penalty=coverage_penalty,
-        no_repeat_ngram=no_repeat_ngram,
-        batch_sentences=batch_sentences,
-        ensemble=tuple(ensemble or ()),
-        engine=engine,
-        scores=tuple(scores or ()),
-        baseline=baseline,
-        robustness=robustness,
-        device=device,
-        precision=precision,
-        say=say,
-    )
+    request = EvaluationRequest(**fields, say=say)
     task.check(request)
     tests = task.tests(opened, request)
-    runs = [opened, *map(Run.open, request.ensemble)]
-    places = places_of(out, list(tests), files=[src, ref, file], runs=runs)
+    runs, files = [opened, *map(Run.open, request.ensemble)], (request.src, request.ref, request.file)
+    places = places_of(out, list(tests), files=files, runs=runs)
     records = []
     for evaluation in task.evaluate(opened, tests, request):
         if (place := places.get(evaluation.name)) is not None:
@@ -127,7 +63,7 @@ def evaluate(
         records.append(evaluation.record())
     if as_json:
         typer.echo(json.dumps({"run": str(run), "results": records}, ensure_ascii=False, indent=2))
-    other = text_mark(src, ref, file)
+    other = text_mark(*files)
     keep_scores(opened, [record | other for record in records])  # last: a command that fails changes no run
 
 

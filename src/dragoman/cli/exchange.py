@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dragoman.cli.app import command_line, say
-from dragoman.cli.options import RunPath
+from dragoman.cli.options import RunPath, with_options_of
+from dragoman.interop import ImportOptions
 
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
 
+@with_options_of(ImportOptions)
 def import_model(
     model: Annotated[Path, typer.Argument(help="Folder of the model, or its checkpoint file.")],
+    *,
     out: Annotated[Path, typer.Option(help="Run folder, new or empty.")],
     format_name: Annotated[
         str | None,
         typer.Option("--format", help="Format of the model.", show_default="detected from its files"),
     ] = None,
-    src_lang: Annotated[
-        str | None, typer.Option(help="Source language.", show_default="from the model")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None, typer.Option(help="Target language.", show_default="from the model")
-    ] = None,
-    src_spm: Annotated[
-        Path | None, typer.Option(help="SentencePiece model of the source, if outside the folder.")
-    ] = None,
-    tgt_spm: Annotated[
-        Path | None,
-        typer.Option(help="SentencePiece model of the target.", show_default="same as the source"),
-    ] = None,
-    codes: Annotated[Path | None, typer.Option(help="BPE codes of subword-nmt.")] = None,
+    fields: dict[str, Any],
 ) -> None:
     """Convert a model of another toolkit to a run.
 
@@ -43,11 +33,9 @@ def import_model(
     evaluate, fine-tune with `dragoman train --from`, serve.
     """
     from dragoman.interop import importing
-    from dragoman.interop.foreign import ImportOptions
 
-    options = ImportOptions(src_lang, tgt_lang, src_spm, tgt_spm, codes)
     say(f"reading {model}")
-    run = importing.import_model(model, out, format_name=format_name, options=options)
+    run = importing.import_model(model, out, format_name=format_name, options=ImportOptions(**fields))
     for line in describe_import(run):
         say(line)
     say(f"next: {command_line('translate', run.path)}")
@@ -77,7 +65,10 @@ def describe_import(run: Run) -> Iterator[str]:
 
 def export(
     run: RunPath,
-    to: Annotated[str, typer.Option(help="Target format: ctranslate2, onnx, huggingface, browser or argos.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Target format: ctranslate2, onnx, huggingface, browser or argos."),
+    ],
     out: Annotated[Path, typer.Option(help="Output folder: new, empty, or an earlier export.")],
     compute_type: Annotated[
         str,

@@ -132,13 +132,14 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
     if record["kind"] == "train":
         speed = record["tokens_per_second"]
         rounded = f"{speed / 1000:.1f}k" if speed >= 1000 else f"{speed:.0f}"
+        mantissa, exponent = f"{record['lr']:.1e}".split("e")
         return " · ".join(
             [
                 f"step {record['step']:,}",
                 f"epoch {record['epoch'] + 1}",
                 f"loss {record['train_loss']:.2f} nats/{item}",
                 f"{rounded} tokens/s",
-                f"lr {_two_digits(record['lr'])}",
+                f"lr {mantissa}e{int(exponent)}" if record["lr"] else "lr 0",
             ]
         )
     averaged = record["kind"] == "average"
@@ -162,12 +163,6 @@ def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
         corpora = [key.removeprefix("bleu ") for key in record if key.startswith("bleu ")]
         scores += [f"BLEU {name} {record[f'bleu {name}']:.1f}" for name in corpora]
     return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
-
-
-def _two_digits(rate: float) -> str:
-    """Format a learning rate: 2.0e-3, or 0."""
-    mantissa, exponent = f"{rate:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}" if rate else "0"
 
 
 NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}

@@ -1,82 +1,110 @@
-"""Options that several commands share."""
+"""Options of commands: those that the described fields of requests make, and those that several share.
+
+A field with a description is an option: `Annotated[TYPE, "description"]`, perhaps with limits, (least, most).
+The description may end in a default in words, as in "Source language. [default: from its name]".
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from dragoman.distillation.lessons import Lessons
 from dragoman.errors import ConfigError, require
+from dragoman.tasks.request import EvaluationRequest, Files, TrainingRequest
 
+Function = Callable[..., None]
+
+FLAGS = {"start": "--from", "overrides": "--set", "baseline": "--baseline/--no-baseline"}
+"""Options that are not called as their fields."""
 BEAM = "Beam search"
+PANELS = dict.fromkeys(("beam_size", "length_penalty", "coverage_penalty"), BEAM)
+"""Headings of options in the help."""
+
+
+@cache
+def described(request: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
+    """Return the type, description and limits, if any, of each described field."""
+    hints = get_type_hints(request, include_extras=True)
+    return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+def option_of(request: Callable[..., Any], field: str) -> Any:
+    """Return the option for a described field of a request."""
+    _, description, *limits = described(request)[field]
+    meaning, _, default = description.removesuffix("]").partition(" [default: ")
+    least, most = limits[0] if limits else (None, None)
+    return typer.Option(
+        FLAGS.get(field, f"--{field.replace('_', '-')}"),
+        help=meaning,
+        show_default=default or True,
+        min=least,
+        max=most,
+        rich_help_panel=PANELS.get(field),
+    )
+
+
+def with_options_of(request: Callable[..., Any], **before: str) -> Callable[[Function], Function]:
+    """Return a decorator that gives a command options in the place of its parameter `fields`.
+
+    The command then gets the described fields of `request` by name. `before`: other parameters of the command
+    that the help lists among them, each with the field that it comes before.
+    """
+
+    def decorate(command: Function) -> Function:
+        parameters = dict(signature(command, eval_str=True).parameters)
+        moved = {field: parameters.pop(name) for name, field in before.items()}
+        place, fields = list(parameters).index("fields"), parameters.pop("fields")
+        options: list[Parameter] = []
+        parsers: dict[str, Callable[[Any], Any]] = {}
+        for name, (kind, *_) in described(request).items():
+            if name in moved:
+                options.append(moved[name])
+            default = None if kind in PARSED else signature(request).parameters[name].default
+            read, parsers[name] = PARSED.get(kind, (kind, lambda value: value))
+            typed = Annotated[read, option_of(request, name)]  # type: ignore[valid-type]
+            options.append(fields.replace(name=name, default=default, annotation=typed))
+
+        @wraps(command)
+        def call(**values: Any) -> None:
+            command(fields={name: parse(values.pop(name)) for name, parse in parsers.items()}, **values)
+
+        listed = list(parameters.values())
+        listed[place:place] = options
+        call.__signature__ = Signature(listed)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
 
 RunPath = Annotated[Path, typer.Argument(help="Run folder, or hf:user/model.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
-]
-MaxRatio = Annotated[
-    float,
-    typer.Option(
-        min=0.0,
-        max=1e6,
-        help="Skip pairs whose lengths in tokens differ by more than this ratio, 1 or more; 0 = keep all.",
-    ),
-]
-BeamSize = Annotated[
-    int | None,
-    typer.Option(min=1, help="Beam size; 1 = greedy.", show_default="the run's", rich_help_panel=BEAM),
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="Length penalty; 0 favours short translations.",
-        show_default="the run's",
-        rich_help_panel=BEAM,
-    ),
-]
-CoveragePenalty = Annotated[
-    float | None,
-    typer.Option(min=0.0, help="Penalty for source tokens without attention.", rich_help_panel=BEAM),
-]
-NoRepeatedNgram = Annotated[
-    int | None, typer.Option(min=0, help="Block repeated n-grams of this size; 0 = off.")
-]
-EngineName = Annotated[str, typer.Option(help="Inference engine: native or ctranslate2.")]
-BatchSentences = Annotated[
-    int | None, typer.Option(min=1, help="Sentences per batch.", show_default="the run's")
-]
-To = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LANGUAGE",
-        help="Target language of a run with several, such as de; or a direction, such as en-de.",
-    ),
-]
-Scores = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=FILE",
-        help="Add scores of another tool: one number per line, higher is better; once per NAME and test set.",
-    ),
-]
+Overrides = Annotated[list[str] | None, option_of(TrainingRequest, "overrides")]
+MaxRatio = Annotated[float, option_of(Lessons, "max_ratio")]
+BeamSize = Annotated[int | None, option_of(EvaluationRequest, "beam_size")]
+LengthPenalty = Annotated[float | None, option_of(EvaluationRequest, "length_penalty")]
+CoveragePenalty = Annotated[float | None, option_of(EvaluationRequest, "coverage_penalty")]
+NoRepeatedNgram = Annotated[int | None, option_of(EvaluationRequest, "no_repeat_ngram")]
+EngineName = Annotated[str, option_of(EvaluationRequest, "engine")]
+BatchSentences = Annotated[int | None, option_of(EvaluationRequest, "batch_sentences")]
+To = Annotated[str | None, option_of(EvaluationRequest, "to")]
+Scores = Annotated[list[str] | None, option_of(EvaluationRequest, "scores")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")]
-Split = Annotated[str | None, typer.Option(help="Test sets: test or valid.", show_default="test, else valid")]
-Source = Annotated[
-    str | None, typer.Option(help="Use the sentences of this file, not the test sets; with --ref.")
-]
-References = Annotated[str | None, typer.Option(help="References of --src, line by line.")]
+Split = Annotated[str | None, option_of(EvaluationRequest, "split")]
+Source = Annotated[str | None, option_of(EvaluationRequest, "src")]
+References = Annotated[str | None, option_of(EvaluationRequest, "ref")]
 Method = Annotated[
     str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
 ]
-TaskName = Annotated[str | None, typer.Option(help="classification if the file holds texts and labels.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Precision = Annotated[str, typer.Option(help="fp32, bf16 or int8; auto = chosen for the device.")]
-Ensemble = Annotated[
-    list[Path] | None, typer.Option(help="Add a run with the same vocabulary to an ensemble; repeatable.")
-]
+TaskName = Annotated[str | None, option_of(TrainingRequest, "task")]
+Device = Annotated[str, option_of(EvaluationRequest, "device")]
+Precision = Annotated[str, option_of(EvaluationRequest, "precision")]
+Ensemble = Annotated[list[Path] | None, option_of(EvaluationRequest, "ensemble")]
 
 
 def _with_ray(address: str | None) -> str | None:
@@ -106,46 +134,14 @@ RayAddress = Annotated[
 ]
 
 
-TextColumn = Annotated[
-    str | None, typer.Option(help="Column of the text: name, or number from 0.", show_default="detected")
-]
-LabelColumn = Annotated[
-    str | None, typer.Option(help="Column of the label: name, or number from 0.", show_default="detected")
-]
-LabelSeparator = Annotated[
-    str,
-    typer.Option(
-        help='Separator of the labels of a text that may have several, as "|".',
-        show_default="one label per text",
-    ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SRC,TGT", help="Columns of source and target in a file of pairs: names, or numbers from 0."
-    ),
-]
-
-Src = Annotated[list[str] | None, typer.Option(help="Source sentences, one per line; repeatable.")]
-Tgt = Annotated[
-    list[str] | None, typer.Option(help="Translations of --src, line by line; one file for each --src.")
-]
-Tsv = Annotated[
-    list[str] | None,
-    typer.Option(help="File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable."),
-]
-ValidSrc = Annotated[list[str] | None, typer.Option(help="Source sentences for validation; repeatable.")]
-ValidTgt = Annotated[
-    list[str] | None,
-    typer.Option(help="Translations of --valid-src; default: hold out a part of the training text."),
-]
-ValidTsv = Annotated[list[str] | None, typer.Option(help="File of pairs for validation; repeatable.")]
-SrcLang = Annotated[
-    str | None, typer.Option(help="Source language.", show_default="from the name, as in train.en")
-]
-TgtLang = Annotated[
-    str | None, typer.Option(help="Target language.", show_default="from the name, as in train.de")
-]
+TextColumn = Annotated[str | None, option_of(TrainingRequest, "text_column")]
+LabelColumn = Annotated[str | None, option_of(TrainingRequest, "label_column")]
+LabelSeparator = Annotated[str, option_of(TrainingRequest, "label_separator")]
+Columns = Annotated[str | None, option_of(TrainingRequest, "columns")]
+Src = Annotated[list[str] | None, option_of(TrainingRequest, "src")]
+Tgt = Annotated[list[str] | None, option_of(TrainingRequest, "tgt")]
+SrcLang = Annotated[str | None, option_of(TrainingRequest, "src_lang")]
+TgtLang = Annotated[str | None, option_of(TrainingRequest, "tgt_lang")]
 
 
 def corpus_files(files: list[str] | None, src: list[str] | None, tgt: list[str] | None) -> list[str]:
@@ -173,3 +169,32 @@ def two_columns(value: str | None) -> tuple[int | str, int | str] | None:
 
 def _number_or_name(value: str) -> int | str:
     return int(value) if value.isdecimal() else value
+
+
+def shares(texts: Sequence[str]) -> dict[str, float]:
+    """Parse shares of corpora, as in ["news=0.7", "talks=0.3"]. ConfigError: one is not of this form."""
+    by_name = {}
+    for one in texts:
+        name, _, share = one.partition("=")
+        try:
+            by_name[name] = float(share)
+        except ValueError:
+            by_name[name] = math.nan
+        if not name or not 0 < by_name[name] < math.inf:
+            raise ConfigError(f"--mix {one}: give the name of a file and a share, as in --mix news=0.7")
+    return by_name
+
+
+PARSED: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
+    Files: (list[str] | None, lambda files: files or ()),
+    Sequence[str]: (list[str] | None, lambda texts: texts or ()),
+    tuple[str, ...]: (list[str] | None, lambda texts: tuple(texts or ())),
+    tuple[Path, ...]: (list[Path] | None, lambda paths: tuple(paths or ())),
+    tuple[str | Path, ...]: (list[Path] | None, lambda paths: tuple(paths or ())),
+    str | Path: (Path | None, lambda path: path or ""),
+    str | Path | None: (Path | None, lambda path: path),
+    Mapping[str, float] | None: (list[str] | None, lambda texts: shares(texts or ())),
+    int | str | None: (str | None, column),
+    tuple[int | str, int | str] | None: (str | None, two_columns),
+}
+"""For types of fields: the type that Typer reads, None = not given, and what makes the value of it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.report.comparison import Comparison
     from dragoman.report.page import Table
     from dragoman.runs import Run
-    from dragoman.tasks.task import EvaluationRequest
+    from dragoman.tasks.request import EvaluationRequest
 
 REPORT = "report.html"
 FIGURES = "figures"
@@ -53,9 +53,10 @@ def report(
     from dragoman.cli.console import progress_bar
     from dragoman.files import write_atomically
     from dragoman.report.page import page_html
-    from dragoman.reproduction.reference import reference_curves
+    from dragoman.reproduction.running import reference_curves
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest, open_run
+    from dragoman.tasks.request import EvaluationRequest
+    from dragoman.tasks.task import open_run
 
     require("matplotlib", "jinja2", extra="report", purpose="a report")
     opened = open_run(run, say)
@@ -131,7 +132,8 @@ def compare(
     from dragoman.report.comparison import comparison_page, scores_table
     from dragoman.report.page import page_html
     from dragoman.tasks import task_of
-    from dragoman.tasks.task import EvaluationRequest, open_run
+    from dragoman.tasks.request import EvaluationRequest
+    from dragoman.tasks.task import open_run
 
     exports = {kind: file for kind, file in zip(EXPORTS, (json, latex), strict=True) if file is not None}
     check_exports(exports, inputs=[file for file in (src, ref) if file is not None])
@@ -214,21 +216,15 @@ def describe(
     scores: Iterable[Table], runs: Mapping[str, Run], comparisons: Sequence[Comparison]
 ) -> Iterator[str]:
     """Yield the comparison as lines of text: scores, groups of seeds, settings that differ."""
+    from dragoman.evaluation.scores import aligned
     from dragoman.report.comparison import seeds_table, settings_section
     from dragoman.report.page import Table
 
     seeds = (seeds_table(c.name, c.spreads) for c in comparisons if c.spreads)
     for part in (*scores, *seeds, *settings_section(runs).parts):
         if isinstance(part, Table):
-            yield from text_table(part)
+            cells = [[str(cell) for cell in row] for row in (part.heading, *part.rows)]
+            yield from aligned(cells, text_columns=range(part.n_words))
+            yield from (f"  {fact}" for fact in part.caption.split("; "))
         else:
             yield "all settings are the same"
-
-
-def text_table(table: Table) -> Iterator[str]:
-    """Format a table of a page as lines of text, with its caption below."""
-    from dragoman.evaluation.scores import aligned
-
-    cells = [[str(cell) for cell in row] for row in (table.heading, *table.rows)]
-    yield from aligned(cells, text_columns=range(table.n_words))
-    yield from (f"  {fact}" for fact in table.caption.split("; "))

@@ -15,8 +15,7 @@ from dragoman.cli.options import AsJson
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.reproduction.expected import Expectation
-    from dragoman.reproduction.recipe import Recipe
+    from dragoman.reproduction.recipe import Expectation, Recipe
     from dragoman.reproduction.running import Reproduction
 
 
@@ -115,7 +114,7 @@ def list_recipes() -> Iterator[str]:
 
 def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
     """Describe a recipe: expected scores, and which data files are missing."""
-    from dragoman.reproduction.expected import differing, files_of, missing_files
+    from dragoman.reproduction.recipe import differing, files_of, missing_files
     from dragoman.reproduction.running import runs_before, text_at_hand
 
     expectation, config = recipe.expectation(version), recipe.config(version)

@@ -106,6 +106,7 @@ def _draw_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: 
 
 def describe_run(run: Run) -> Iterator[str]:
     """Describe a run line by line: state, size, scores, files and settings."""
+    from dragoman.cli.listener import describe_scores
     from dragoman.config import to_toml
     from dragoman.evaluation.scores import describe_record
     from dragoman.runs import saved_scores
@@ -118,7 +119,13 @@ def describe_run(run: Run) -> Iterator[str]:
         n_parameters = sum(map(math.prod, run.weight_shapes().values()))
         size = f"{counted(n_parameters, 'parameter')}, {run.weights_path.stat().st_size / 1e6:.1f} MB"
     yield f"size      {size}"
-    yield f"best      {_best(run)}"
+    best = [record for record in run.history() if record.get("best")][-1:]
+    for record in best:
+        averaged = ", averaged weights" * (record["kind"] == "average")
+        scores = " · ".join(describe_scores(record, item=config.names.unit))
+        yield f"best      step {record['step']:,} · {scores} (validation{averaged})"
+    if not best:
+        yield "best      no validation yet"
     if (labels := _labels(run)) is not None:
         yield f"labels    {labels}"
     for record in saved_scores(run):
@@ -149,18 +156,6 @@ def _state(run: Run) -> str:
             f"{report['minutes']:.1f} minutes"
         )
     return f"not finished, step {step:,} of {run.config.training.max_steps:,}; train again to continue"
-
-
-def _best(run: Run) -> str:
-    from dragoman.cli.listener import describe_scores
-
-    best = [record for record in run.history() if record.get("best")]
-    if not best:
-        return "no validation yet"
-    record = best[-1]
-    scores = describe_scores(record, item=run.config.names.unit)
-    averaged = ", averaged weights" * (record["kind"] == "average")
-    return f"step {record['step']:,} · {' · '.join(scores)} (validation{averaged})"
 
 
 def _labels(run: Run) -> str | None:

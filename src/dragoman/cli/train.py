@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dragoman.cli.app import INTERRUPTED, PAUSED, TERMINATED, command_line, say
-from dragoman.cli.options import (
-    Columns,
-    LabelColumn,
-    LabelSeparator,
-    Overrides,
-    Src,
-    SrcLang,
-    TaskName,
-    TextColumn,
-    Tgt,
-    TgtLang,
-    Tsv,
-    ValidSrc,
-    ValidTgt,
-    ValidTsv,
-    column,
-    two_columns,
-)
-from dragoman.errors import ConfigError, MissingExtraError, require
+from dragoman.cli.options import Overrides, with_options_of
+from dragoman.errors import MissingExtraError, require
+from dragoman.tasks.request import TrainingRequest
 
 if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.runs import Run
 
 
+@with_options_of(TrainingRequest, out="preset")
 def train(
     recipe: Annotated[
         Path | None,
@@ -44,68 +28,9 @@ def train(
             help="A recipe.toml, or a file of pairs, as for --tsv; with --task, a file of labelled texts."
         ),
     ] = None,
-    task: TaskName = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = "",
-    valid: Annotated[
-        str | None, typer.Option(help="Labelled texts for validation; default: hold out a part.")
-    ] = None,
-    src: Src = None,
-    tgt: Tgt = None,
-    tsv: Tsv = None,
-    columns: Columns = None,
-    valid_src: ValidSrc = None,
-    valid_tgt: ValidTgt = None,
-    valid_tsv: ValidTsv = None,
-    test_src: Annotated[
-        list[str] | None, typer.Option(help="Source sentences of the test set; repeatable.")
-    ] = None,
-    test_tgt: Annotated[
-        list[str] | None, typer.Option(help="References of the test set, for evaluate and compare.")
-    ] = None,
-    src_lang: SrcLang = None,
-    tgt_lang: TgtLang = None,
-    both_ways: Annotated[
-        bool, typer.Option("--both-ways", help="Train every corpus in both directions, in one model.")
-    ] = False,
-    mix: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=SHARE",
-            help="Share of a corpus in training, by the name of its file; repeatable.",
-            show_default="by size",
-        ),
-    ] = None,
+    *,
+    fields: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Settings for files: fast (a third of the time), default, or quality (three times).",
-            show_default="default",
-        ),
-    ] = None,
-    robust: Annotated[
-        bool,
-        typer.Option(
-            "--robust", help="Alter a part of the pairs: capitals, typing mistakes, merged lines and more."
-        ),
-    ] = False,
-    overrides: Overrides = None,
-    start: Annotated[
-        Path | None, typer.Option("--from", help="Fine-tune this run, with its vocabulary and weights.")
-    ] = None,
-    extend_vocab: Annotated[
-        int, typer.Option(help="With --from: maximum new tokens to add to the vocabulary.", min=0)
-    ] = 0,
-    replay: Annotated[
-        float,
-        typer.Option(
-            help="With --from: share of the training pairs taken from the text of that run; 0 = none.",
-            min=0.0,
-            max=0.99,
-        ),
-    ] = 0.0,
     max_hours: Annotated[
         float,
         typer.Option(
@@ -147,34 +72,7 @@ def train(
         require("tensorboard", extra="tensorboard", purpose="--tensorboard")
     if wandb:
         require("wandb", extra="wandb", purpose="--wandb")
-    config = config_for(
-        recipe,
-        task=task,
-        src=src or (),
-        tgt=tgt or (),
-        tsv=tsv or (),
-        columns=two_columns(columns),
-        valid_src=valid_src or (),
-        valid_tgt=valid_tgt or (),
-        valid_tsv=valid_tsv or (),
-        test_src=test_src or (),
-        test_tgt=test_tgt or (),
-        src_lang=src_lang,
-        tgt_lang=tgt_lang,
-        both_ways=both_ways,
-        mix=shares(mix or ()),
-        valid=valid,
-        text_column=column(text_column),
-        label_column=column(label_column),
-        label_separator=label_separator,
-        start=start,
-        extend_vocab=extend_vocab,
-        replay=replay,
-        preset=preset,
-        robust=robust,
-        overrides=overrides or (),
-        say=say,
-    )
+    config = config_for(recipe, say=say, **fields)
     out = out or Path("runs") / config.name
     config = split_as_before(config, out)
     if processes > 1:
@@ -281,20 +179,6 @@ def draw_curves(run: Run) -> None:
         say(f"learning curves: {run.path / CURVES}")
     except MissingExtraError as error:
         say(str(error))
-
-
-def shares(texts: Sequence[str]) -> dict[str, float]:
-    """Parse shares of corpora, as in ["news=0.7", "talks=0.3"]. ConfigError: one is not of this form."""
-    by_name = {}
-    for one in texts:
-        name, _, share = one.partition("=")
-        try:
-            by_name[name] = float(share)
-        except ValueError:
-            by_name[name] = math.nan
-        if not name or not 0 < by_name[name] < math.inf:
-            raise ConfigError(f"--mix {one}: give the name of a file and a share, as in --mix news=0.7")
-    return by_name
 
 
 def demo(

@@ -74,7 +74,13 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
     """
     k = min(k, log_probs.size(1))
     if k <= COMPILED_AT_MOST and is_compiled(log_probs):
-        return _compiled_best_tokens(log_probs, k)
+        library, (N, V) = native().library, log_probs.shape
+        assert library is not None
+        best_values, best_ids = np.empty((N, k), np.float32), np.empty((N, k), np.int64)
+        outputs, stride = (best_values.ctypes.data, best_ids.ctypes.data), log_probs.stride(0)
+        if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *outputs):
+            refuse_nan()
+        return best_values.astype(np.float64), best_ids
     values, tokens = (best.cpu() for best in _top(log_probs, min(k + SPARE, log_probs.size(1))))
     check_no_nan(values[:, :1])  # topk counts NaN as the largest
     tokens, by_id = tokens.sort(dim=1)
@@ -84,7 +90,11 @@ def best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
         tied = (values[:, -1] == least) & least.isfinite()  # there may be more of them, of lower ids
         if tied.any():
             rows = log_probs[tied.to(log_probs.device)]
-            lowest = _lowest_ids_of_ties(rows, k)
+            edge = rows.topk(k).values[:, -1:]
+            above, equal = rows > edge, rows == edge
+            room = k - above.sum(dim=1, keepdim=True)
+            chosen = above | (equal & (equal.cumsum(dim=1) <= room))
+            lowest = chosen.nonzero()[:, 1].view(-1, k)  # in order of id
             order = rows.gather(1, lowest).sort(dim=1, descending=True, stable=True).indices
             tokens[tied] = lowest.gather(1, order).cpu()
     return in_fp64(values), tokens.numpy()
@@ -115,16 +125,6 @@ def is_compiled(x: Tensor) -> bool:
     )
 
 
-def _compiled_best_tokens(log_probs: Tensor, k: int) -> tuple[Floats, Ints]:
-    library, (N, V) = native().library, log_probs.shape
-    assert library is not None
-    values, tokens = np.empty((N, k), np.float32), np.empty((N, k), np.int64)
-    outputs, stride = (values.ctypes.data, tokens.ctypes.data), log_probs.stride(0)
-    if library.dragoman_top(log_probs.data_ptr(), N, stride, V, k, *outputs):
-        refuse_nan()
-    return values.astype(np.float64), tokens
-
-
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return `x.topk(k)`; a third of its time for rows of thousands on a CPU.
 
@@ -147,15 +147,6 @@ def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         )
     values, best = candidates.topk(k)
     return values, columns.gather(1, best)
-
-
-def _lowest_ids_of_ties(log_probs: Tensor, k: int) -> Tensor:
-    """Return the tokens (N, k) of the `k` best in order of id; ties at the edge go to the lower ids."""
-    edge = log_probs.topk(k).values[:, -1:]
-    above, equal = log_probs > edge, log_probs == edge
-    room = k - above.sum(dim=1, keepdim=True)
-    chosen = above | (equal & (equal.cumsum(dim=1) <= room))
-    return chosen.nonzero()[:, 1].view(-1, k)
 
 
 def check_no_nan(log_probs: Tensor) -> None:

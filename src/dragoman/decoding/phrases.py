@@ -185,9 +185,7 @@ class PhraseBanks:
         self._states: list[PhraseState] = []
         """Per row of the last call."""
         needs = zip(phrases, max_lengths, strict=True)
-        assert all(p.need(Phrases.start) <= n for p, n in needs), (
-            "the longest length has room for the phrases"
-        )
+        assert all(p.need(Phrases.start) <= n for p, n in needs), "the phrases fit into the longest length"
 
     def widths(self, beam_size: int) -> list[int]:
         """Return the slots of each sentence."""

@@ -56,7 +56,11 @@ class SamplingSearch(Search):
         """`numbers[i]` is that of sentence i in what is drawn."""
         super().__init__(step, max_lengths=max_lengths, **options)
         self._truncation: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        self._draws = _uniform_numbers(max_lengths, numbers, seed=seed, n_samples=self.n_best)
+        draws = np.zeros((len(max_lengths), self.n_best, max(max_lengths, default=0) + 1))
+        for samples, length, number in zip(draws, max_lengths, numbers, strict=True):
+            generator = np.random.default_rng([seed, number])  # of the sentence alone
+            samples[:, : length + 1] = generator.random((self.n_best, length + 1))
+        self._draws: Floats = draws.reshape(-1, draws.shape[2])  # (R, longest + 1) in [0, 1)
         self._rows: Ints = np.arange(len(max_lengths)).repeat(self.n_best)
         """(R,) the row of the next call that each sample continues: all of a sentence begin in one."""
         self.limits = self.limits[self._rows]
@@ -143,13 +147,3 @@ def _draw(weights: Tensor, of_rows: Ints, draws: Floats) -> Ints:
     target = torch.minimum(uniform[:, None] * total, below)
     tokens = torch.searchsorted(cumulative, target, right=True)[:, 0]
     return tokens.clamp(max=weights.shape[1] - 1).cpu().numpy()
-
-
-def _uniform_numbers(
-    max_lengths: Sequence[int], numbers: Sequence[int], *, seed: int, n_samples: int
-) -> Floats:
-    """(B * n_samples, longest + 1) in [0, 1): those of sentence i from a generator of its own."""
-    draws = np.zeros((len(max_lengths), n_samples, max(max_lengths, default=0) + 1))
-    for samples, length, number in zip(draws, max_lengths, numbers, strict=True):
-        samples[:, : length + 1] = np.random.default_rng([seed, number]).random((n_samples, length + 1))
-    return draws.reshape(-1, draws.shape[2])

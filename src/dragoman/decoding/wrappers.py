@@ -133,27 +133,19 @@ class WatchedSearch:
         log_probs = self._step(last, parents)
         sentences = self._histories.sentences
         firsts = np.flatnonzero(np.diff(sentences, prepend=-1))
-        cancelled = [
-            number
-            for number, row in zip(sentences[firsts].tolist(), firsts.tolist(), strict=True)
-            if not self._show(number, row)
-        ]
+        cancelled = []
+        for number, row in zip(sentences[firsts].tolist(), firsts.tolist(), strict=True):
+            watcher = self._watchers[number]
+            if watcher is not None and watcher.wants():
+                watcher.see(self._histories.tokens[row].tolist())
+            elif watcher is not None:
+                cancelled.append(number)
         if cancelled:
             rows = torch.from_numpy(np.isin(sentences, cancelled)).to(log_probs.device)
             log_probs = log_probs.clone()
             log_probs[rows] = -torch.inf
             log_probs[rows, self._eos_id] = 0.0
         return log_probs
-
-    def _show(self, number: int, row: int) -> bool:
-        """Report the best row of sentence `number`; return whether its watcher wants more."""
-        watcher = self._watchers[number]
-        if watcher is None:
-            return True
-        if not watcher.wants():
-            return False
-        watcher.see(self._histories.tokens[row].tolist())
-        return True
 
 
 class AttendingStep(NextToken, Protocol):

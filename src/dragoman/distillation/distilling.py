@@ -19,8 +19,8 @@ import torch
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section, to_toml
 from dragoman.data.doctor.inspection import inspect_text
 from dragoman.data.records import Pair, has_text
-from dragoman.distillation.material import Lessons, Material
-from dragoman.distillation.teaching import DROPPED, Translate, teach
+from dragoman.distillation.lessons import Lessons
+from dragoman.distillation.teaching import DROPPED, Material, Translate, teach
 from dragoman.errors import ConfigError, counted
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
@@ -29,7 +29,7 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.presets import student_dropout_for, student_training_for
 from dragoman.runs import Run, only_writer
-from dragoman.tasks.task import Say
+from dragoman.tasks.request import Say
 from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.tasks.translation.starting import misfits
 
@@ -164,12 +164,10 @@ def compare(
         "n_threads": torch.get_num_threads(),
         "models": {
             name: {
-                "n_encoder_layers": translator.config.model.n_encoder_layers,
-                "n_decoder_layers": translator.config.model.n_decoder_layers,
-                "d_model": translator.config.model.d_model,
-                "n_parameters": translator.model.n_parameters,
+                **one.config.model.model_dump(include={"n_encoder_layers", "n_decoder_layers", "d_model"}),
+                "n_parameters": one.model.n_parameters,
             }
-            for name, translator in translators.items()
+            for name, one in translators.items()
         },
         "speed": list(_speeds(translators, sets["valid"][:N_TIMED], sizes, say)),
         "scores": [
@@ -281,12 +279,13 @@ def student_config(
         "d_ff": max(1, round(model["d_ff"] * student.width)),
     }
     training |= {"start_from": "", "extend_vocab": 0}
-    config = _parsed(settings, preset, overrides)
+    where = f"settings of the student {preset}"
+    config = parse_section(TranslationConfig, settings, overrides=overrides, where=where)
     if misfits(teacher.model, config.model):
         return config
     training |= {**student_training_for(training), "start_from": str(start)}
     model["dropout"] = student_dropout_for(model["dropout"])
-    return _parsed(settings, preset, overrides)
+    return parse_section(TranslationConfig, settings, overrides=overrides, where=where)
 
 
 def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_references: bool) -> dict[str, Any]:
@@ -317,8 +316,3 @@ def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
     """Return the same, searched with another beam."""
     search = config.search.changed({"beam_size": beam_size}, where="settings of the student")
     return config.model_copy(update={"search": search})
-
-
-def _parsed(settings: dict[str, Any], preset: str, overrides: tuple[str, ...]) -> TranslationConfig:
-    where = f"settings of the student {preset}"
-    return parse_section(TranslationConfig, settings, overrides=overrides, where=where)

@@ -118,8 +118,18 @@ def check_package(
     search = SearchConfig(beam_size=1, max_length_factor=1e-9, max_length_extra=longest)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in tokenizers.src.encode_batch(texts)]
     pieces, n_same = tokenizers.tgt.pieces(), 0
-    translations = _translations(path, texts, longest)
-    for (best, *_), (tokens, text) in zip(engine.search(sentences, search), translations, strict=True):
+    with tempfile.TemporaryDirectory() as folder:  # the files of the package alone
+        with zipfile.ZipFile(path) as package:
+            package.extractall(folder)
+        unpacked = Path(folder) / path.stem
+        processor = sentencepiece_processor((unpacked / TOKENIZER).read_bytes())
+        model = import_ctranslate2().Translator(str(unpacked / MODEL))
+        results = model.translate_batch(
+            [processor.EncodeAsPieces(text) for text in texts], beam_size=1, max_decoding_length=longest
+        )
+    for (best, *_), result in zip(engine.search(sentences, search), results, strict=True):
+        tokens = result.hypotheses[0]  # which Argos Translate writes so
+        text = str(processor.DecodePieces(tokens)).replace(META_SPACE, " ").replace("_", " ")
         expected = tokenizers.tgt.decode(best.ids).replace("_", " ")
         alike = UNKNOWN in expected or normalise(expected) == normalise(text)
         n_same += alike and [pieces[i] for i in best.ids] == tokens
@@ -129,20 +139,3 @@ def check_package(
             "otherwise than the run; nothing was written; export it --to ctranslate2"
         )
     return n_same / len(texts)
-
-
-def _translations(path: Path, texts: Sequence[str], longest: int) -> list[tuple[list[str], str]]:
-    """Translate greedily with the files of a package alone: tokens, and text as Argos Translate writes it."""
-    with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(path) as package:
-            package.extractall(folder)
-        unpacked = Path(folder) / path.stem
-        processor = sentencepiece_processor((unpacked / TOKENIZER).read_bytes())
-        model = import_ctranslate2().Translator(str(unpacked / MODEL))
-        results = model.translate_batch(
-            [processor.EncodeAsPieces(text) for text in texts], beam_size=1, max_decoding_length=longest
-        )
-    rows = [result.hypotheses[0] for result in results]
-    return [
-        (row, str(processor.DecodePieces(row)).replace(META_SPACE, " ").replace("_", " ")) for row in rows
-    ]

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig
-from dragoman.errors import RunError
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_section
+from dragoman.errors import ConfigError, RunError
 from dragoman.interop.foreign import ForeignVocabulary
 from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES, Parameter, embedding_names, parameters
 from dragoman.model.layers import sinusoids
 
-Checked = TypeVar("Checked", ModelConfig, SearchConfig)
+Checked = TypeVar("Checked", ModelConfig, SearchConfig, TranslationConfig)
 
 Names: TypeAlias = Mapping[str, str]
 """What a format calls each part of the model (`Parameter.part`), without ".weight" and ".bias".
@@ -179,10 +178,6 @@ def model_config(settings: Mapping[str, Any], *, where: Path) -> ModelConfig:
 def checked(section: type[Checked], settings: Mapping[str, Any], *, where: Path) -> Checked:
     """Return the checked settings of a section. RunError: no model or search of ours is so, and why."""
     try:
-        return section.model_validate(settings)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))} {problem['msg'].removeprefix('Value error, ')}".strip()
-            for problem in error.errors()
-        )
-        raise RunError(f"{where}: {problems}; the model cannot be imported") from error
+        return parse_section(section, settings, where=str(where))
+    except ConfigError as error:
+        raise RunError(f"{error}; the model cannot be imported") from error

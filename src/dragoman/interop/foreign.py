@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_json
 from dragoman.errors import RunError
+from dragoman.interop import ImportOptions as ImportOptions
 from dragoman.text.foreign import CONTINUED, Segmentation
 from dragoman.text.normalisation import META_SPACE
 from dragoman.text.tokenizer import TokenizerPair
@@ -68,26 +69,6 @@ class Imported:
     weights: Mapping[str, Tensor]
     """In fp32, of the shapes that `config` says, and finite."""
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ImportOptions:
-    """What a user adds where the files of a model do not say it; None: nothing."""
-
-    src_lang: str | None = None
-    tgt_lang: str | None = None
-    src_spm: Path | None = None
-    tgt_spm: Path | None = None
-    codes: Path | None = None
-    """Byte-pair codes of subword-nmt."""
-
-    def languages(self, src: str | None, tgt: str | None, *, where: Path) -> tuple[str, str]:
-        """Source and target as the user says, else as the files do. RunError: neither says them."""
-        src, tgt = self.src_lang or src or "", self.tgt_lang or tgt or ""
-        if missing := [option for option, lang in (("--src-lang", src), ("--tgt-lang", tgt)) if not lang]:
-            options = " and ".join(missing)
-            raise RunError(f"{where}: does not say its languages; add {options}, as in --src-lang en")
-        return src, tgt
 
 
 class ForeignFolder:

@@ -26,12 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig, TranslationConfig, parse_section
+from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
-from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, take_parameters, their_names
+from dragoman.interop.assembling import FAIRSEQ_LAYER, checked, in_order, take_parameters, their_names
 from dragoman.interop.foreign import ForeignFolder, ForeignFormat, Imported, ImportOptions
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.interop.settings import Setting
@@ -197,18 +197,21 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
     raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
 
 
-def _detects(folder: ForeignFolder) -> bool:
-    """Whether Dragoman exported it, whatever transformers has made of its weights since."""
-    return folder.has("config.json") and RUN in folder.json("config.json")
-
-
 def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
     """Return the run in a folder.
 
-    RunError: it is incomplete, damaged, or of parts that do not belong together.
+    RunError: it is incomplete, damaged, or of parts that do not belong together; or the user names other
+    languages.
     """
     kept: Any = folder.json("config.json").get(RUN)
-    config = _config(kept, folder, options)
+    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
+        raise RunError(
+            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
+        )
+    config = checked(TranslationConfig, kept["config"], where=folder.path / "config.json")
+    src, tgt = config.languages
+    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
+        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
     for name in ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]:
         folder.file(f"{RUN}/{name}")  # transformers saves a model without this folder
     tokenizers = TokenizerPair.load(folder.path / RUN)
@@ -217,7 +220,7 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
         raise RunError(
             f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
         )
-    bias = kept.get("forbidden_bias")
+    bias: Any = kept.get("forbidden_bias")
     is_list = isinstance(bias, list) and all(isinstance(one, float) and isfinite(one) for one in bias)
     if config.model.output_bias and not (is_list and len(bias) == len(FORBIDDEN)):
         raise RunError(f"{folder.path / 'config.json'}: {RUN}.forbidden_bias is damaged; export again")
@@ -227,26 +230,9 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
 FORMAT = ForeignFormat(
     "dragoman",
     f"config.json with the key {RUN}, as dragoman export --to huggingface writes it",
-    _detects,
+    lambda folder: folder.has("config.json") and RUN in folder.json("config.json"),
     read,
 )
-
-
-def _config(kept: Any, folder: ForeignFolder, options: ImportOptions) -> TranslationConfig:
-    """Return the configuration of the run. RunError: it is damaged, or the user names other languages."""
-    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
-        raise RunError(
-            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
-        )
-    try:
-        where = str(folder.path / "config.json")
-        config = parse_section(TranslationConfig, kept["config"], where=where)
-    except ConfigError as error:
-        raise RunError(str(error)) from error
-    src, tgt = config.languages
-    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
-        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
-    return config
 
 
 def ties_all(config: ModelConfig, *, shared: bool) -> bool:

@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dragoman.config import TranslationConfig, parse_section, usual_max_length
+from dragoman.config import TranslationConfig, usual_max_length
 from dragoman.data.readers.files import hash_file
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import environment
 from dragoman.interop import fairseq, huggingface, joeynmt, marian, opennmt, sockeye
+from dragoman.interop.assembling import checked
 from dragoman.interop.foreign import (
     Foreign,
     ForeignFolder,
@@ -215,7 +216,4 @@ def _config(foreign: Foreign, tokenizers: TokenizerPair, *, where: Path) -> Tran
         },
         "model": foreign.model.model_dump(), "search": foreign.search.model_dump(),
     }  # fmt: skip
-    try:
-        return parse_section(TranslationConfig, settings, where=str(where))
-    except ConfigError as error:
-        raise RunError(str(error)) from error
+    return checked(TranslationConfig, settings, where=where)

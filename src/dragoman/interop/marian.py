@@ -12,7 +12,7 @@ which changes no result, and the positions need not be kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -27,14 +27,6 @@ from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES
 from dragoman.model.layers import sinusoids
 from dragoman.text.foreign import LANGUAGE
-
-
-def _detects(folder: ForeignFolder) -> bool:
-    """Whether it is the folder of a MarianMTModel, and not one that Dragoman exported."""
-    if not folder.has("config.json"):
-        return False
-    settings = folder.json("config.json")
-    return settings.get("model_type") == "marian" and RUN not in settings
 
 
 def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
@@ -52,7 +44,11 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
         tokens.text("source_lang"), tokens.text("target_lang"), where=folder.given
     )
     languages = [piece for piece in src.pieces if LANGUAGE.fullmatch(piece)]
-    directions = directions_of(src_lang, tgt_lang, languages)
+    # A source may begin with its target language, as ">>deu<<"; the one that is said comes first.
+    plain = re.compile(r"[A-Za-z0-9_]+")
+    codes = [code for piece in languages if plain.fullmatch(code := piece[2:-2]) and code != src_lang]
+    codes.sort(key=lambda code: code != tgt_lang)
+    directions = tuple(f"{src_lang}-{code}" for code in codes) if plain.fullmatch(src_lang) else ()
     beam = {  # as `generate` would search, but for the length penalty (`_notes`)
         "beam_size": search.count("num_beams", 1),
         "length_penalty": max(0.0, float(search.number("length_penalty", 1.0))),
@@ -65,19 +61,15 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
     return Foreign(model, weights, src, tgt, cut[0], cut[1], src_lang, first, ours, notes, directions)
 
 
-def directions_of(src_lang: str, tgt_lang: str, tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the directions of a model whose source begins with a language such as ">>deu<<", if it does.
-
-    The target language that is said comes first, where it is one of them.
-    """
-    plain = re.compile(r"[A-Za-z0-9_]+")
-    codes = [token[2:-2] for token in tokens if plain.fullmatch(token[2:-2]) and token[2:-2] != src_lang]
-    codes.sort(key=lambda code: code != tgt_lang)
-    return tuple(f"{src_lang}-{code}" for code in codes) if plain.fullmatch(src_lang) else ()
-
-
 FORMAT = ForeignFormat(
-    "marian", "config.json with model_type marian, vocab.json, source.spm and target.spm", _detects, read
+    "marian",
+    "config.json with model_type marian, vocab.json, source.spm and target.spm",
+    lambda folder: (
+        folder.has("config.json")
+        and folder.json("config.json").get("model_type") == "marian"
+        and RUN not in folder.json("config.json")  # not exported by Dragoman
+    ),
+    read,
 )
 
 

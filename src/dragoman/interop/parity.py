@@ -118,8 +118,9 @@ def compare(
             if key not in ours:
                 ours[key] = native.search(batch, search.settings)
             n_same[search.name] += sum(
-                _same(a, b, search.exact)
+                [h.ids for h in a[:n]] == [h.ids for h in b[:n]]
                 for a, b in zip(ours[key], search.run(batch, search.settings), strict=True)
+                for n in [len(a) if search.exact else 1]
             )
         best = {(i, many[0].ids) for hypotheses in ours.values() for i, many in enumerate(hypotheses)}
         _compare_scores(translator, engine, [(batch[i], ids) for i, ids in sorted(best)], parity)
@@ -154,11 +155,6 @@ def check(parity: Parity, compared: Sequence[SearchParity], *, tolerance: float,
                 f"{what}: {search.name} finds the run's translations for {parity.same[search.name]:.1%} of "
                 f"{parity.n_sentences} sentences only; nothing was written"
             )
-
-
-def _same(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], exact: bool) -> bool:
-    n = len(ours) if exact else 1
-    return [h.ids for h in ours[:n]] == [h.ids for h in theirs[:n]]
 
 
 def _compare_scores(

@@ -70,7 +70,7 @@ def pipeline(
     dtype: object = None,
     torch_dtype: object = None,
     **arguments: Any,
-) -> TranslationPipeline | TextClassificationPipeline:
+) -> TextPipeline:
     """Return a callable that translates or classifies.
 
     `task` is "translation", "translation_en_to_de", "text-classification" or "sentiment-analysis"; None: what
@@ -100,41 +100,54 @@ def pipeline(
         raise ConfigError("pipeline: the model is loaded already; device, dtype and revision are for a path")
     if task is not None and isinstance(model, Translator) != (task not in CLASSIFICATION):
         raise ConfigError(f"pipeline: {task} is not the task of this model, which is {model.config.task}")
-    if isinstance(model, Translator):
-        return TranslationPipeline(model, task or "translation", arguments)
-    return TextClassificationPipeline(model, arguments)
+    if isinstance(model, Translator) and (languages := TRANSLATION.fullmatch(task or "translation")):
+        model = _between(model, *languages.groups())
+    return TextPipeline(model, arguments)
 
 
-class TranslationPipeline:
-    """Texts to translations, as the removed class of this name gave them: [{"translation_text": …}]."""
+class TextPipeline:
+    """Texts to results of the shape that pipelines of transformers give.
 
-    def __init__(self, translator: Translator, task: str, arguments: Mapping[str, Any]) -> None:
-        """ConfigError: unknown argument, or the model does not translate between the languages of `task`."""
-        self.translator, self.arguments = translator, arguments
-        languages = TRANSLATION.fullmatch(task)
-        assert languages is not None
-        self.translator = self._between(*languages.groups())
+    A translation is {"translation_text": …}, a label {"label": …, "score": …}, its calibrated probability.
+    """
+
+    def __init__(self, model: Translator | Classifier, arguments: Mapping[str, Any]) -> None:
+        """ConfigError: unknown argument."""
+        self.model, self.arguments = model, arguments
         self._answering(arguments)
 
     def __call__(self, inputs: Any, **arguments: Any) -> Any:
-        """Translate a text or a list of texts to a list; for other iterables, yield the results one by one.
+        """Return the results of a text or of a list of texts as a list; for other iterables, yield them.
 
-        Each is a list of {"translation_text": …}, one for each of `num_return_sequences`; of a list of
-        texts with one translation each, these alone. Arguments are those of `generate`, and `batch_size`,
-        `src_lang` and `tgt_lang`.
+        A text has a list of translations, one for each of `num_return_sequences`; in a list of texts with one
+        each, these alone. Arguments are those of `generate`, and `batch_size`, `src_lang` and `tgt_lang`. Of
+        labels `top_k` says how many each text has, None: all. Of a generator no more is read than is worked
+        on at once: it may wait for the result of the text before.
 
         ConfigError: unknown argument. DataError: an input is not a text.
         """
         merged = {**self.arguments, **arguments}
-        results = _results(inputs, self._answering(merged), merged.get("batch_size"))
+        answer, translates = self._answering(merged), isinstance(self.model, Translator)
         if isinstance(inputs, str):
-            return results[0]
-        is_flat = isinstance(results, list) and all(len(result) == 1 for result in results)
-        return [result[0] for result in results] if is_flat else results
+            results = answer([inputs])
+            return results[0] if translates or "top_k" in arguments else results
+        if isinstance(inputs, (list, tuple)):
+            results = answer(_texts(inputs, 0))
+            is_flat = translates and all(len(result) == 1 for result in results)
+            return [result[0] for result in results] if is_flat else results
+        if isinstance(inputs, dict) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
+            kind = type(inputs).__name__
+            raise DataError(
+                f"pipeline: the input is a {kind}; give a text, a list of texts, or a data set of texts"
+            )
+        n_at_once = READ_AHEAD if isinstance(inputs, Sized) else merged.get("batch_size") or 1
+        return _stream(iter(inputs), answer, n_at_once)
 
     def _answering(self, arguments: Mapping[str, Any]) -> Answer:
         """Return the function for these arguments. ConfigError: unknown argument."""
-        translator = self._between(arguments.get("src_lang"), arguments.get("tgt_lang"))
+        if isinstance(self.model, Classifier):
+            return _labels(self.model, arguments)
+        translator = _between(self.model, arguments.get("src_lang"), arguments.get("tgt_lang"))
         options = {name: value for name, value in arguments.items() if name not in ("src_lang", "tgt_lang")}
         settings = search_settings(options, translator.config.search)
         return lambda texts: [
@@ -142,77 +155,42 @@ class TranslationPipeline:
             for translation in translator.translate(texts, **settings)
         ]
 
-    def _between(self, src: str | None, tgt: str | None) -> Translator:
-        """Return the translator between two languages, one of which may be all that a model of several needs.
 
-        ConfigError: the model translates between others; codes of another length say nothing of that.
-        """
-        if len(self.translator.directions) > 1 and (src or tgt):
-            return self.translator.towards(f"{src}-{tgt}" if src and tgt else tgt)
-        config = self.translator.config
-        for requested, language in zip((src, tgt), config.languages, strict=True):
-            codes = [re.split("[-_]", code)[0].lower() for code in (requested or language, language)]
-            if len(codes[0]) == len(codes[1]) and codes[0] != codes[1]:
-                raise ConfigError(f"pipeline: {requested}: the model translates {config.subject}")
-        return self.translator
+def _between(translator: Translator, src: str | None, tgt: str | None) -> Translator:
+    """Return the translator between two languages, one of which may be all that a model of several needs.
 
-
-class TextClassificationPipeline:
-    """Texts to labels, as transformers' class of this name gives them: [{"label": …, "score": …}]."""
-
-    def __init__(self, classifier: Classifier, arguments: Mapping[str, Any]) -> None:
-        """ConfigError: unknown argument."""
-        self.classifier, self.arguments = classifier, arguments
-        self._answering(arguments)
-
-    def __call__(self, inputs: Any, **arguments: Any) -> Any:
-        """Return the label of a text or of a list of texts as a list; for other iterables, yield them.
-
-        Scores are the calibrated probabilities. `top_k` is how many labels each text has, None: all.
-
-        ConfigError: unknown argument. DataError: an input is not a text.
-        """
-        merged = {**self.arguments, **arguments}
-        results = _results(inputs, self._answering(merged), merged.get("batch_size"))
-        return results[0] if isinstance(inputs, str) and "top_k" in arguments else results
-
-    def _answering(self, arguments: Mapping[str, Any]) -> Answer:
-        """Return the function for these arguments. ConfigError: unknown argument."""
-        check_known(arguments, ("top_k", "batch_size"))
-        for name in ("top_k", "batch_size"):
-            value = arguments.get(name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"pipeline: {name} = {value!r}: give a number from 1 on")
-        top_k, classifier = arguments.get("top_k", 1), self.classifier
-
-        def answer(texts: list[str]) -> list[Any]:
-            logits = classifier.logits(texts).values
-            scores = classifier.labelling.probabilities(logits, temperature=classifier.temperature)
-            results = []
-            for row in scores.tolist():
-                ranked = sorted(zip(classifier.labels, row, strict=True), key=lambda pair: -pair[1])
-                results.append([{"label": label, "score": score} for label, score in ranked[:top_k]])
-            return results if "top_k" in arguments else [result[0] for result in results]
-
-        return answer
-
-
-def _results(inputs: Any, answer: Answer, batch_size: int | None) -> Any:
-    """Return the results of a text or of a list of texts as a list; of other iterables, a generator.
-
-    Of a generator no more is read than is worked on at once: it may wait for the result of the text before.
-    DataError: it is neither, or an input is not a text.
+    ConfigError: the model translates between others; codes of another length say nothing of that.
     """
-    if isinstance(inputs, str):
-        return answer([inputs])
-    if isinstance(inputs, (list, tuple)):
-        return answer(_texts(inputs, 0))
-    if isinstance(inputs, dict) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
-        kind = type(inputs).__name__
-        raise DataError(
-            f"pipeline: the input is a {kind}; give a text, a list of texts, or a data set of texts"
-        )
-    return _stream(iter(inputs), answer, READ_AHEAD if isinstance(inputs, Sized) else batch_size or 1)
+    if len(translator.directions) > 1 and (src or tgt):
+        return translator.towards(f"{src}-{tgt}" if src and tgt else tgt)
+    config = translator.config
+    for requested, language in zip((src, tgt), config.languages, strict=True):
+        codes = [re.split("[-_]", code)[0].lower() for code in (requested or language, language)]
+        if len(codes[0]) == len(codes[1]) and codes[0] != codes[1]:
+            raise ConfigError(f"pipeline: {requested}: the model translates {config.subject}")
+    return translator
+
+
+def _labels(classifier: Classifier, arguments: Mapping[str, Any]) -> Answer:
+    """Return the function from texts to labels: one, or a list if `top_k` is given. ConfigError: as above."""
+    check_known(arguments, ("top_k", "batch_size"))
+    for name in ("top_k", "batch_size"):
+        value = arguments.get(name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ConfigError(f"pipeline: {name} = {value!r}: give a number from 1 on")
+
+    def answer(texts: list[str]) -> list[Any]:
+        logits = classifier.logits(texts).values
+        scores = classifier.labelling.probabilities(logits, temperature=classifier.temperature)
+        results = []
+        for row in scores.tolist():
+            ranked = sorted(zip(classifier.labels, row, strict=True), key=lambda pair: -pair[1])
+            results.append([{"label": label, "score": score} for label, score in ranked])
+        if "top_k" in arguments:
+            return [result[: arguments["top_k"]] for result in results]
+        return [result[0] for result in results]
+
+    return answer
 
 
 def _stream(items: Iterator[Any], answer: Answer, n_at_once: int) -> Iterator[Any]:

@@ -49,7 +49,12 @@ def sentencepiece_model(path: Path, tokenizer: Tokenizer) -> bytes:
         kind = f"{spec['kind']} in lower case" if spec["lowercase"] else spec["kind"]
         raise ConfigError(f"a tokenizer of {kind} cannot be written as a sentencepiece model")
     scores = _scores(spec["model"])
-    pieces = [_field(1, _piece(piece, i, scores.get(piece))) for i, piece in enumerate(tokenizer.pieces())]
+    pieces = []
+    for i, piece in enumerate(tokenizer.pieces()):
+        score = scores.get(piece)  # None: no text becomes the piece
+        kind = _BYTE if piece in BYTE_TOKENS else _NORMAL if score is not None else _CONTROL
+        message = _field(1, piece.encode()) + _field(2, score or 0.0)
+        pieces.append(_field(1, message + _field(3, _UNKNOWN if i == UNK_ID else kind)))
     model_type = _BPE if spec["model"]["type"] == "BPE" else _UNIGRAM
     trainer = _field(3, model_type) + _field(35, 1) + _field(40, UNK_ID)  # 35: byte_fallback, 40: unk_id
     # Messages of protobuf one after another are merged into one.
@@ -68,12 +73,6 @@ def _scores(model: dict[str, Any]) -> dict[str, float]:
 _FIXED = {*SPECIAL_TOKENS, *BYTE_TOKENS}
 
 
-def _piece(piece: str, i: int, score: float | None) -> bytes:
-    """Return a message SentencePiece. A piece without a score is one that no text becomes."""
-    kind = _BYTE if piece in BYTE_TOKENS else _NORMAL if score is not None else _CONTROL
-    return _field(1, piece.encode()) + _field(2, score or 0.0) + _field(3, _UNKNOWN if i == UNK_ID else kind)
-
-
 def _normalizer(normalise: Callable[[str], str]) -> bytes:
     """Return a model without pieces that normalises as `normalise`, character by character."""
     sentencepiece = optional("sentencepiece", extra="argos", purpose="writing a sentencepiece model")
@@ -85,15 +84,11 @@ def _normalizer(normalise: Callable[[str], str]) -> bytes:
         )
         path.write_text("".join(lines), encoding="ascii")
         flags = dict.fromkeys(("add_dummy_prefix", "escape_whitespaces", "remove_extra_whitespaces"), True)
-        model = sentencepiece.SentencePieceNormalizer(rule_tsv=str(path), **flags).serialized_model_proto()
-        return _without_path(bytes(model), path)
-
-
-def _without_path(model: bytes, path: Path) -> bytes:
-    """Return a model that is a normalizer, without the name of the file of its rules, its last field."""
+        made = sentencepiece.SentencePieceNormalizer(rule_tsv=str(path), **flags)
+        model = bytes(made.serialized_model_proto())
     for start in range(2, 8):  # behind the number of the field and its length
         content = model[start:]
-        if _field(3, content) == model:
+        if _field(3, content) == model:  # its last field is the name of the file of rules
             return _field(3, content.removesuffix(_field(6, str(path).encode())))
     return model
 

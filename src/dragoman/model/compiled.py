@@ -13,10 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dragoman.model.layers import Embedding
-from dragoman.model.packed_weights import PackedDecoderLayer, PackedLayer, PackedLinear, PackedNorm
 from dragoman.model.quantized import (
     LEVELS,
     REACH,
+    PackedDecoderLayer,
+    PackedLayer,
+    PackedLinear,
+    PackedNorm,
     QuantizedDecoderLayer,
     QuantizedLayer,
     QuantizedLinear,

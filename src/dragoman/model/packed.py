@@ -21,15 +21,13 @@ from torch.nn import functional as F
 
 from dragoman.model.compiled import CompiledDecoder, CompiledSteps, can_compile
 from dragoman.model.kernels import FAST
-from dragoman.model.packed_weights import (
+from dragoman.model.quantized import (
+    LEVELS,
     ROWS_AT_ONCE,
     PackedDecoderLayer,
     PackedLayer,
     PackedLinear,
     PackedNorm,
-)
-from dragoman.model.quantized import (
-    LEVELS,
     QuantizedDecoderLayer,
     QuantizedLayer,
     QuantizedLinear,

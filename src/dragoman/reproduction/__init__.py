@@ -1,5 +1,5 @@
 """Reproduce recipes: find, train, score, and compare with the recorded scores.
 
-`recipe` finds one, `expected` is what expected.json says, `running` trains and judges, `reference` compares a
-training with the recorded one while it goes on. tools/record_results.py writes expected.json.
+`recipe` finds one, and reads its expected.json; `running` trains, compares with the recorded training on the
+way, and judges. tools/record_results.py writes expected.json.
 """

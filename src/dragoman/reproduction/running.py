@@ -1,4 +1,4 @@
-"""Train and evaluate a recipe, and judge its scores."""
+"""Train and evaluate a recipe, beside the recorded training, and judge its scores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dragoman.bulk.running import translate_file
 from dragoman.config import Config, file_names
 from dragoman.distillation.distilling import describe_lessons, take_tokenizer
@@ -15,13 +17,25 @@ from dragoman.distillation.teaching import Translate, teach
 from dragoman.errors import ConfigError
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
-from dragoman.reproduction.expected import Expectation, ExpectedScore, check_data, provide_data
-from dragoman.reproduction.recipe import OF_SEED, Distillation, Recipe, version_of_run, version_option
-from dragoman.reproduction.reference import ReferenceListener
+from dragoman.report.curves import Curves
+from dragoman.reproduction.recipe import (
+    OF_SEED,
+    Distillation,
+    Expectation,
+    ExpectedScore,
+    Recipe,
+    check_data,
+    known_recipes,
+    provide_data,
+    version_of_run,
+    version_option,
+)
 from dragoman.runs import Run, only_writer
 from dragoman.tasks import task_of
-from dragoman.tasks.task import EvaluationRequest, Say
+from dragoman.tasks.request import EvaluationRequest, Say
 from dragoman.tasks.translation.robustness import OF_SET
+from dragoman.training.objective import TITLES
+from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import Listeners, TrainingListener, is_finished
 
 REPRODUCTION = "reproduction.json"
@@ -227,22 +241,19 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
             continue
         worse, problem, note = (value - one.value) * (1 if one.better == "lower" else -1), "", ""
         if score["signature"] != one.signature:
-            problem = describe_signatures(score["signature"], one.signature)
+            # Scored in another way, figures cannot be compared.
+            ours, theirs = (
+                dict(part.partition(":")[::2] for part in signature.split("|"))
+                for signature in (score["signature"], one.signature)
+            )
+            names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
+            parts = [f"{n} {ours.get(n, 'not there')}, expected {theirs.get(n, 'none')}" for n in names]
+            problem = f"scored in another way: {'; '.join(parts)}"
         elif worse > one.tolerance + 1e-9:
             problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
         elif -worse > one.tolerance:
             note = f"{-worse:.1f} better than expected"
         yield Verdict(one, value, problem, note)
-
-
-def describe_signatures(measured: str, expected: str) -> str:
-    """In what two signatures differ: scored in another way, figures cannot be compared."""
-    ours, theirs = (
-        dict(part.partition(":")[::2] for part in signature.split("|")) for signature in (measured, expected)
-    )
-    names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
-    parts = [f"{name} {ours.get(name, 'not there')}, expected {theirs.get(name, 'none')}" for name in names]
-    return f"scored in another way: {'; '.join(parts)}"
 
 
 def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:
@@ -257,3 +268,76 @@ def environment_differences(expectation: Expectation, environment: Mapping[str, 
             yield f"{words}: {environment.get(name) or 'unknown'}, recorded with {value}"
     if environment.get("gpus"):
         yield f"with {environment['gpus'][0]}"
+
+
+class ReferenceListener(TrainingListener):
+    """Says after every validation where a recorded training stood."""
+
+    def __init__(self, history: Sequence[dict[str, Any]], say: Say, *, metric: str, max_steps: int) -> None:
+        """`metric` is training.metric of the recipe, `max_steps` training.max_steps of the recorded run."""
+        self.key = "valid_loss" if metric == "loss" else metric  # in history.jsonl
+        self.max_steps, self._say = max_steps, say
+        self._training_steps = 1
+        records = [r for r in history if r.get("kind") == "valid" and r.get(self.key) is not None]
+        self.points = sorted((record["step"], float(record[self.key])) for record in records)
+
+    def at(self, step: float) -> float | None:
+        """Return the reference's score at a step, interpolated; after the end, the last one.
+
+        None before the first.
+        """
+        if not self.points or step < self.points[0][0]:
+            return None
+        steps, values = zip(*self.points, strict=True)
+        return float(np.interp(step, steps, values))
+
+    def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
+        """Describe a validation beside the reference; "" = there is nothing to compare it with.
+
+        At the same step, or, where the schedule has another length, at the same share of the steps.
+        """
+        value = record.get(self.key)
+        same_length = max_steps == self.max_steps
+        reference = self.at(record["step"] if same_length else record["step"] * self.max_steps / max_steps)
+        if value is None or reference is None:
+            return ""
+        digits = 2 if self.key == "valid_loss" else 1
+        lead = round(reference, digits) - round(value, digits)
+        lead = lead if self.key == "valid_loss" else -lead
+        place = f"step {record['step']:,}" if same_length else f"{100 * record['step'] / max_steps:.0f} %"
+        place += "" if same_length else " of the steps"
+        verdict = f"{abs(lead):.{digits}f} {'ahead' if lead > 0 else 'behind'}"
+        return (
+            f"{TITLES.get(self.key, 'loss')} {value:.{digits}f}, reference {reference:.{digits}f} "
+            f"at {place}: {verdict if abs(lead) >= 0.5 * 10**-digits else 'the same'}"
+        )
+
+    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
+        self._training_steps = config.training.max_steps
+
+    def logged(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "valid" and (text := self.compare(record, max_steps=self._training_steps)):
+            self._say(text)
+
+
+def reference_curves(run: Run) -> Curves | None:
+    """Return the curves of the recipe that the run is of, where Dragoman comes with them.
+
+    A run is of a recipe that has its name and its task; of the recipe's versions it is the one of as many
+    steps, or else the full one.
+    """
+    config = run.config
+    for recipe in known_recipes():
+        versions = recipe.recorded()
+        fitting = [
+            version
+            for version in versions
+            if (other := recipe.config(version)).name == config.name and other.subject == config.subject
+        ]
+        fitting.sort(key=lambda version: versions[version].max_steps != config.training.max_steps)
+        for version in fitting:
+            history = Run(recipe.results(version), recipe.config(version)).history()
+            if any(record.get("kind") == "valid" for record in history):
+                name = "recipe's reference" if version == "full" else f"recipe's reference ({version})"
+                return Curves(name, history, versions[version].max_steps)
+    return None

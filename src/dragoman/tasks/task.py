@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from dragoman.config import Column, Config, load_recipe, read_settings
+from dragoman.config import Config, load_recipe, read_settings
 from dragoman.data.named import PLACES, located
 from dragoman.errors import ConfigError
-from dragoman.evaluation.scores import check_split
 from dragoman.runs import Run
+from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 
 if TYPE_CHECKING:
     from dragoman.data.records import Corpus
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
     from dragoman.report.curves import Curves
     from dragoman.report.page import Page
     from dragoman.training.objective import Objective
-
-Say = Callable[[str], Any]
-"""What is told about work in progress, a line at a time."""
-Progress = Callable[[int, int], None]
-"""What is told how many sentences of a set are done, out of how many."""
 
 Opener = Callable[[Sequence[str]], "Corpus"]
 """Opens the corpus in some files."""
@@ -45,114 +39,6 @@ def check_precision(precision: str, choices: Sequence[str] = PRECISIONS) -> None
         *names, last = (f'"{choice}"' for choice in choices)
         there_are = f"{', '.join(names)} and {last}"
         raise ConfigError(f"--precision {precision}: is not a precision; there are {there_are}")
-
-
-class ParallelFiles(NamedTuple):
-    """Parallel text by the names of its files."""
-
-    train: tuple[tuple[str, ...], ...] = ()
-    """The files of each corpus: one, or a source and a target."""
-    valid: tuple[tuple[str, ...], ...] = ()
-    languages: tuple[str | None, str | None] = (None, None)
-    columns: tuple[Column, Column] | None = None
-    test: tuple[tuple[str, ...], ...] = ()
-    both_ways: bool = False
-    """Whether every corpus trains both directions."""
-    mix: Mapping[str, float] = MappingProxyType({})
-    """Shares of corpora, by the names of their files."""
-
-    def data(self, languages: tuple[str, str], **settings: Any) -> dict[str, Any]:
-        """Return the section [data] for these files, with other `settings`."""
-        names = {"src_lang": languages[0], "tgt_lang": languages[1]}
-        columns = {} if self.columns is None else {"columns": list(self.columns)}
-        named: dict[str, Any] = {"train": self.train, "valid": self.valid, "split_seed": SPLIT_SEED}
-        named |= {"test": {"test": self.test}} if self.test else {}
-        return {**names, **named, **columns, **settings}
-
-
-class ReadOptions(NamedTuple):
-    """How files of a corpus are to be read, where their names do not tell."""
-
-    languages: tuple[str | None, str | None] = (None, None)
-    columns: tuple[Column, Column] | None = None
-    """Of source and target."""
-    text_column: Column | None = None
-    label_column: Column | None = None
-    label_separator: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingRequest:
-    """What a user names for a training; see `dragoman.config_for` for each part."""
-
-    file: Path | None
-    task: str | None
-    parallel: ParallelFiles
-    valid: str | None
-    text_column: Column | None
-    label_column: Column | None
-    label_separator: str
-    start: Path | None
-    extend_vocab: int
-    replay: float
-    """Share of the pairs that are of the text that `start` was trained on; 0 = none."""
-    preset: str | None
-    robust: bool
-    overrides: tuple[str, ...]
-    say: Say
-
-    def recipe(self, file: Path) -> Config:
-        """Return the configuration in `file`. ConfigError: it is damaged, or for another task."""
-        if self.robust and read_settings(file).get("task") == "classification":
-            raise ConfigError(f"{file}: is a recipe for classification; --robust is for translators")
-        config = load_recipe(file, self.overrides)
-        if self.task is not None and config.task != self.task:
-            raise ConfigError(f"{file}: is a recipe for {config.task}; leave --task away")
-        return config
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationRequest:
-    """What to score a run on, and how. An option that is None, or has its default, is the run's own."""
-
-    split: str | None = None
-    """"test" or "valid"; None: test, or valid if the run names no test set."""
-    to: str | None = None
-    """Direction, or target language, of a translator with several; None: all of them."""
-    src: str | None = None
-    ref: str | None = None
-    file: str | None = None
-    """Labelled texts in place of the run's own."""
-    text_column: Column | None = None
-    label_column: Column | None = None
-    beam_size: int | None = None
-    length_penalty: float | None = None
-    coverage_penalty: float | None = None
-    no_repeat_ngram: int | None = None
-    batch_sentences: int | None = None
-    ensemble: tuple[Path, ...] = ()
-    engine: str = "native"
-    robustness: bool = False
-    """Whether altered text is translated as well."""
-    scores: tuple[str, ...] = ()
-    """Scores of other tools, NAME=FILE, as `read_given_scores` reads them."""
-    baseline: bool = True
-    """Whether a classifier is compared with the baseline."""
-    device: str = "auto"
-    precision: str = "auto"
-    n_examples: int = 5
-    """Sentences of each kind that a report shows."""
-    say: Say = lambda message: None
-    progress: Progress = lambda n_done, n_all: None
-
-    def __post_init__(self) -> None:
-        check_split(self.split)
-
-    @property
-    def search(self) -> dict[str, Any]:
-        """The settings of [search] that are given."""
-        names = ("beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class Evaluation(Protocol):
@@ -197,7 +83,7 @@ class Task(ABC):
         """Return the configuration for the files of `request`; errors as for `dragoman.config_for`."""
 
     @abstractmethod
-    def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
+    def opener(self, files: Sequence[str], reading: TrainingRequest) -> tuple[Opener, Languages]:
         """Return what opens corpora that are like the one in `files`, and the languages of its sides.
 
         ConfigError: `reading` has parts of another task, or languages are missing.
@@ -281,19 +167,11 @@ def name_of(file: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", PurePath(file).name.split(".")[0]).strip("-_")
 
 
-def corpora(
-    part: str, *, src: str | Sequence[str], tgt: str | Sequence[str], tsv: str | Sequence[str]
-) -> tuple[tuple[str, ...], ...]:
-    """Return the files of each corpus named. ConfigError: one is missing, or there are both kinds."""
-    prefix = "--" if part == "train" else f"--{part}-"
-    sources, targets, files = (
-        [names] if isinstance(names, str) else list(names) for names in (src, tgt, tsv)
-    )
-    if files and (sources or targets):
-        raise ConfigError(f"give {prefix}src and {prefix}tgt, or {prefix}tsv, but not both")
-    if len(sources) != len(targets):
-        present, missing = ("src", "tgt") if len(sources) > len(targets) else ("tgt", "src")
-        raise ConfigError(
-            f"{prefix}{present} needs {prefix}{missing} beside it, with a translation on each line"
-        )
-    return (*zip(sources, targets, strict=True), *((file,) for file in files))
+def read_recipe(request: TrainingRequest, recipe: Path) -> Config:
+    """Return the configuration in `recipe`. ConfigError: it is damaged, or for another task."""
+    if request.robust and read_settings(recipe).get("task") == "classification":
+        raise ConfigError(f"{recipe}: is a recipe for classification; --robust is for translators")
+    config = load_recipe(recipe, request.overrides)
+    if request.task is not None and config.task != request.task:
+        raise ConfigError(f"{recipe}: is a recipe for {config.task}; leave --task away")
+    return config

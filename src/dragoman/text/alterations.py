@@ -126,18 +126,12 @@ def with_other_numbers(texts: Sequence[str], rng: Random) -> list[str]:
     """Return the texts with other digits in each number that stands once in all of them."""
     counts = [_NUMBER.findall(text) for text in texts]
     shared = {number for number in counts[0] if all(numbers.count(number) == 1 for numbers in counts)}
-    other = {number: _other_digits(number, rng) for number in sorted(shared)}
+    other = {}
+    for number in sorted(shared):  # of the same form; one that begins with no zero goes on doing so
+        digits = ["123456789" if i == 0 and c != "0" else "0123456789" for i, c in enumerate(number)]
+        chosen = zip(number, digits, strict=True)
+        other[number] = "".join(rng.choice(some) if c.isdecimal() else c for c, some in chosen)
     return [_NUMBER.sub(lambda number: other.get(number[0], number[0]), text) for text in texts]
-
-
-def _other_digits(number: str, rng: Random) -> str:
-    """Return a number of the same form; one that begins with no zero goes on doing so."""
-    return "".join(
-        (rng.choice("123456789") if i == 0 and char != "0" else rng.choice("0123456789"))
-        if char.isdecimal()
-        else char
-        for i, char in enumerate(number)
-    )
 
 
 def with_copy(texts: Sequence[str], rng: Random) -> list[str]:

@@ -58,26 +58,23 @@ class DroppingBpe:
         if word is None:
             if len(self._words) >= MOST_WORDS:
                 self._words.clear()
-            word = self._words[text] = self._new_word(text)
+            ids: list[int] = []
+            for character in text:
+                if character in self._vocab:
+                    ids.append(self._vocab[character])
+                else:
+                    ids += [self._vocab[f"<0x{byte:02X}>"] for byte in character.encode()]
+            path = [ids]
+            while mergeable := self._mergeable(path[-1]):
+                _, merged, i = min(mergeable)
+                path.append([*path[-1][:i], merged, *path[-1][i + 2 :]])
+            word = self._words[text] = Word(path, (1 - self._dropout) ** (len(path) - 1))
         if draw < word.chance:
             return word.path[-1]
         # That the first merge left out is one of the first k has the probability 1 - (1 - dropout)^k.
         first = int(math.log(1 - (draw - word.chance)) / math.log(1 - self._dropout))
         first = min(first, len(word.path) - 2)
         return self._merged(list(word.path[first]), generator)
-
-    def _new_word(self, text: str) -> Word:
-        ids: list[int] = []
-        for character in text:
-            if character in self._vocab:
-                ids.append(self._vocab[character])
-            else:
-                ids += [self._vocab[f"<0x{byte:02X}>"] for byte in character.encode()]
-        path = [ids]
-        while mergeable := self._mergeable(path[-1]):
-            _, merged, i = min(mergeable)
-            path.append([*path[-1][:i], merged, *path[-1][i + 2 :]])
-        return Word(path, (1 - self._dropout) ** (len(path) - 1))
 
     def _mergeable(self, ids: list[int]) -> list[tuple[int, int, int]]:
         """Return the merges that can be made: rank, what they make, and where."""

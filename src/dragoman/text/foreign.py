@@ -90,7 +90,13 @@ class SentencePieceTokenizer(ForeignTokenizer):
         language, rest = _cut_language(text) if self._reads_language else ([], text)
         start = len(text) - len(rest)
         spans = [(piece, 0, start) for piece in language]
-        spans += [(piece, start + i, start + j) for piece, i, j in _offsets(self._processor, rest)]
+        if hasattr(self._processor, "EncodeAsOffsetMapping"):  # from 0.2.3 on
+            mapping = self._processor.EncodeAsOffsetMapping(rest)
+            offsets = [(p, *span) for p, span in zip(mapping["pieces"], mapping["offsets"], strict=True)]
+        else:
+            pieces = self._processor.EncodeAsImmutableProto(rest).pieces
+            offsets = [(each.piece, each.begin, each.end) for each in pieces]
+        spans += [(piece, start + i, start + j) for piece, i, j in offsets]
         # Of what stands for one character together, sentencepiece gives it to the last.
         for k in reversed(range(len(spans) - 1)):
             piece, i, j = spans[k]
@@ -259,11 +265,3 @@ def _cut_language(text: str) -> tuple[list[str], str]:
     """Return the language that a text begins with, if it does, and the rest."""
     match = LANGUAGE.match(text)
     return ([match.group()], text[match.end() :]) if match else ([], text)
-
-
-def _offsets(processor: Any, text: str) -> list[tuple[str, int, int]]:
-    """Return the pieces of `text` with their first character and the one behind their last."""
-    if hasattr(processor, "EncodeAsOffsetMapping"):  # from 0.2.3 on
-        mapping = processor.EncodeAsOffsetMapping(text)
-        return [(piece, *span) for piece, span in zip(mapping["pieces"], mapping["offsets"], strict=True)]
-    return [(each.piece, each.begin, each.end) for each in processor.EncodeAsImmutableProto(text).pieces]

@@ -178,7 +178,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"it has {path.stat().st_size:,} bytes, and {MAX_BYTES:,} at most can be right")
-        return _read(path.read_text(encoding="utf-8"))
+        spec = path.read_text(encoding="utf-8")
+        settings = json.loads(spec)
+        if "model" in settings:
+            return SubwordTokenizer(spec)
+        return KINDS.get(settings["kind"], WholeTokenizer)(spec)
     except DragomanError:  # a package is missing
         raise
     except OSError as error:
@@ -192,16 +196,6 @@ def load_tokenizer(path: Path) -> Tokenizer:
         if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and has no address
             raise
         raise RunError(f"{path}: is not a Dragoman tokenizer, for it cannot be read; train again") from error
-
-
-def _read(spec: str) -> Tokenizer:
-    """Return the tokenizer that the JSON `spec` describes. Any exception: it describes none."""
-    settings = json.loads(spec)
-    if "model" in settings:
-        return SubwordTokenizer(spec)
-    if settings["kind"] in FOREIGN_KINDS:
-        return KINDS[settings["kind"]](spec)
-    return WholeTokenizer(spec)
 
 
 def _segmenter(settings: dict[str, Any]) -> Words | Characters:

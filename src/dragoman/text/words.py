@@ -73,8 +73,28 @@ class Words:
 
     @cached_property
     def _split(self) -> Callable[[str], list[str]]:
-        regex = self._splitter == "regex"
-        return _regex_splitter(self._pattern) if regex else _spacy_splitter(self._language)
+        """A function from normalised text to its words; spaCy's rules need no trained pipeline."""
+        if self._splitter == "regex":
+            from tokenizers import Regex, pre_tokenizers
+
+            # The standard library's expressions know no \p{M}: they would split Hindi at every vowel sign.
+            splitter = pre_tokenizers.Split(Regex(self._pattern), behavior="removed", invert=True)
+            return lambda text: [word for word, _ in splitter.pre_tokenize_str(text)]
+        if not LANGUAGE.fullmatch(self._language):
+            raise ConfigError(
+                f'tokenizer.splitter = "spacy": {self._language[:40]!r} is no language code; write one such '
+                'as "de"'
+            )
+        spacy = optional("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
+        try:
+            tokenizer = spacy.blank(self._language).tokenizer
+        except ImportError as error:  # an unknown language, or a package that its rules need
+            reason = str(error).split("\n", 1)[0]
+            raise ConfigError(
+                f'tokenizer.splitter = "spacy": no rules for the language "{self._language}" ({reason}); '
+                'use splitter = "regex", or kind = "characters" where words are not separated'
+            ) from error
+        return lambda text: [token.text for token in tokenizer(text)]
 
     def split(self, text: str) -> list[str]:
         """Return the words of normalised `text`."""
@@ -82,48 +102,15 @@ class Words:
 
     def join(self, pieces: Iterable[str]) -> str:
         """Return the words as text: with a space between each, or formatted."""
-        words = list(pieces)
         if not self._format_output:
-            return " ".join(words)
-        return format_words(words if self._splitter == "regex" else _attach_contractions(words))
-
-
-def _regex_splitter(pattern: str) -> Callable[[str], list[str]]:
-    """Return a function from text to what `pattern`, in Oniguruma's syntax, finds in it."""
-    from tokenizers import Regex, pre_tokenizers
-
-    # The standard library's expressions know no \p{M}: they would split Hindi at every vowel sign.
-    splitter = pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
-    return lambda text: [word for word, _ in splitter.pre_tokenize_str(text)]
-
-
-def _spacy_splitter(language: str) -> Callable[[str], list[str]]:
-    """Return a function from text to words by spaCy's rules, which need no trained pipeline."""
-    if not LANGUAGE.fullmatch(language):
-        raise ConfigError(
-            f'tokenizer.splitter = "spacy": {language[:40]!r} is no language code; write one such as "de"'
-        )
-    spacy = optional("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
-    try:
-        tokenizer = spacy.blank(language).tokenizer
-    except ImportError as error:  # an unknown language, or a package that its rules need
-        reason = str(error).split("\n", 1)[0]
-        raise ConfigError(
-            f'tokenizer.splitter = "spacy": no rules for the language "{language}" ({reason}); '
-            'use splitter = "regex", or kind = "characters" where words are not separated'
-        ) from error
-    return lambda text: [token.text for token in tokenizer(text)]
-
-
-def _attach_contractions(words: Iterable[str]) -> list[str]:
-    """`words` with each English contraction joined to the word before it: "do", "n't" becomes "don't"."""
-    attached: list[str] = []
-    for word in words:
-        if attached and CONTRACTION.fullmatch(word):
-            attached[-1] += word
-        else:
-            attached.append(word)
-    return attached
+            return " ".join(pieces)
+        words: list[str] = []
+        for word in pieces:  # spaCy's "do", "n't" becomes "don't"
+            if words and self._splitter == "spacy" and CONTRACTION.fullmatch(word):
+                words[-1] += word
+            else:
+                words.append(word)
+        return format_words(words)
 
 
 def format_words(words: Sequence[str]) -> str:

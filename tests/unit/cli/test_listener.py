@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.console import Console
-from dragoman.cli.listener import LONGEST, TerminalListener, _two_digits, done, sample_table
+from dragoman.cli.listener import LONGEST, TerminalListener, describe_record, done, sample_table
 from dragoman.config import Config, parse_config
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -98,7 +98,8 @@ def test_samples_are_lines_that_leave_the_terminal_alone(config: Config) -> None
     ("rate", "words"), [(0.0, "0"), (2e-3, "2.0e-3"), (7.31e-4, "7.3e-4"), (1.0, "1.0e0")]
 )
 def test_a_learning_rate_has_two_digits(rate: float, words: str) -> None:
-    assert _two_digits(rate) == words
+    record = {"kind": "train", "step": 1, "epoch": 0, "train_loss": 1.0, "tokens_per_second": 1.0, "lr": rate}
+    assert describe_record(record, item="token").endswith(f" · lr {words}")
 
 
 def test_a_terminal_shows_samples_of_every_validation_and_the_texts_of_the_corpus(

@@ -19,7 +19,7 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import STUDENTS, chosen_beam, distill, student_config
-from dragoman.distillation.material import Lessons
+from dragoman.distillation.lessons import Lessons
 from dragoman.distillation.teaching import LESSONS, nearest, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config

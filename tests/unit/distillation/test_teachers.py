@@ -22,8 +22,8 @@ from dragoman.data.readers.files import open_lines
 from dragoman.data.records import Pair
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import student_config
-from dragoman.distillation.material import Lessons, check_lessons, one_line
-from dragoman.distillation.teaching import DROPPED, Judged, teach, without_worst
+from dragoman.distillation.lessons import Lessons
+from dragoman.distillation.teaching import DROPPED, Judged, check_lessons, one_line, teach, without_worst
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
 from dragoman.predict.scoring import score_pairs

@@ -276,7 +276,7 @@ def test_gaps_and_dictionaries_of_another_model_are_named(tmp_path: Path) -> Non
         state | {"model": tensors | {"encoder.layers.0.layer_norms.7.weight": torch.ones(D)}}
     )
     args = {**vars(state["args"]), "max_source_positions": 10**8, "max_target_positions": 10**8}
-    assert "max_positions Input should be less than" in refused(state | {"args": argparse.Namespace(**args)})
+    assert "max_positions = 100000000: input" in refused(state | {"args": argparse.Namespace(**args)})
     path.write_bytes(whole)
     (folder / "dict.de.txt").write_text("die 9\nrote neun\n", encoding="utf-8")
     assert "dict.de.txt, line 2: is not a token and its count" in refused()

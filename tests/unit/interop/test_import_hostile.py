@@ -139,9 +139,9 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "an end that is another": (settings(eos_token_id=5), "eos_token_id is 5, and </s> is 0"),
     "no start": (settings(decoder_start_token_id=None), "decoder_start_token_id is None where"),
     "a penalty that overflows": (
-        content("generation_config.json", b'{"length_penalty": 1000}'), "length_penalty Input should be less"
+        content("generation_config.json", b'{"length_penalty": 1000}'), "length_penalty = 1000.0: input"
     ),
-    "a huge beam": (content("generation_config.json", b'{"num_beams": 1000000}'), "beam_size Input should"),
+    "a huge beam": (content("generation_config.json", b'{"num_beams": 1000000}'), "beam_size = 1000000: "),
     "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "num_beams is 0 where"),
     "ids twice": (vocabulary(lambda ids: dict.fromkeys(ids, 1)), "give each token a number of its own"),
     "ids that are words": (vocabulary(lambda ids: dict.fromkeys(ids, "1")), "a number of its own"),

@@ -21,30 +21,27 @@ from dragoman.config import parse_config
 from dragoman.data import catalog, datasets
 from dragoman.errors import ConfigError, DataError
 from dragoman.reproduction import running
-from dragoman.reproduction.expected import (
+from dragoman.reproduction.recipe import (
     Data,
     DataFile,
     Expectation,
     Expected,
     ExpectedScore,
+    Recipe,
     TimedMachine,
     check_data,
     describe_file,
     files_of,
-    load_expected,
-    provide_data,
-)
-from dragoman.reproduction.recipe import (
-    Recipe,
     find_recipe,
     known_recipes,
     laid_over,
+    load_expected,
+    provide_data,
     run_name,
     version_of_run,
     version_option,
 )
-from dragoman.reproduction.reference import ReferenceListener
-from dragoman.reproduction.running import environment_differences, judge
+from dragoman.reproduction.running import ReferenceListener, environment_differences, judge
 from dragoman.training.state import TrainPosition
 
 ROOT = Path(__file__).parents[3]
@@ -96,7 +93,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
 def test_a_version_is_the_full_one_the_quick_one_or_a_variant() -> None:
     full, quick, seed = (expectation(minutes=minutes) for minutes in (2.5, 0.5, 9.0))
     expected = Expected(full=full, quick=quick, variants={"seed": seed})
-    versions = [expected.version(name) for name in ("full", "quick", "seed", "other")]
+    versions = [expected.versions().get(name) for name in ("full", "quick", "seed", "other")]
     assert versions == [full, quick, seed, None]
 
 
@@ -178,7 +175,7 @@ def test_every_recipe_of_the_repository_can_be_read_and_what_is_recorded_fits_it
         assert set(expected.variants) <= set(recipe.versions())
         for version in recipe.versions():
             config = recipe.config(version)
-            if wanted := expected.version(version):
+            if wanted := expected.versions().get(version):
                 assert {score.test_set for score in wanted.scores} <= set(config.tests)
                 assert wanted.max_steps == config.training.max_steps
                 assert wanted.command == f"dragoman reproduce {recipe.name}{version_option(version)}"

@@ -24,7 +24,8 @@ from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.translator import Translator
 from dragoman.presets import ROBUST
 from dragoman.runs import Run, only_writer
-from dragoman.tasks.task import EvaluationRequest, open_run
+from dragoman.tasks.request import EvaluationRequest
+from dragoman.tasks.task import open_run
 from dragoman.tasks.training import train
 from dragoman.tasks.translation.loss import batch_loss, hide_tokens
 from dragoman.tasks.translation.task import TranslationTask

@@ -99,7 +99,7 @@ def check_browser(translator: Translator) -> None:
 
 
 def write_browser(translator: Translator, folder: Path, runtime: Mapping[str, bytes]) -> None:
-    """Write what is needed beside ENCODER and DECODER, which are in `folder`.
+    """Write what is needed beside ENCODER and DECODER, which are in `folder`: last the worker that keeps all.
 
     `runtime` are the `runtime_files`.
     """
@@ -115,7 +115,13 @@ def write_browser(translator: Translator, folder: Path, runtime: Mapping[str, by
         write_atomically(folder / name, content)
     tokenizers = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     files = [*contents, *tokenizers, ENCODER, DECODER]
-    write_atomically(folder / WORKER, _worker(folder, files).encode())
+    digest = hashlib.sha256()  # for other contents it is another one
+    for name in files:
+        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    kept = json.dumps(["./", *files], ensure_ascii=False)
+    code = (source / WORKER).read_text(encoding="utf-8")
+    head = f'const VERSION = "{digest.hexdigest()[:16]}";\nconst FILES = {kept};\n\n'
+    write_atomically(folder / WORKER, (head + code).encode())
 
 
 def _settings(translator: Translator) -> dict[str, Any]:
@@ -141,13 +147,3 @@ def _settings(translator: Translator) -> dict[str, Any]:
         "max_length_factor": search.max_length_factor,
         "max_length_extra": search.max_length_extra,
     }
-
-
-def _worker(folder: Path, files: list[str]) -> str:
-    """Return the service worker, which keeps `files`; it is another one for other contents."""
-    digest = hashlib.sha256()
-    for name in files:
-        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
-    kept = json.dumps(["./", *files], ensure_ascii=False)
-    code = (Path(__file__).parent / WORKER).read_text(encoding="utf-8")
-    return f'const VERSION = "{digest.hexdigest()[:16]}";\nconst FILES = {kept};\n\n{code}'

@@ -22,7 +22,7 @@ from dragoman.tasks.classification.evaluation import (
     load_classifier,
     split_of,
 )
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest
 
 ABOUT_LABEL_TEST = (
     "The p-value is that of McNemar's exact test (McNemar 1947; Dietterich 1998), each run against the "

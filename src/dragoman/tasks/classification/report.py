@@ -32,7 +32,7 @@ from dragoman.report.run import card_section, curves_section, footer, summary_fa
 from dragoman.runs import Run
 from dragoman.tasks.classification.baseline import NAME
 from dragoman.tasks.classification.evaluation import NONE, ClassificationScores
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest
 
 MAX_CLASSES = 25
 """Classes in a figure, at most: of more, those that are part of most mistakes."""

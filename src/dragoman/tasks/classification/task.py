@@ -33,18 +33,15 @@ from dragoman.tasks.classification.evaluation import (
 )
 from dragoman.tasks.classification.objective import ClassificationObjective
 from dragoman.tasks.classification.report import classification_page
+from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 from dragoman.tasks.task import (
     SPLIT_SEED,
     DemoTable,
-    EvaluationRequest,
     Languages,
     Opener,
-    ParallelFiles,
-    ReadOptions,
-    Say,
     Task,
-    TrainingRequest,
     name_of,
+    read_recipe,
 )
 
 DEMO: dict[str, Any] = {
@@ -96,7 +93,6 @@ class ClassificationTask(Task):
     )  # fmt: skip
 
     def config_for(self, request: TrainingRequest) -> Config:
-        file = request.file
         if request.replay:
             raise ConfigError("--replay is for translators; leave it away")
         if request.extend_vocab and request.start is None:
@@ -109,18 +105,18 @@ class ClassificationTask(Task):
             raise ConfigError(
                 f"--from {request.start} takes task and languages over; leave --task and --src-lang away"
             )
-        if request.parallel != ParallelFiles():
+        if request.is_parallel:
             raise ConfigError("a classifier has no source and target; give one file of texts and labels")
-        if file is None:
+        if request.file is None:
             raise ConfigError("nothing to train on; give a file of texts and labels, as in: reviews.tsv")
-        if file.suffix != ".toml":
-            return _config_by_size(request, str(file))
+        if (recipe := request.recipe) is None:
+            return _config_by_size(request, str(Path(request.file)))
         of_files = (request.valid, request.text_column, request.label_column, request.label_separator or None)
         if any(value is not None for value in of_files):
-            raise ConfigError(f"{file} names its own files and columns; change the recipe with --set")
-        return request.recipe(file)
+            raise ConfigError(f"{recipe} names its own files and columns; change the recipe with --set")
+        return read_recipe(request, recipe)
 
-    def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
+    def opener(self, files: Sequence[str], reading: TrainingRequest) -> tuple[Opener, Languages]:
         if any(reading.languages) or reading.columns:
             raise ConfigError("labelled text has no source and target; give --text-column and --label-column")
         text, label, separator = reading.text_column, reading.label_column, reading.label_separator

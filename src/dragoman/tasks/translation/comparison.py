@@ -19,7 +19,7 @@ from dragoman.metrics.translation import MeanMetric, metrics_for
 from dragoman.report.comparison import Comparison, signed
 from dragoman.report.page import Example, Group, Paragraph, Part, Section, Span
 from dragoman.runs import Run
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest
 from dragoman.tasks.translation.analysis import word_diff
 from dragoman.tasks.translation.evaluation import is_other_text, read_pairs, split_of
 from dragoman.tasks.translation.kept import TranslatedSet, Translations

@@ -24,7 +24,8 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.predict.model import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
 from dragoman.runs import Run
-from dragoman.tasks.task import SPLIT_SEED, ParallelFiles, TrainingRequest, name_of
+from dragoman.tasks.request import TrainingRequest
+from dragoman.tasks.task import SPLIT_SEED, name_of, read_recipe
 
 REPLAY, NEW = "replay", "new"
 """The corpora of a training with --replay: the text that a run was trained on, and the text it goes on to."""
@@ -35,60 +36,58 @@ def config_for(request: TrainingRequest) -> Config:
 
     ConfigError: options contradict one another, or nothing is named.
     """
-    file, files = request.file, request.parallel
+    recipe = request.recipe
     if request.label_separator:
         raise ConfigError("--label-separator is for --task classification")
     if request.valid or request.text_column is not None or request.label_column is not None:
         raise ConfigError("--text-column, --label-column and --valid are for --task classification")
-    if file is not None and file.suffix != ".toml":
-        files, file = _with_file(file, files, is_clear=bool(request.task or request.start)), None
+    if request.file is not None and recipe is None:
+        _check_file(
+            Path(request.file), is_clear=bool(request.task or request.start or any(request.languages))
+        )
     if request.robust:
         rates = [f"modifiers.{name}={rate}" for name, rate in ROBUST.items()]
         request = replace(request, overrides=(*rates, *request.overrides))
     if request.extend_vocab and request.start is None:
         raise ConfigError("--extend-vocab goes with --from RUN")
-    if request.replay and (request.start is None or file is not None):
+    if request.replay and (request.start is None or recipe is not None):
         raise ConfigError("--replay goes with --from RUN and new files: --src and --tgt, or --tsv")
     if not 0 <= request.replay < 1:
         raise ConfigError(f"--replay {request.replay}: give a share of the pairs, from 0 to less than 1")
-    if request.preset and (file is not None or request.start is not None):
+    if request.preset and (recipe is not None or request.start is not None):
         raise ConfigError("--preset is for the files of a translator; change other settings with --set")
-    if file is not None and files != ParallelFiles():
+    if recipe is not None and request.is_parallel:
         raise ConfigError(
-            f"{file} names its own files and languages; leave --src, --tgt and the like away, "
+            f"{recipe} names its own files and languages; leave --src, --tgt and the like away, "
             "or change the recipe with --set"
         )
     if request.start is not None:
-        return _adapted(request, request.start, file, files)
-    if file is not None:
-        return request.recipe(file)
-    if files.train:
-        return _config_by_size(request, files)
+        return _adapted(request, Path(request.start))
+    if recipe is not None:
+        return read_recipe(request, recipe)
+    if request.corpora["train"]:
+        return _config_by_size(request)
     raise ConfigError(
         "nothing to train on; give a recipe.toml, or --src and --tgt, or --tsv, "
         "or a file of labelled texts and --task classification"
     )
 
 
-def _with_file(file: Path, files: ParallelFiles, *, is_clear: bool) -> ParallelFiles:
-    """Return `files` with the corpus in `file` before its others.
-
-    ConfigError: it is a folder; or neither its name nor `is_clear` says that it holds translations.
-    """
+def _check_file(file: Path, *, is_clear: bool) -> None:
+    """ConfigError: `file` is a folder, or neither its name nor `is_clear` says that it holds translations."""
     if file.is_dir():
         raise ConfigError(f"{file}: is a folder; give a recipe.toml, or a file of text")
-    if not (is_clear or any(files.languages) or format_suffix(file.name) in (".tmx", ".po")):
+    if not (is_clear or format_suffix(file.name) in (".tmx", ".po")):
         check_format(file.as_posix())
         raise ConfigError(
             f"{file}: is not a recipe.toml; to learn its translations say their languages, as in "
             "--src-lang en --tgt-lang de, to learn its labels add --task classification"
         )
-    return files._replace(train=((file.as_posix(),), *files.train))
 
 
-def _config_by_size(request: TrainingRequest, files: ParallelFiles) -> TranslationConfig:
+def _config_by_size(request: TrainingRequest) -> TranslationConfig:
     """Return the configuration for a corpus of this size. ConfigError: its languages are not known."""
-    data = data_of(files)
+    data = data_of(request)
     n_pairs = _count_pairs(data, request.overrides)
     pairs = [one["langs"] for one in data.get("corpora", ())] or [(data["src_lang"], data["tgt_lang"])]
     name = "-".join(dict.fromkeys(language for pair in pairs for language in pair))
@@ -101,7 +100,7 @@ def _config_by_size(request: TrainingRequest, files: ParallelFiles) -> Translati
     training = config.training
     n_passes = training.max_steps / steps_per_pass(n_pairs, training.batch_tokens * training.update_freq)
     request.say(
-        f"{n_pairs:,} pairs, {config.subject}{'' if all(files.languages) else ' (as the files say)'}: "
+        f"{n_pairs:,} pairs, {config.subject}{'' if all(request.languages) else ' (as the files say)'}: "
         f"{config.model.n_encoder_layers}+{config.model.n_decoder_layers} layers of "
         f"{config.model.d_model}, {config.tokenizer.vocab_size:,} tokens, {training.max_steps:,} steps "
         f"(about {n_passes:,.0f} passes)"
@@ -109,30 +108,28 @@ def _config_by_size(request: TrainingRequest, files: ParallelFiles) -> Translati
     return config
 
 
-def _adapted(
-    request: TrainingRequest, start: Path, recipe: Path | None, files: ParallelFiles
-) -> TranslationConfig:
+def _adapted(request: TrainingRequest, start: Path) -> TranslationConfig:
     """Return the configuration of a training that goes on from the run `start`, on a recipe's text or files.
 
     Model, tokens and languages are those of the run. Without a recipe the rest is what suits a corpus of this
     size, with a third of rate and steps. ConfigError: the run is not a translator, or no text is named.
     """
-    if any(files.languages):
+    if any(request.languages):
         raise ConfigError(f"--from {start} takes task and languages over; leave --task and --src-lang away")
     run = Run.open(start)
     if run.config.task != "translation":
         raise ConfigError(f"--from {start}: is a classifier, and only translators are taken further")
     old = translation_config(run)
-    if recipe is not None:
-        settings = read_settings(recipe)
-    elif files.train and request.replay:
-        data = with_replay(run, files, request.replay)
+    if request.recipe is not None:
+        settings = read_settings(request.recipe)
+    elif request.corpora["train"] and request.replay:
+        data = with_replay(run, request)
         data["max_length"] = usual_max_length(old.model)
         training = fine_tuning_for(_count_pairs(data, request.overrides, only=NEW))
         settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
-    elif files.train:
-        several = len(old.directions) > 1 or files.both_ways or files.mix
-        data = listed(files) if several else files.data(old.languages)
+    elif request.corpora["train"]:
+        several = len(old.directions) > 1 or request.both_ways or request.mix
+        data = listed(request) if several else one_corpus(request, old.languages)
         data["max_length"] = usual_max_length(old.model)
         training = fine_tuning_for(_count_pairs(data, request.overrides))
         settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
@@ -143,12 +140,12 @@ def _adapted(
     settings.setdefault("search", old.search.model_dump())
     taken = {"start_from": str(start), "extend_vocab": request.extend_vocab}
     settings["training"] = {**settings.get("training", {}), **taken}
-    where = str(recipe or "settings chosen by corpus size")
+    where = str(request.recipe or "settings chosen by corpus size")
     return parse_section(TranslationConfig, settings, overrides=request.overrides, where=where)
 
 
-def with_replay(start: Run, files: ParallelFiles, share: float) -> dict[str, Any]:
-    """Return the section [data] that mixes new files with the text of the run `start`, which gets `share`.
+def with_replay(start: Run, request: TrainingRequest) -> dict[str, Any]:
+    """Return the section [data] that mixes new files with the text of the run `start`.
 
     The corpus REPLAY holds out the pairs that `start` has held out; the corpus NEW chooses the checkpoint.
 
@@ -156,7 +153,7 @@ def with_replay(start: Run, files: ParallelFiles, share: float) -> dict[str, Any
     """
     config = translation_config(start)
     old = config.data
-    if old.corpora or len(config.directions) > 1 or files.both_ways or files.mix:
+    if old.corpora or len(config.directions) > 1 or request.both_ways or request.mix:
         raise ConfigError(
             f"--replay: is for one direction and a run of one corpus, unlike {start.path}; list its corpora "
             "and the new one in a recipe with data.choose_by, and give it with --from"
@@ -176,10 +173,8 @@ def with_replay(start: Run, files: ParallelFiles, share: float) -> dict[str, Any
     replay = {"name": REPLAY, "files": old.train, "columns": old.columns, "valid": old.valid, **both}
     if not old.valid:
         replay |= {"n_held_out": old.n_held_out, "split_seed": old.seed_of_split(config.seed)}
-    new = {"name": NEW, "files": files.train, "valid": files.valid, **both}
-    new |= {"test": {"test": files.test}} if files.test else {}
-    new |= {} if files.columns is None else {"columns": files.columns}
-    mix = {REPLAY: share, NEW: round(1 - share, 9)}
+    new = {"name": NEW, "files": request.corpora["train"], **held_out(request), **both}
+    mix = {REPLAY: request.replay, NEW: round(1 - request.replay, 9)}
     return {"corpora": [replay, new], "stages": [{"mix": mix}], "choose_by": NEW, "split_seed": SPLIT_SEED}
 
 
@@ -201,40 +196,53 @@ def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = 
     return n_pairs
 
 
-def data_of(files: ParallelFiles) -> dict[str, Any]:
+def data_of(request: TrainingRequest) -> dict[str, Any]:
     """Return the section [data] for files: a list of corpora where one is not enough to say it.
 
     ConfigError: their languages are not known.
     """
-    languages = {languages_of(one, files.languages) for one in files.train}
-    if files.both_ways or files.mix or len(languages) > 1:
-        return listed(files)
-    return files.data(languages.pop())
+    languages = {languages_of(one, request.languages) for one in request.corpora["train"]}
+    if request.both_ways or request.mix or len(languages) > 1:
+        return listed(request)
+    return one_corpus(request, languages.pop())
 
 
-def listed(files: ParallelFiles) -> dict[str, Any]:
+def one_corpus(request: TrainingRequest, languages: tuple[str, str]) -> dict[str, Any]:
+    """Return the section [data] for files of one direction."""
+    both: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "split_seed": SPLIT_SEED}
+    return {"train": request.corpora["train"], **held_out(request), **both}
+
+
+def held_out(request: TrainingRequest) -> dict[str, Any]:
+    """Return the settings of validation and test set, and of the columns of all files."""
+    tests = {"test": {"test": files}} if (files := request.corpora["test"]) else {}
+    columns = {} if request.columns is None else {"columns": request.columns}
+    return {"valid": request.corpora["valid"], **tests, **columns}
+
+
+def listed(request: TrainingRequest) -> dict[str, Any]:
     """Return the section [data] with the files as a list of corpora, named as the files are.
 
     ConfigError: the languages of one are not known, or a share is of no corpus.
     """
-    columns = {} if files.columns is None else {"columns": list(files.columns)}
+    columns = {} if request.columns is None else {"columns": list(request.columns)}
     corpora: list[dict[str, Any]] = []
-    for part in ("train", "valid", "test"):
-        for one in getattr(files, part):
+    for part, named in request.corpora.items():
+        for one in named:
             plain = name_of(one[0]) or "corpus"
             numbered = itertools.chain([plain], (f"{plain}-{n}" for n in itertools.count(2)))
             taken = {corpus["name"] for corpus in corpora}
             name = next(name for name in numbered if name not in taken)
             entry: dict[str, Any] = {part: one} if part == "valid" else {"test": {name: one}}
             if part == "train":
-                entry = {"files": one, "both_ways": files.both_ways}
-            langs = languages_of(one, files.languages)
+                entry = {"files": one, "both_ways": request.both_ways}
+            langs = languages_of(one, request.languages)
             corpora.append({"name": name, "langs": langs, **entry, **columns})
     names = [corpus["name"] for corpus in corpora if "files" in corpus]
-    if unknown := [name for name in files.mix if name not in names]:
+    mix = {name: float(share) for name, share in (request.mix or {}).items()}
+    if unknown := [name for name in mix if name not in names]:
         raise ConfigError(f"--mix {unknown[0]}: is no corpus; there are {', '.join(names)}")
-    stages = [{"mix": {name: float(share) for name, share in files.mix.items()}}] if files.mix else []
-    return {"corpora": corpora, "stages": stages, "split_seed": SPLIT_SEED}
+    return {"corpora": corpora, "stages": [{"mix": mix}] if mix else [], "split_seed": SPLIT_SEED}
 
 
 def languages_of(corpus: tuple[str, ...], languages: tuple[str | None, str | None]) -> tuple[str, str]:

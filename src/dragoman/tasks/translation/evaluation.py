@@ -18,7 +18,8 @@ from dragoman.metrics.translation import LOWER_CASED, SentenceScores, score_all,
 from dragoman.notebook import Shown, table_of
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.tasks.task import EvaluationRequest, check_precision
+from dragoman.tasks.request import EvaluationRequest
+from dragoman.tasks.task import check_precision
 
 
 @dataclass(frozen=True)

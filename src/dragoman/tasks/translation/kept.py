@@ -29,7 +29,8 @@ from dragoman.predict.model import translation_config
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from dragoman.tasks.task import EvaluationRequest, check_precision
+from dragoman.tasks.request import EvaluationRequest
+from dragoman.tasks.task import check_precision
 from dragoman.tasks.translation.evaluation import (
     TranslationScores,
     evaluate,

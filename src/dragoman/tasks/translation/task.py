@@ -23,15 +23,12 @@ from dragoman.presets import guess_language
 from dragoman.report.curves import Curves
 from dragoman.report.page import Page
 from dragoman.runs import Run
+from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 from dragoman.tasks.task import (
     DemoTable,
-    EvaluationRequest,
     Languages,
     Opener,
-    ReadOptions,
-    Say,
     Task,
-    TrainingRequest,
 )
 from dragoman.tasks.translation.comparison import TranslatorComparison, compare_translators
 from dragoman.tasks.translation.configuring import config_for
@@ -75,7 +72,7 @@ class TranslationTask(Task):
     def config_for(self, request: TrainingRequest) -> Config:
         return config_for(request)
 
-    def opener(self, files: Sequence[str], reading: ReadOptions) -> tuple[Opener, Languages]:
+    def opener(self, files: Sequence[str], reading: TrainingRequest) -> tuple[Opener, Languages]:
         if (reading.text_column, reading.label_column, reading.label_separator) != (None, None, ""):
             raise ConfigError(
                 "--text-column, --label-column and --label-separator are for --task classification"

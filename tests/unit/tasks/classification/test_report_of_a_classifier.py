@@ -35,7 +35,7 @@ from dragoman.tasks.classification.report import (
     plot_reliability,
     shortened,
 )
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest
 from tiny import BLAME, PRAISE, labelled_texts
 
 

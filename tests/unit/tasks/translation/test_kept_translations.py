@@ -15,7 +15,7 @@ from dragoman.predict.scoring import score_pairs
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
-from dragoman.tasks.task import EvaluationRequest
+from dragoman.tasks.request import EvaluationRequest
 from dragoman.tasks.translation.evaluation import scores_of
 from dragoman.tasks.translation.kept import TranslatedSet, Translations, kept_name
 from dragoman.text.tokenizer import TokenizerPair

@@ -15,6 +15,7 @@ from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import plot_learning_curves
 from dragoman.runs import Run
+from dragoman.tasks import config_for
 from dragoman.tasks.translation.text import TrainingText
 from dragoman.text.tokenizer import TokenizerPair
 from sharing import made_once
@@ -128,8 +129,6 @@ def test_a_killed_training_with_replay_ends_as_one_that_never_stopped(there: Pat
 def test_a_run_with_validation_files_is_replayed_with_them(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dragoman.tasks import config_for
-
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path, "new", 60, seed=9)
     config = config_for(tsv="new.tsv", start=tiny_run, replay=0.25)
@@ -174,8 +173,6 @@ def test_what_cannot_be_replayed_is_said_in_one_line(there: Path, name: str) -> 
 
 
 def test_a_run_of_several_corpora_is_not_replayed(tiny_many: Path, tmp_path: Path) -> None:
-    from dragoman.tasks import config_for
-
     write_corpus(tmp_path, "new", 60, seed=9)
     with pytest.raises(ConfigError, match="--replay: is for one direction and a run of one corpus"):
         config_for(tsv=str(tmp_path / "new.tsv"), start=tiny_many, replay=0.25)
