@@ -198,7 +198,7 @@ def lower_ceilings() -> None:
 
 
 def commands_and_options(sources: dict[Path, str]) -> tuple[int, int]:
-    """Count the commands, those of groups one by one, and the options: typer's and fields that say what they are."""
+    """Count the commands, those of groups one by one, and the options: typer's, and fields with a text."""
     n_commands = n_options = 0
     for path, source in sources.items():
         in_cli = path.relative_to(PACKAGE).parts[0] == "cli"
