@@ -23,9 +23,7 @@ def test_no_class_name_is_of_two_things() -> None:
     assert house.class_names_defined_twice(house.python_files(house.PACKAGE)) == {}
 
 
-def test_every_file_is_counted_once_and_the_rows_are_the_whole(
-    ledger: dict[str, Any], counts: dict[str, int]
-) -> None:
+def test_each_file_is_counted_once_in_all_the_rows(ledger: dict[str, Any], counts: dict[str, int]) -> None:
     assert house.uncounted(ledger) == []
     assert sum(counts[row["name"]] for row in ledger["lines"]) == counts["lines of Python in src/dragoman"]
 

@@ -133,9 +133,7 @@ def test_the_page_reads_and_writes_text_as_the_run_does(opened: Opened) -> None:
     assert lone == tokenizer.encode("a\ufffdb")
 
 
-def test_the_page_reads_capitals_titles_numbers_and_addresses_as_the_run(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_the_page_reads_capitals_titles_numbers_and_links_as_the_run(opened: Opened, tmp_path: Path) -> None:
     texts = [
         "A RED HOUSE.",
         "An Old Dog Sees The River",
@@ -174,9 +172,7 @@ def test_the_page_shows_lines_as_they_are_typed_and_asks_nobody_else(opened: Ope
     assert all(address.startswith(opened.url) for address in opened.watched.addresses)
 
 
-def test_the_page_shows_the_source_of_the_direction_that_is_chosen(
-    opened: Opened, tiny_many: Path, tmp_path: Path
-) -> None:
+def test_the_page_shows_the_source_of_the_direction(opened: Opened, tiny_many: Path, tmp_path: Path) -> None:
     export_run(tiny_many, tmp_path / "out", to="browser", onnxruntime_web=package(), n_sentences=3)
     with static_files(tmp_path / "out") as url:
         page = new_context(opened.page.context.browser).new_page()

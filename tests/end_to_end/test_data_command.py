@@ -25,9 +25,7 @@ def test_alone_it_names_its_commands() -> None:
 # list
 
 
-def test_every_set_is_listed_with_its_place(
-    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_set_is_listed_with_its_place(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed("data", "fetch", "multi30k")
     succeed("data", "fetch", "imdb", "--to", tmp_path / "data")
     (tmp_path / "data" / "small-en-zh").mkdir()

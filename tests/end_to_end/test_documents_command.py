@@ -37,9 +37,7 @@ def test_a_document_is_written_as_python_writes_it(tiny_run: Path, translator: T
     assert succeed("translate", tiny_run, "--document", stdin=DOCUMENT.encode()).stdout_bytes == expected
 
 
-def test_a_line_too_long_for_the_model_is_translated_and_said_so(
-    tiny_run: Path, translator: Translator
-) -> None:
+def test_a_line_too_long_for_the_model_is_translated_and_told(tiny_run: Path, translator: Translator) -> None:
     limit = translator.config.model.max_positions
     long = "red cat, big dog. " * limit
     n_parts = len(translator.translate([long])[0].parts)
@@ -124,9 +122,7 @@ def write_letter(path: str) -> None:
     document.save(path)
 
 
-def test_subtitles_memories_and_letters_are_written_as_python_writes_them(
-    tiny_run: Path, translator: Translator
-) -> None:
+def test_subtitles_memories_and_letters_are_those_of_python(tiny_run: Path, translator: Translator) -> None:
     Path("film.srt").write_text(SUBTITLES, encoding="utf-8")
     Path("memory.tmx").write_text(MEMORY, encoding="utf-8")
     write_letter("letter.docx")

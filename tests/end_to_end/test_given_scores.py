@@ -27,9 +27,7 @@ def numbers(path: Path, values: Sequence[object]) -> Path:
 
 
 @pytest.mark.slow
-def test_given_scores_are_kept_shown_and_compared_like_our_own(
-    runs: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_given_scores_are_kept_shown_and_compared_as_ours(runs: tuple[Path, Path], tmp_path: Path) -> None:
     first, second = runs
     given = f"comet={numbers(tmp_path / 'a.txt', range(N_SENTENCES))}"
     shown = succeed("evaluate", first, "--scores", given).stdout.splitlines()

@@ -57,9 +57,7 @@ def locked(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Running(url, service, key)
 
 
-def test_the_client_gets_what_the_translator_makes_of_each_sentence(
-    free: Running, translator: Translator
-) -> None:
+def test_the_client_gets_the_translation_of_each_sentence(free: Running, translator: Translator) -> None:
     first, second = (each.text for each in translator.translate(["A red cat.", "A big old house."]))
     found = LibreTranslateAPI(free.url).translate("A red cat. A big old house.", "en", "de")
     assert found == f"{first} {second}".strip()

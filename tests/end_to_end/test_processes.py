@@ -97,9 +97,7 @@ def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Pat
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
-def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
-    workplace: Path, run_of_one: Path
-) -> None:
+def test_spread_weights_have_the_losses_of_those_that_are_not(workplace: Path, run_of_one: Path) -> None:
     """FSDP2: each process holds half of every weight; files are the same, and one process can go on."""
     write_recipe(workplace)
     spread = ["--set", "training.sharding=full"]
@@ -120,9 +118,7 @@ def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
 
 
 @pytest.mark.nightly
-def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(
-    workplace: Path, run_of_one: Path
-) -> None:
+def test_torchrun_starts_it_and_one_process_may_continue_the_run(workplace: Path, run_of_one: Path) -> None:
     write_recipe(workplace)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     arguments = command("cut", "--max-hours", "1e-9")[2:]

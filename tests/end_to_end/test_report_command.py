@@ -48,9 +48,7 @@ def retrained(run: Path, copy: Path, factor: float = -1.0) -> Path:
 # report
 
 
-def test_a_report_is_one_small_page_with_figures_and_a_second_one_translates_nothing(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_report_is_one_small_page_and_a_second_one_translates_nothing(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = succeed("report", run, "--out", out, "--sentences", 2)
     assert result.stdout == f"{out / 'report.html'}\n"

@@ -120,9 +120,7 @@ def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
         (["--seed", 2**63], "seed = 9223372036854775808: input should be less than or equal to"),
     ],
 )
-def test_what_cannot_be_searched_is_said_in_one_line(
-    tiny_run: Path, arguments: list[object], message: str
-) -> None:
+def test_what_cannot_be_searched_is_one_line(tiny_run: Path, arguments: list[object], message: str) -> None:
     write("two", "a\n\n")
     write("three", "a\nb\nc\n")
     assert message in error_of("translate", tiny_run, *arguments, stdin=TEXT)

@@ -183,9 +183,7 @@ def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: D
     assert page.evaluate("said") == [answer["translations"][0]["text"]]
 
 
-def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
-    direct: Direct, opened: Opened
-) -> None:
+def test_only_a_rest_in_typing_asks_and_for_the_changed_line_alone(direct: Direct, opened: Opened) -> None:
     page = direct()
     translated(page, "the red cat\n\nthe old dog")
     asked = [request["text"] for request in opened.watched.sent("translate")]
@@ -297,9 +295,7 @@ def test_a_click_on_a_word_offers_what_else_could_follow(direct: Direct, opened:
     assert all(text.startswith(prefix or "") for text in others)
 
 
-def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
-    direct: Direct, opened: Opened, url: str
-) -> None:
+def test_a_sentence_is_replaced_by_the_chosen_alternative(direct: Direct, opened: Opened, url: str) -> None:
     page = direct()
     first, second = translated(page)["translations"][0]["sentences"]
     page.locator("#output .word").first.click(modifiers=["Shift"])

@@ -301,9 +301,7 @@ def files_of(folder: Path) -> dict[Path, bytes | None]:
     ],
     ids=ascii,
 )
-def test_a_command_that_fails_changes_nothing(
-    text: Path, tiny_run: Path, arguments: list[str], complaint: str
-) -> None:
+def test_a_failure_changes_nothing(text: Path, tiny_run: Path, arguments: list[str], complaint: str) -> None:
     folder = text.parent
     shutil.copytree(tiny_run, folder / "RUN", ignore=shutil.ignore_patterns("*.svg"))
     if "--plot" in arguments:

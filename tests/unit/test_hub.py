@@ -152,9 +152,7 @@ def test_a_private_model_needs_the_token_which_is_never_shown(
     assert all(TOKEN.encode() not in content for content in sent(hub).values())
 
 
-def test_what_was_fetched_once_needs_no_network(
-    pushed: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetched_run_needs_no_network(pushed: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Translator.from_pretrained(NAME).translate(SOURCES)
     pushed.server.shutdown()
     pushed.server.server_close()

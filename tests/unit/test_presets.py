@@ -152,9 +152,7 @@ def test_a_name_without_language_is_an_error_that_names_the_option(file: str) ->
 
 
 @pytest.mark.parametrize("n_pairs", SIZES)
-def test_a_student_that_begins_with_a_teachers_weights_takes_fewer_steps_at_a_lower_rate(
-    n_pairs: int,
-) -> None:
+def test_a_student_that_starts_as_its_teacher_takes_fewer_steps_at_a_lower_rate(n_pairs: int) -> None:
     settings = preset_for(n_pairs)
     taught = {**settings, "training": student_training_for(settings["training"])}
     teacher, student = (

@@ -22,9 +22,7 @@ def names(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()]
 
 
-def test_a_written_file_is_synced_before_it_takes_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_synced_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
     seen = []
@@ -249,9 +247,7 @@ def test_a_lock_that_was_deleted_while_it_was_opened_is_no_lock(
             pass
 
 
-def test_a_file_system_without_locks_is_no_reason_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_may_be_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_locks = OSError(errno.ENOLCK, "No locks available")
     monkeypatch.setattr("fcntl.flock", Mock(side_effect=without_locks))
     with locked(tmp_path / "lock", what="x"), locked(tmp_path / "lock", what="x"):

@@ -277,9 +277,7 @@ def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Pa
         check_lessons(turned, Lessons(forward=(run,)))
 
 
-def test_missing_text_is_named_before_anything_is_written(
-    tiny_run: Path, taught: Taught, tmp_path: Path
-) -> None:
+def test_missing_text_is_named_and_nothing_written(tiny_run: Path, taught: Taught, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.en"):
         taught(tmp_path / "lessons", lessons=ALL._replace(text=("nowhere.en",)))
     out = tmp_path / "student"

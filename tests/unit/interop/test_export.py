@@ -102,9 +102,7 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_the_script_in_the_readme_translates_without_dragoman(
-    to: str, other_run: Path, tmp_path: Path
-) -> None:
+def test_the_readme_s_script_translates_without_dragoman(to: str, other_run: Path, tmp_path: Path) -> None:
     export_run(other_run, tmp_path / "out", to=to, n_sentences=5)
     found = run_script_of_readme(tmp_path / "out", LINES)
     translator = Translator.load(other_run, precision="fp32")
@@ -117,9 +115,7 @@ def test_the_script_in_the_readme_translates_without_dragoman(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_an_export_of_several_directions_has_a_tokenizer_for_each_target(
-    to: str, tiny_many: Path, tmp_path: Path
-) -> None:
+def test_several_directions_have_a_tokenizer_a_target(to: str, tiny_many: Path, tmp_path: Path) -> None:
     told: list[int] = []
     report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=9, progress=told.append)
     assert report.parity.n_sentences == 9
@@ -193,9 +189,7 @@ def test_a_line_without_its_language_is_refused_where_lines_say_it(to: str, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("source_end", [True, False])
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_a_script_cuts_a_line_that_is_too_long_and_translates_the_others(
-    to: str, source_end: bool, tmp_path: Path
-) -> None:
+def test_a_script_cuts_a_long_line_and_translates_the_rest(to: str, source_end: bool, tmp_path: Path) -> None:
     model = {"output_bias": True, "max_positions": 128, "source_end": source_end}
     run = untrained_run(tmp_path / "r", model=model)
     export_run(run, tmp_path / "out", to=to, n_sentences=5)
@@ -211,9 +205,7 @@ def test_a_script_cuts_a_line_that_is_too_long_and_translates_the_others(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_a_model_that_writes_control_bytes_has_a_line_for_each_in_every_script(
-    to: str, tmp_path: Path
-) -> None:
+def test_control_bytes_of_a_model_end_no_line_in_any_script(to: str, tmp_path: Path) -> None:
     run = Run.open(untrained_run(tmp_path / "r", model={"output_bias": True}))
     weights = run.load_weights()
     first = Translator.load(run.path).tokenizers.tgt.pieces().index("<0x00>")
@@ -462,9 +454,7 @@ def test_an_export_of_another_kind_may_take_its_place_too(
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.json", "deep/er/notes.txt", "link"])
-def test_an_export_with_a_file_of_the_user_is_left_alone(
-    name: str, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
+def test_an_export_with_a_user_s_file_is_kept(name: str, tiny_classifier_run: Path, tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "out" / name
     export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
     own.parent.mkdir(parents=True, exist_ok=True)
@@ -532,9 +522,7 @@ def test_a_kill_between_the_renames_loses_neither_export(
 
 
 @pytest.mark.slow
-def test_a_kill_in_the_middle_leaves_no_export_and_the_next_one_succeeds(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+def test_a_kill_in_the_middle_leaves_no_export_and_the_next_succeeds(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
         "import sys, time\nfrom dragoman.interop import exporting\n"

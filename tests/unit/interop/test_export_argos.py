@@ -113,9 +113,7 @@ def without_bytes(path: Path) -> Path:
     ],
     ids=str,
 )
-def test_argos_translate_installs_a_package_and_translates_as_the_run(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_argos_installs_a_package_and_translates_as_the_run(settings: dict[str, Any], tmp_path: Path) -> None:
     run = without_bytes(untrained_run(tmp_path / "r", **{"model": {"output_bias": True}, **settings}))
     report = export_run(run, tmp_path / "out", to="argos", n_sentences=40)
     assert report.parity.same[argos.ALIKE] >= argos.SHARE
