@@ -96,9 +96,7 @@ def test_the_page_translates_as_the_same_graphs_do_in_python(opened: Opened) -> 
     ]
     same = sum(tuple(one["ids"]) == ids for one, ids in zip(given, found, strict=True))
     assert same >= 198  # sums of floats have another order there
-    assert [one["text"] for one in given] == translator.tokenizers.tgt.decode_batch(
-        [one["ids"] for one in given]
-    )
+    assert [g["text"] for g in given] == translator.tokenizers.tgt.decode_batch([g["ids"] for g in given])
     assert opened.report.parity.same["greedy"] > 0.5  # a model that has learnt little
     assert opened.report.parity.largest["nats a token of a translation, on average"] < 0.5
 

@@ -215,9 +215,7 @@ def test_tsv_with_languages_and_validation_files_train_too() -> None:
 def test_several_files_are_one_corpus_whose_parts_are_counted() -> None:
     for name, n_pairs in {"a": 40, "b": 30, "valid": 8, "more": 7}.items():
         write_corpus(Path(), name, n_pairs, seed=n_pairs)
-    files = [
-        f"--{option}={name}.{end}" for name in ("a", "b") for option, end in (("src", "en"), ("tgt", "de"))
-    ]
+    files = [f"--{o}={name}.{end}" for name in ("a", "b") for o, end in (("src", "en"), ("tgt", "de"))]
     valid = ("--valid-tsv", "valid.tsv", "--valid-tsv", "more.tsv", "--src-lang", "en", "--tgt-lang", "de")
     said = succeed("train", *files, *valid, "--out", "r", *SETTINGS).stderr
     assert "70 pairs, en → de:" in said

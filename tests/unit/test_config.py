@@ -312,9 +312,7 @@ RECIPES = {"TranslationConfig", "ClassificationConfig"}
 
 def test_every_setting_is_explained() -> None:
     tree = ast.parse(Path(dragoman.config.__file__).read_text(encoding="utf-8"))
-    for section in (
-        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
-    ):
+    for section in (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name.endswith("Config")):
         for setting, after in zip(section.body, [*section.body[1:], None], strict=True):
             if isinstance(setting, ast.AnnAssign) and section.name not in RECIPES:
                 explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)

@@ -307,10 +307,8 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
     assert encoder["UINT8"].count(n_table) == 1
     sentences, targets = [SearchInput([5, 6, 7, 8, EOS_ID])] * 2, [[9, 10, 11], [12]]
     after = onnx.OnnxEngine(tmp_path, max_positions=64)
-    for found, expected in zip(
-        after.score(sentences, targets), before.score(sentences, targets), strict=True
-    ):
-        assert found == pytest.approx(expected, abs=0.5)
+    for one, expected in zip(after.score(sentences, targets), before.score(sentences, targets), strict=True):
+        assert one == pytest.approx(expected, abs=0.5)
 
 
 @pytest.mark.parametrize("ngrams", [0, 2])
@@ -530,9 +528,7 @@ def test_a_kill_in_the_middle_leaves_no_export_and_the_next_succeeds(tiny_run: P
         "exporting.compare = compare\n"
         "exporting.export_run(sys.argv[1], sys.argv[2], to='onnx', n_sentences=2)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tiny_run), str(out)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", code, tiny_run, out], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "there\n"
     process.send_signal(signal.SIGKILL)

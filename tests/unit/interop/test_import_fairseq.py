@@ -237,9 +237,7 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
     tokens = Translator.load(run.path).tokenizers.src.tokens("the cat cab")
     assert [(token.start, token.end) for token in tokens] == [(0, 3), (3, 7), (7, 10), (10, 11)]
     (folder / "bpecodes").unlink()
-    (folder / "dict.en.txt").write_text(
-        "".join(f"{piece} 1\n" for piece in pieces[: len(WORDS)]), encoding="utf-8"
-    )
+    (folder / "dict.en.txt").write_text("".join(f"{piece} 1\n" for piece in pieces[: len(WORDS)]), "utf-8")
     imported = import_model(folder, tmp_path / "cut").read_json("report.json")["imported"]
     (note,) = [note for note in imported["notes"] if note.startswith("en")]
     assert "its sentencepiece model is not in the folder" in note

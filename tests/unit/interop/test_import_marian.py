@@ -233,14 +233,10 @@ def test_an_imported_run_is_trained_further(opus: Pair, tmp_path: Path) -> None:
         "train", "--from", opus.run.path, "--tsv", tmp_path / "new.tsv", "--out", tmp_path / "further",
         *TRAINING, "--set", "training.max_steps=3", "--set", "training.n_threads=1",
     )  # fmt: skip
-    before, after = (
-        load_tensors(path / "model.safetensors") for path in (opus.run.path, tmp_path / "further")
-    )
+    before, after = (load_tensors(p / "model.safetensors") for p in (opus.run.path, tmp_path / "further"))
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)
-    losses = [
-        record["train_loss"] for record in Run.open(tmp_path / "further").history() if "train_loss" in record
-    ]
+    losses = [r["train_loss"] for r in Run.open(tmp_path / "further").history() if "train_loss" in r]
     assert all(0 < loss < 50 for loss in losses), "tokens that are not there take no part in the loss"
     assert Translator.load(tmp_path / "further").translate(["the red cat"])[0].text is not None
 
