@@ -35,12 +35,9 @@ def test_a_package_without_a_row_is_named(ledger: dict[str, Any]) -> None:
 
 
 def test_a_ceiling_that_is_passed_or_raised_fails_and_lowering_only_lowers(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    ledger: dict[str, Any],
-    counts: dict[str, int],
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    ledger: dict[str, Any], counts: dict[str, int],
+) -> None:  # fmt: skip
     monkeypatch.setattr(house, "counted", lambda _: counts)
     changed = house.CEILINGS.read_text(encoding="utf-8")
     for name, allowed in (("predict", 1), ("options", counts["options"] + 100)):

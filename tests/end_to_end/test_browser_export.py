@@ -133,12 +133,8 @@ def test_the_page_reads_and_writes_text_as_the_run_does(opened: Opened) -> None:
 
 def test_the_page_reads_capitals_titles_numbers_and_links_as_the_run(opened: Opened, tmp_path: Path) -> None:
     texts = [
-        "A RED HOUSE.",
-        "An Old Dog Sees The River",
-        "12:30, 42.",
-        " ",
-        "A RED HOUSE AT 14:30, www.a.de, 99",
-    ]
+        "A RED HOUSE.", "An Old Dog Sees The River", "12:30, 42.", " ", "A RED HOUSE AT 14:30, www.a.de, 99",
+    ]  # fmt: skip
     opened.page.fill("#source", texts[0])
     opened.page.locator("#status", has_text="1 sentence in").wait_for()
     assert opened.page.locator("#output").inner_text().isupper()

@@ -51,12 +51,9 @@ def run(tiny_run: Path, folder: Path) -> Path:
 
 def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "dragoman", *map(str, arguments)],
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=options.get("stdout", subprocess.PIPE),
-        stderr=subprocess.PIPE,
-    )
+        [sys.executable, "-m", "dragoman", *map(str, arguments)], env=ENVIRONMENT, stdin=subprocess.PIPE,
+        stdout=options.get("stdout", subprocess.PIPE), stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
 # The command line as a whole

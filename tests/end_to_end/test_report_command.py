@@ -55,14 +55,8 @@ def test_a_report_is_one_small_page_and_a_second_one_translates_nothing(run: Pat
     html = (out / "report.html").read_text(encoding="utf-8")
     assert len(html.encode()) < MAX_BYTES
     for name in (
-        "Summary",
-        "Scores",
-        "Learning curves",
-        "Where it is good",
-        "Sentences",
-        "Attention",
-        "Model card",
-    ):
+        "Summary", "Scores", "Learning curves", "Where it is good", "Sentences", "Attention", "Model card",
+    ):  # fmt: skip
         assert f"<h2>{name}</h2>" in html
     assert "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:" in html
     assert "tiny-test: 15 of 15 lines of " in html

@@ -52,17 +52,8 @@ def facts(run: Path) -> list[tuple[object, ...]]:
     """Everything in the history that does not depend on the clock."""
     records = [json.loads(line) for line in (run / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     keys = (
-        "kind",
-        "step",
-        "epoch",
-        "train_loss",
-        "lr",
-        "gradient_norm",
-        "valid_loss",
-        "bleu",
-        "chrf",
-        "best",
-    )
+        "kind", "step", "epoch", "train_loss", "lr", "gradient_norm", "valid_loss", "bleu", "chrf", "best",
+    )  # fmt: skip
     return [tuple(record.get(key) for key in keys) for record in records]
 
 

@@ -43,11 +43,10 @@ def url(
     """A service with two translators en → de, one back, and a classifier."""
     folder = tmp_path_factory.mktemp("served")
     runs = [
-        named(tiny_run, folder, "first"),
-        named(tiny_run, folder, "second"),
+        named(tiny_run, folder, "first"), named(tiny_run, folder, "second"),
         named(tiny_run, folder, "back", source="de", target="en"),
         named(tiny_classifier_run, folder, "praise"),
-    ]
+    ]  # fmt: skip
     with served(runs) as address:
         yield address
 

@@ -55,12 +55,9 @@ def test_a_recipe_needs_only_a_name_and_a_corpus() -> None:
 
 def test_toml_gives_the_configuration_back(tmp_path: Path) -> None:
     config = parse(
-        "training.betas=[0.9, 0.99]",
-        "data.columns=[2, 1]",
-        'data.test.news=["a.tsv"]',
-        "training.learning_rate=1e-4",
-        'name="other"',
-    )
+        "training.betas=[0.9, 0.99]", "data.columns=[2, 1]", 'data.test.news=["a.tsv"]',
+        "training.learning_rate=1e-4", 'name="other"',
+    )  # fmt: skip
     path = tmp_path / "config.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     assert load_recipe(path) == config
@@ -268,13 +265,9 @@ def test_a_problem_is_laid_to_the_recipe_or_to_the_overrides() -> None:
 
 def test_an_override_wins_and_reads_values_as_toml_does() -> None:
     config = parse(
-        "model.d_model = 128",
-        "training.learning_rate=1e-3",
-        "tokenizer.kind=unigram",
-        "data.tgt_lang=no",
-        'data.valid=["v.tsv"]',
-        model={"d_model": 64},
-    )
+        "model.d_model = 128", "training.learning_rate=1e-3", "tokenizer.kind=unigram", "data.tgt_lang=no",
+        'data.valid=["v.tsv"]', model={"d_model": 64},
+    )  # fmt: skip
     assert config.model.d_model == 128
     assert config.training.learning_rate == 1e-3
     assert config.tokenizer.kind == "unigram"

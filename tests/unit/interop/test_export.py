@@ -76,14 +76,9 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     (run / "config.toml").write_text(config.replace("beam_size = 3", "beam_size = 1"), encoding="utf-8")
     report = export_run(run, tmp_path / "out", to=to, n_sentences=5)
     lines = [
-        "RED CAT AND BIRD",
-        "Big Old House River",
-        "14:30",
-        "\x07 12",
-        "",
-        "red www.a.de and 25 or <b>",
+        "RED CAT AND BIRD", "Big Old House River", "14:30", "\x07 12", "", "red www.a.de and 25 or <b>",
         "OLD DOG 99 42",
-    ]
+    ]  # fmt: skip
     translator = Translator.load(run, precision="fp32")
     monkeypatch.setattr(translator, "missing_slots", lambda *_: [])  # an export searches once
     length: dict[str, Any] = {"max_length_factor": 1e-9, "max_length_extra": 256}

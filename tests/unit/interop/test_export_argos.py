@@ -35,13 +35,8 @@ from foreign_models import write_marian
 from tiny import TINY, WORDS, write_many
 
 TEXTS = [
-    "red cat",
-    "the old dog!",
-    "Über 17 bird  houses",
-    "e\u0301 Ｂig 東 tree",
-    "small",
-    "<s> </s> <0x41> 👍",
-]
+    "red cat", "the old dog!", "Über 17 bird  houses", "e\u0301 Ｂig 東 tree", "small", "<s> </s> <0x41> 👍",
+]  # fmt: skip
 ARGOS = """
 import json, sys
 from argostranslate import package, translate

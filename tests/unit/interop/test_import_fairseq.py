@@ -188,10 +188,9 @@ def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pyte
     path = folder / "checkpoint_best.pt"
     state = torch.load(path, weights_only=False)
     task = {
-        "_name": "translation",
-        "source_lang": args.pop("source_lang"),
+        "_name": "translation", "source_lang": args.pop("source_lang"),
         "target_lang": args.pop("target_lang"),
-    }
+    }  # fmt: skip
     model: Any = argparse.Namespace(**args)
     if how == "nested":
         sides: dict[str, dict[str, Any]] = {"encoder": {}, "decoder": {}}

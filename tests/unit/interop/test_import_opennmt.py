@@ -52,14 +52,9 @@ class OpenNMT:
     WIDE, NARROW = "feed_forward.w_1", "feed_forward.w_2"
 
     def __init__(
-        self,
-        tensors: dict[str, Tensor],
-        *,
-        eps: float,
-        activation: str,
-        positions: Tensor,
+        self, tensors: dict[str, Tensor], *, eps: float, activation: str, positions: Tensor,
         scale: float = D**0.5,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.tensors, self.eps, self.activation = tensors, eps, ACTIVATIONS[activation]
         self.positions, self.scale = positions, scale
 
@@ -160,12 +155,8 @@ def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[st
     generator = {kind: tensors[f"generator.{kind}"] for kind in ("weight", "bias")}
     vocab: Any = {**tokens, "data_task": "seq2seq", "decoder_start_token": "<s>"}
     state = {
-        "model": model,
-        "generator": generator,
-        "vocab": vocab,
-        "opt": argparse.Namespace(**opt),
-        "optim": {},
-    }
+        "model": model, "generator": generator, "vocab": vocab, "opt": argparse.Namespace(**opt), "optim": {},
+    }  # fmt: skip
     torch.save(state, folder / "model_step_1000.pt")
     return tensors
 
@@ -246,13 +237,8 @@ def write_eole(
         "share_embeddings": shared, "share_decoder_embeddings": shared, **changed,
     }  # fmt: skip
     config = {
-        "model": model,
-        "share_vocab": shared,
-        "src_vocab": "vocab.txt",
-        "data": {},
-        "training": {},
-        **more,
-    }
+        "model": model, "share_vocab": shared, "src_vocab": "vocab.txt", "data": {}, "training": {}, **more,
+    }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     names = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
     vocab = {**tokens, "decoder_start_token": "<s>", "specials": names}
