@@ -30,6 +30,7 @@ def test_every_command_of_the_help_has_a_section() -> None:
 def test_a_help_names_no_type_cuts_no_line_and_needs_no_repository() -> None:
     for name in ["", *re.findall(r"^## `dragoman ([a-z -]+)`$", PAGE, re.MULTILINE)]:
         usage, _, text = CliRunner().invoke(app, [*name.split(), "--help"]).stdout.partition("\n\n")
+        assert usage.replace("root", "dragoman", 1).startswith(f"Usage: dragoman {name}".strip())
         assert not re.search(
             r"<(?:str|int|float|path|list)|[{}]|docs/|[a-z](?:\.\.\.|…)$", usage + text, re.MULTILINE
         ), name
