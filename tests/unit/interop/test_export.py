@@ -238,24 +238,15 @@ def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path)
 def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tmp_path: Path) -> None:
     onnx.write_translator(Translator.load(other_run, precision="fp32").model, tmp_path)
     engine = onnx.OnnxEngine(tmp_path, max_positions=64)
-    sentences = [
-        SearchInput([5, 6, 7, 8, 9, EOS_ID]),
-        SearchInput([5, EOS_ID]),
-        SearchInput([280, 8, EOS_ID]),
-    ]
+    sentences = [SearchInput([*ids, EOS_ID]) for ids in ([5, 6, 7, 8, 9], [5], [280, 8])]
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
     together = engine.search(sentences, settings)
     for sentence, found in zip(sentences, together, strict=True):
         (alone,) = engine.search([sentence], settings)
         assert [h.ids for h in alone] == [h.ids for h in found]
         assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
-
-
-def test_searches_that_need_attention_are_refused_by_the_graphs(tiny_run: Path, tmp_path: Path) -> None:
-    onnx.write_translator(Translator.load(tiny_run, precision="fp32").model, tmp_path)
-    engine = onnx.OnnxEngine(tmp_path, max_positions=64)
     with pytest.raises(ConfigError, match="coverage_penalty: the graphs do not say where they look"):
-        engine.search([SearchInput([5, EOS_ID])], SearchConfig(coverage_penalty=0.1))
+        engine.search(sentences, SearchConfig(coverage_penalty=0.1))
 
 
 @pytest.mark.skipif(not has_int8(), reason="without VNNI, CTranslate2's sums of int8 products saturate")
@@ -432,17 +423,13 @@ def files_of(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
-def test_an_export_may_take_the_place_of_an_earlier_one(to: str, tiny_many: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=3)
-        assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
-
-
-def test_an_export_of_another_kind_may_take_its_place_too(
-    tiny_classifier_run: Path, tiny_run: Path, tmp_path: Path
+def test_an_export_may_take_the_place_of_an_earlier_one_and_of_another_kind(
+    to: str, tiny_many: Path, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
-    for run in (tiny_classifier_run, tiny_run, tiny_classifier_run):
-        report = export_run(run, tmp_path / "out", to="onnx", n_sentences=2)
+    for run in (
+        (tiny_many, tiny_many) if to != "onnx" else (tiny_many, tiny_many, tiny_classifier_run, tiny_many)
+    ):
+        report = export_run(run, tmp_path / "out", to=to, n_sentences=3)
         assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
 
 
