@@ -13,7 +13,7 @@ import pytest
 from commands import error_of, succeed
 from commands import folder as folder
 from dragoman.config import load_recipe
-from killing import train_and_kill
+from killing import train_and_kill, write_killed
 from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
 
 SETTINGS = [argument for override in TINY_CLASSIFIER for argument in ("--set", override)]
@@ -265,44 +265,15 @@ def test_what_cannot_be_done_is_one_line(run: Path, tiny_run: Path, command: str
 # A process that is killed
 
 
-RECIPE = """
-task = "classification"
-name = "killed"
-[data]
-train = ["reviews.tsv"]
-n_held_out = 6
-max_length = 4
-[tokenizer]
-vocab_size = 400
-[model]
-d_model = 16
-n_heads = 2
-d_ff = 32
-n_encoder_layers = 1
-dropout = 0.2
-word_dropout = 0.2
-ngrams = 2
-ngram_bits = 8
-[training]
-max_steps = 30
-batch_tokens = 100
-update_freq = 2
-warmup_steps = 10
-log_every = 4
-valid_every = 10
-keep_checkpoints = 2
-ema_decay = 0.9
-class_weights = "balanced"
-label_smoothing = 0.1
-n_threads = 1
-precision = "{precision}"
-"""
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
-    Path("recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
+    data = {"train": ["reviews.tsv"], "n_held_out": 6, "max_length": 4}
+    write_killed(
+        Path(), {"task": "classification", "data": data}, "model.word_dropout=0.2", "model.ngrams=2",
+        "model.ngram_bits=8", "training.batch_tokens=100", 'training.class_weights="balanced"',
+        "training.label_smoothing=0.1", f"training.precision={precision}",
+    )  # fmt: skip
 
     def facts(run: str) -> list[tuple[object, ...]]:
         lines = Path(run, "history.jsonl").read_text(encoding="utf-8").splitlines()
