@@ -127,6 +127,7 @@ def test_a_document_may_be_compressed(tiny_run: Path, translator: Translator) ->
 
 KEEPS = "a document keeps its format; give a name that ends in"
 REFUSED = [
+    ("a.srt --skip-long", "--skip-long is for lines; a document needs all of its sentences"),
     ("--document --json", "--json and --pharaoh are for lines, not for documents"),
     ("--document --pharaoh x", "--json and --pharaoh are for lines, not for doc"),
     ("--align", "--align is for --json; for a file of links say --pharaoh"),
