@@ -198,20 +198,13 @@ def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused
     ("overrides", "message"),
     [
         (["model.n_heads=3"], r"model: d_model = 256 is not a multiple of n_heads = 3"),
-        (
-            ["model.d_model=9", "model.n_heads=3"],
-            r"d_model = 9 is odd; sinusoidal positions need an even width",
-        ),
-        (
-            ["tokenizer.shared=false"],
-            r'model\.tie_embeddings = "all" needs tokenizer\.shared = true; '
-            r'for two vocabularies set model\.tie_embeddings = "output"',
-        ),
+        (["model.d_model=9", "model.n_heads=3"],
+         r"d_model = 9 is odd; sinusoidal positions need an even width"),
+        (["tokenizer.shared=false"], r'model\.tie_embeddings = "all" needs tokenizer\.shared = true; '
+         r'for two vocabularies set model\.tie_embeddings = "output"'),
         (["data.max_length=600"], r"data\.max_length = 600 is more than model\.max_positions = 512"),
-        (
-            ["tokenizer.kind=unigram", "tokenizer.dropout=0.1"],
-            r'dropout is for kind = "bpe"; set dropout = 0\.0',
-        ),
+        (["tokenizer.kind=unigram", "tokenizer.dropout=0.1"],
+         r'dropout is for kind = "bpe"; set dropout = 0\.0'),
         (["training.optimizer=muon", "training.sharding=full"], r"does not go with sharding"),
         (["training.cutoff=0.1"], r"cutoff hides tokens from the second of two passes"),
         (["tokenizer.vocab_size=100"], r"vocab_size = 100 leaves no room beside 256 byte tokens"),
@@ -229,7 +222,7 @@ def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused
         (['data.train=["a", "b", "c"]'], r"a corpus is two aligned files or one file with both sides"),
         (["data.test.news=[]"], r"news: a corpus is two aligned files or one file with both sides"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_contradict_one_another_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(*overrides)
