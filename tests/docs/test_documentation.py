@@ -235,9 +235,8 @@ def check_command(words: list[str]) -> None:
 
 def check_requirement(argument: str) -> None:
     """A thing to install is this folder, for the package is on no index; its extras are in pyproject.toml."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
     found = re.fullmatch(r"\.(?:\[([\w,-]+)\])?", argument)
     assert found or argument in ("-e", "--editable"), f"pip install {argument}: is not this folder"
     for extra in (found[1] or "").split(",") if found else []:

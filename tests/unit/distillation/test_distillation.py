@@ -141,9 +141,7 @@ def test_references_stand_behind_what_is_left_of_the_teachers_translations(
     assert list(open_lines(tmp_path / "train.tgt.gz")) == made[1:] + references
 
 
-def test_of_several_translations_the_nearest_to_the_reference_is_learnt(
-    lesson: Lesson, tmp_path: Path
-) -> None:
+def test_of_many_translations_the_nearest_to_the_reference_is_learnt(lesson: Lesson, tmp_path: Path) -> None:
     best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
     assert (best, score) == ("rote Katzen", pytest.approx(100))
     assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"

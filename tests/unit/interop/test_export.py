@@ -298,9 +298,7 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
 
 
 @pytest.mark.parametrize("ngrams", [0, 2])
-def test_a_classifier_gives_the_same_logits_in_onnx(
-    ngrams: int, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
+def test_onnx_has_the_logits_of_a_classifier(ngrams: int, tiny_classifier_run: Path, tmp_path: Path) -> None:
     classifier = Classifier.load(tiny_classifier_run, precision="fp32")
     model = classifier.config.model.model_copy(update={"ngrams": ngrams, "pooling": "mean+max"})
     config = classifier.config.model_copy(update={"model": model})
@@ -426,9 +424,8 @@ def files_of(folder: Path) -> list[str]:
 def test_an_export_may_take_the_place_of_an_earlier_one_and_of_another_kind(
     to: str, tiny_many: Path, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
-    for run in (
-        (tiny_many, tiny_many) if to != "onnx" else (tiny_many, tiny_many, tiny_classifier_run, tiny_many)
-    ):
+    other = [tiny_classifier_run, tiny_many] if to == "onnx" else []
+    for run in (tiny_many, tiny_many, *other):
         report = export_run(run, tmp_path / "out", to=to, n_sentences=3)
         assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
 

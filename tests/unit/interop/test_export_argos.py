@@ -194,9 +194,7 @@ def test_slots_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_package_that_reads_otherwise_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_package_that_reads_otherwise_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = untrained_run(tmp_path / "r")
     monkeypatch.setattr(argos, "_translations", lambda path, texts, longest: [([], text) for text in texts])
     with pytest.raises(RunError, match="reads or writes 9 of 9 sentences otherwise"):

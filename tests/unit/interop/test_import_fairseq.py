@@ -82,9 +82,8 @@ def shapes(args: dict[str, Any], sizes: dict[str, int]) -> dict[str, tuple[int, 
     for side, blocks in (("encoder", ("self_attn",)), ("decoder", ("self_attn", "encoder_attn"))):
         rows = args["max_source_positions" if side == "encoder" else "max_target_positions"] + PAD + 1
         learned = args[f"{side}_learned_pos"]
-        found[f"{side}.embed_positions.{'weight' if learned else '_float_tensor'}"] = (
-            (rows, D) if learned else (1,)
-        )
+        table = "weight" if learned else "_float_tensor"
+        found[f"{side}.embed_positions.{table}"] = (rows, D) if learned else (1,)
         for i in range(args[f"{side}_layers"]):
             at = f"{side}.layers.{i}"
             for block in blocks:
