@@ -124,9 +124,8 @@ def test_the_page_reads_and_writes_text_as_the_run_does(opened: Opened) -> None:
         [1, 2, 3, 0],
     ]
     ids = [*rows, *broken]
-    assert opened.call("return given.map((ids) => translator.target.decode(ids));", ids) == (
-        tokenizer.decode_batch(ids)
-    )
+    decoded = opened.call("return given.map((ids) => translator.target.decode(ids));", ids)
+    assert decoded == tokenizer.decode_batch(ids)
     (lone,) = opened.call(r"return ['a\ud800b'].map((text) => translator.source.encode(text));", [])
     assert lone == tokenizer.encode("a\ufffdb")
 

@@ -314,9 +314,7 @@ REFUSED = {
     ("command", "arguments", "message"),
     [(command, *case) for command, cases in REFUSED.items() for case in cases],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
-    run: Path, command: str, arguments: list[str], message: str
-) -> None:
+def test_what_cannot_be_done_is_one_line(run: Path, command: str, arguments: list[str], message: str) -> None:
     Path("empty").mkdir()
     assert message in error_of(command, *arguments, stdin="red cat\n")
 

@@ -213,9 +213,7 @@ def test_markup_stays_and_text_between_is_translated(free: Running, translator: 
         ({"q": "x" * 501}, "Invalid request: request (501) exceeds text limit (500)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_as_libretranslate_says_it(
-    free: Running, changed: dict[str, Any], message: str
-) -> None:
+def test_mistakes_are_said_as_by_libretranslate(free: Running, changed: dict[str, Any], message: str) -> None:
     asked = {"q": "A red cat.", "source": "en", "target": "de"} | changed
     body = json.dumps({name: value for name, value in asked.items() if value is not None})
     headers = {"Content-Type": "application/json"}

@@ -31,9 +31,7 @@ def own_test_set(run: Path, folder: Path, pairs: list[tuple[str, str]]) -> None:
     file = folder / "own.tsv"
     file.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
     config = run / "config.toml"
-    text = re.sub(
-        r"tiny-test = \[[^]]*\]", f"tiny-test = [{json.dumps(str(file))}]", config.read_text("utf-8")
-    )
+    text = re.sub(r"tiny-test = \[[^]]*\]", f'tiny-test = ["{file}"]', config.read_text("utf-8"))
     config.write_text(text, encoding="utf-8")
 
 

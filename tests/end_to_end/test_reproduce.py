@@ -346,8 +346,7 @@ def test_a_start_brings_its_tokenizer_whatever_run_teaches(folder: Path) -> None
 
 
 def test_a_start_that_no_recipe_has_is_an_error(folder: Path) -> None:
-    text = Path("mine/recipe.toml").read_text(encoding="utf-8")
-    Path("mine/recipe.toml").write_text(
-        text.replace('start_from = ""', 'start_from = "runs/nowhere"'), encoding="utf-8"
-    )
+    recipe = Path("mine/recipe.toml")
+    text = recipe.read_text(encoding="utf-8").replace('start_from = ""', 'start_from = "runs/nowhere"')
+    recipe.write_text(text, encoding="utf-8")
     assert "nowhere: no recipe has a run of this name" in error_of("reproduce", "mine", "--no-fetch")

@@ -202,9 +202,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
-def test_what_cannot_be_done_is_one_line_and_writes_nothing(
-    tiny_run: Path, command: str, message: str
-) -> None:
+def test_what_cannot_be_done_is_a_line_and_writes_nothing(tiny_run: Path, command: str, message: str) -> None:
     files = {"a.en": TEXT, "b.de": "rot\n\nalt Haus\n\n", "two": "a\n\n", "three": "a\nb\nc\n",
              "four": "\n\n\nrot\n"}  # fmt: skip
     for name, text in files.items():

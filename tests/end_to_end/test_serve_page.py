@@ -308,9 +308,7 @@ def test_a_sentence_is_replaced_by_the_chosen_alternative(direct: Direct, opened
     fresh = {"text": first["source"], "source": "en", "target": "de", "split": False, "prefix": offered[1]}
     found = ask(f"{url}/v1/translate", {**fresh, "align": True})["translations"][0]["sentences"][0]
     if found["text"] == offered[1] and found["links"]:  # the search may go on after what was chosen
-        page.wait_for_function(
-            "() => document.querySelectorAll('#mirror .sentence:first-child .word').length > 0"
-        )
+        page.wait_for_selector("#mirror .sentence:first-child .word", state="attached")
         page.locator("#output .word").first.hover()
         spans = [link["source"] for link in found["links"] if link["target"][0] == 0]
         assert texts(page, "#mirror .word.linked") == [cut(first["source"], span) for span in spans]
