@@ -12,9 +12,8 @@ import dragoman
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "stage_site.py"))
-MENU = re.findall(
-    r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2], re.MULTILINE
-)
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+MENU = re.findall(r"(\S+\.md)$", NAVIGATION, re.MULTILINE)
 MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
 
 

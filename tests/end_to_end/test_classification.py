@@ -67,10 +67,8 @@ def test_after_a_training_the_validation_score_stands_beside_the_baseline_s() ->
 
 
 def test_columns_validation_and_weights_can_be_said() -> None:
-    rows = [
-        "stars\tid\twords",
-        *(f"{label}\t{i}\t{text}" for i, (label, text) in enumerate(labelled_texts(60, seed=1))),
-    ]
+    texts = enumerate(labelled_texts(60, seed=1))
+    rows = ["stars\tid\twords", *(f"{label}\t{i}\t{text}" for i, (label, text) in texts)]
     Path("table.tsv").write_text("\n".join(rows), encoding="utf-8")
     Path("more.tsv").write_text("\n".join(rows[:31]), encoding="utf-8")
     result = succeed(
@@ -239,10 +237,7 @@ REFUSED = [
     (f"{TRAIN} --text-column nothing", "no column 'nothing'"),
     ("train run/config.toml --task translation", "is a recipe for classification; leave --task away"),
     ("train run/config.toml --task classification --valid x", "names its own files and columns"),
-    (
-        "train tiny/config.toml --task classification",
-        "config.toml: is a recipe for translation; leave --task",
-    ),
+    ("train tiny/config.toml --task classification", "is a recipe for translation; leave --task away"),
     ("evaluate tiny --file reviews.tsv", "--file: not for a translator; leave it away"),
     ("classify tiny", "is a translator; try: dragoman translate"),
     ("translate run", "run: is a classifier; try: dragoman classify run"),

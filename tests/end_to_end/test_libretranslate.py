@@ -252,11 +252,9 @@ def test_a_file_is_translated_and_fetched_under_its_name(free: Running, translat
 
 def test_a_file_that_is_wrong_is_refused(free: Running) -> None:
     assert refusal_of(send_file(free, "a.exe", b"x"), 400) == "Invalid request: file format not supported"
-    for name, content, said in (
-        ("a.txt", b"\xff\xfe\xfa", "a.txt, line 1: is not UTF-"),
-        ("a.docx", b"x", "a."),
-    ):
-        assert refusal_of(send_file(free, name, content), 400).startswith(said)
+    unreadable = refusal_of(send_file(free, "a.txt", b"\xff\xfe\xfa"), 400)
+    assert unreadable.startswith("a.txt, line 1: is not UTF-")
+    assert refusal_of(send_file(free, "a.docx", b"x"), 400).startswith("a.")
     assert refusal_of(send_file(free, "a.txt", b"x", target="pl"), 400) == "pl is not supported"
     without = HTTP.post(f"{free.url}/translate_file", data={"source": "en", "target": "de"})
     assert refusal_of(without, 400) == "Invalid request: missing file parameter"

@@ -236,15 +236,13 @@ def test_groups_of_classifiers_are_compared(tiny_classifier_run: Path, tmp_path:
     assert tested["macro-F1"] is None
 
 
+ALONE = "give --src and --ref together and without --split"
 REFUSED = [
     ("run", "needs two runs or more"),
     ("run run", "is named twice"),
     ("run classifier", "do different things"),
-    ("run other --src own.en", "give --src and --ref together and without --split"),
-    (
-        "run other --src own.en --ref own.en --split valid",
-        "give --src and --ref together and without --split",
-    ),
+    ("run other --src own.en", ALONE),
+    ("run other --src own.en --ref own.en --split valid", ALONE),
     ("run other --src own.en --ref own.en --json own.en", "is the input"),
     ("run other --latex x --json x", "is named for two outputs"),
     ("run other --latex - --json -", "cannot both go to stdout"),

@@ -204,17 +204,17 @@ def test_a_lock_is_held_by_one_and_names_it(tmp_path: Path) -> None:
 def test_a_lock_waits_for_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     order = []
+
+    def wait() -> None:
+        with locked(path, what="x", wait=60):
+            order.append("second")
+
     with locked(path, what="x"):
-        waiting = threading.Thread(target=lambda: _append_under_lock(path, order))
+        waiting = threading.Thread(target=wait)
         waiting.start()
         order.append("first")
     waiting.join()
     assert order == ["first", "second"]
-
-
-def _append_under_lock(path: Path, order: list[str]) -> None:
-    with locked(path, what="x", wait=60):
-        order.append("second")
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
