@@ -31,10 +31,8 @@ def untrained_run(
     settings = {
         "name": "untrained",
         "data": {"src_lang": "en", "tgt_lang": "de", "train": [str(folder / "valid.tsv")]},
-        "tokenizer": tokenizer,
-        "model": model or {},
-        "modifiers": {"slots": 0.5 * slots},
-    }
+        "tokenizer": tokenizer, "model": model or {}, "modifiers": {"slots": 0.5 * slots},
+    }  # fmt: skip
     overrides = [o for o in TINY if o.partition("=")[0] not in {f"model.{name}" for name in model or {}}]
     config = parse_config(settings, overrides=overrides)
     assert isinstance(config, TranslationConfig)

@@ -4,6 +4,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from dragoman.config import parse_config, to_toml
+
+KILLED = (
+    "tokenizer.vocab_size=400", "model.d_model=16", "model.n_heads=2", "model.d_ff=32",
+    "model.n_encoder_layers=1", "model.dropout=0.2", "training.max_steps=30", "training.update_freq=2",
+    "training.warmup_steps=10", "training.log_every=4", "training.valid_every=10",
+    "training.keep_checkpoints=2", "training.ema_decay=0.9", "training.n_threads=1",
+)  # fmt: skip
+"""Settings of a training that is killed."""
 
 PROGRAM = """
 # Trains once for every way to be killed, and then to the end. Forked from a process that has everything
@@ -54,6 +65,12 @@ def train(out, seconds=0, writing=0, **instant):
 for out, kills in json.loads(sys.argv[1]).items():
     print(*[train(out, **kill) for kill in kills], train(out))
 """
+
+
+def write_killed(folder: Path, settings: dict[str, Any], *overrides: str) -> None:
+    """Write `recipe.toml` of a training with these settings, those of KILLED and then `overrides`."""
+    config = parse_config({"name": "killed", **settings}, overrides=[*KILLED, *overrides])
+    (folder / "recipe.toml").write_text(to_toml(config), encoding="utf-8")
 
 
 def train_and_kill(folder: Path, *kills: dict[str, float]) -> list[int]:

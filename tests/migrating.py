@@ -14,12 +14,9 @@ from tiny import write_corpus
 PAGE = Path(__file__).parents[1] / "docs" / "migrating.md"
 FENCE = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SMALL = (
-    "training.max_steps=2",
-    "training.valid_every=2",
-    "training.batch_tokens=100",
-    "training.warmup_steps=1",
+    "training.max_steps=2", "training.valid_every=2", "training.batch_tokens=100", "training.warmup_steps=1",
     "training.precision=fp32",
-)
+)  # fmt: skip
 OWN = ("model.d_model=16", "model.n_heads=2", "model.d_ff=16", "tokenizer.vocab_size=300")
 
 

@@ -12,20 +12,11 @@ WORDS = {
 }  # fmt: skip
 
 SHARED = (
-    "tokenizer.vocab_size=300",
-    "model.d_model=16",
-    "model.n_heads=2",
-    "model.d_ff=16",
-    "model.n_encoder_layers=1",
-    "training.max_steps=6",
-    "training.batch_tokens=200",
-    "training.update_freq=1",
-    "training.warmup_steps=2",
-    "training.log_every=2",
-    "training.valid_every=3",
-    "training.n_threads=1",
+    "tokenizer.vocab_size=300", "model.d_model=16", "model.n_heads=2", "model.d_ff=16",
+    "model.n_encoder_layers=1", "training.max_steps=6", "training.batch_tokens=200", "training.update_freq=1",
+    "training.warmup_steps=2", "training.log_every=2", "training.valid_every=3", "training.n_threads=1",
     "training.precision=fp32",
-)
+)  # fmt: skip
 TINY = (*SHARED, "model.n_decoder_layers=1", "search.beam_size=3", "search.max_length_extra=3")
 """Overrides that make any training one of half a second; a processor may take twice as long in bf16."""
 TRAINING = tuple(f"--set={one}" for one in TINY if one.startswith("training.") and "freq" not in one)

@@ -103,10 +103,8 @@ def differences(english: str, chinese: str) -> list[str]:
     ours, theirs = sections(english), sections(chinese)
     if [section.level for section in ours] != [section.level for section in theirs]:
         pairs = zip_longest((s.heading for s in ours), (s.heading for s in theirs), fillvalue="–")
-        return [
-            f"the headings of {ENGLISH} and {CHINESE} do not match:",
-            *(f"  {a}  |  {b}" for a, b in pairs if a),
-        ]
+        headings = (f"  {a}  |  {b}" for a, b in pairs if a)
+        return [f"the headings of {ENGLISH} and {CHINESE} do not match:", *headings]
     anchors = [[anchor(section.heading) for section in page] for page in (ours, theirs)]
     found: list[str] = []
     for a, b in zip(ours, theirs, strict=True):

@@ -34,12 +34,9 @@ def test_the_settings_called_required_are_those_that_are() -> None:
     required = re.findall(r"^\| `(\w+)` \|[^|]*\| required \|", once, re.MULTILINE)
     translation, classification = ["name", "src_lang", "tgt_lang", "train"], ["task", "name", "train"]
     assert sorted(required) == sorted(translation + classification)
-    for settings, names in (
-        ({"data": {}}, translation),
-        ({"task": "classification", "data": {}}, ["name", "train"]),
-    ):
+    for task, names in (({}, translation), ({"task": "classification"}, ["name", "train"])):
         with pytest.raises(ConfigError) as error:
-            parse_config(settings)
+            parse_config({**task, "data": {}})
         assert all(f"{name} is missing" in str(error.value) for name in names)
 
 

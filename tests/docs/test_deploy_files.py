@@ -61,12 +61,9 @@ def ignored(name: str) -> bool:
 def context() -> list[str]:
     """The files of the repository that Docker is sent."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--directory", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        ["git", "ls-files", "--cached", "--others", "--directory", "-z"], cwd=ROOT, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
     found = [name for name in listed.stdout.split("\0") if name and not ignored(name.rstrip("/"))]
     assert found
     return found
@@ -79,14 +76,8 @@ def test_docker_is_sent_sources_and_nothing_else(context: list[str]) -> None:
         "recipes", "src",
     }  # fmt: skip
     for name in (
-        ".git/config",
-        "runs/a/model.safetensors",
-        "src/runs/x",
-        "keys.toml",
-        ".env",
-        "shared/x",
-        "deploy/x",
-    ):
+        ".git/config", "runs/a/model.safetensors", "src/runs/x", "keys.toml", ".env", "shared/x", "deploy/x",
+    ):  # fmt: skip
         assert ignored(name)
     assert not any("__pycache__" in name or "egg-info" in name for name in context)
     assert "src/dragoman/serving/page/index.html" in context

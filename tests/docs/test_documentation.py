@@ -138,17 +138,13 @@ def write_documents(folder: Path) -> None:
     pairs = [line.split("\t") for line in (folder / "corpus.tsv").read_text(encoding="utf-8").splitlines()]
     tuvs = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
     units = "".join(tuvs.format(*pair) for pair in pairs)
-    (folder / "corpus.tmx").write_text(
-        f'<tmx><header srclang="en"/><body>{units}</body></tmx>', encoding="utf-8"
-    )
+    (folder / "corpus.tmx").write_text(f'<tmx><header srclang="en"/><body>{units}</body></tmx>', "utf-8")
     rows = "".join(f'{n},"{src}","{tgt}"\n' for n, (src, tgt) in enumerate(pairs))
     (folder / "corpus.csv").write_text(f"id,Quelle,Ziel\n{rows}", encoding="utf-8")
     document = docx.Document()
     document.add_paragraph("The red ").add_run("cat sleeps.").bold = True
     document.save(str(folder / "letter.docx"))
-    (folder / "film.srt").write_text(
-        "1\n00:00:01,000 --> 00:00:02,000\nThe <i>red</i> cat.\n\n", encoding="utf-8"
-    )
+    (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nThe <i>red</i> cat.\n\n", "utf-8")
     unit = '<tu><tuv xml:lang="en"><seg>The <hi>red</hi> cat.</seg></tuv></tu>'
     (folder / "memory.tmx").write_text(f"<tmx><body>{unit}</body></tmx>", encoding="utf-8")
 
@@ -239,9 +235,8 @@ def check_command(words: list[str]) -> None:
 
 def check_requirement(argument: str) -> None:
     """A thing to install is this folder, for the package is on no index; its extras are in pyproject.toml."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
     found = re.fullmatch(r"\.(?:\[([\w,-]+)\])?", argument)
     assert found or argument in ("-e", "--editable"), f"pip install {argument}: is not this folder"
     for extra in (found[1] or "").split(",") if found else []:
@@ -250,9 +245,7 @@ def check_requirement(argument: str) -> None:
 
 def run_python(code: str) -> None:
     """Runs a piece of Python; the steps of its trainings are few."""
-    exec(
-        compile(re.sub(r"max_steps=\d+", "max_steps=4", code), "<document>", "exec"), {"__name__": "__main__"}
-    )
+    exec(compile(re.sub(r"max_steps=\d+", "max_steps=4", code), "<doc>", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.nightly

@@ -13,9 +13,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-it-works.md"
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(
-        rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def test_the_session_in_the_page_answers_as_printed() -> None:

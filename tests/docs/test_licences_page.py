@@ -10,9 +10,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "generate_licences.py"))
-ROWS = dict(
-    re.findall(r"^\| (\S+) \| (.+) \| .+ \|$", SCRIPT["PAGE"].read_text(encoding="utf-8"), re.MULTILINE)
-)
+ROWS = dict(re.findall(r"^\| (\S+) \| (.+) \| .+ \|$", SCRIPT["PAGE"].read_text("utf-8"), re.MULTILINE))
 
 
 def is_installed(name: str) -> bool:

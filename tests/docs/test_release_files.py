@@ -108,11 +108,8 @@ def test_an_sdist_with_a_time_has_the_same_bytes_again(tmp_path: Path) -> None:
         release_check.copy_of_the_commit(tree)
         command = [sys.executable, "-W", "ignore", "-c", build, str(tmp_path / name)]
         subprocess.run(
-            command,
-            cwd=tree,
-            check=True,
-            capture_output=True,
+            command, cwd=tree, check=True, capture_output=True,
             env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
-        )
+        )  # fmt: skip
     one, two = (release_check.digest(next((tmp_path / name).glob("*.tar.gz"))) for name in ("one", "two"))
     assert one == two

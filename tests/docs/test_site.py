@@ -12,9 +12,8 @@ import dragoman
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "stage_site.py"))
-MENU = re.findall(
-    r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2], re.MULTILINE
-)
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+MENU = re.findall(r"(\S+\.md)$", NAVIGATION, re.MULTILINE)
 MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
 
 
@@ -28,9 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nightly
 def test_the_menu_has_every_page_once_and_no_other(pages: Path) -> None:
     source = pages / "source"
-    staged = {
-        path.relative_to(pages).as_posix() for path in pages.rglob("*.md") if source not in path.parents
-    }
+    staged = {p.relative_to(pages).as_posix() for p in pages.rglob("*.md") if source not in p.parents}
     assert sorted(MENU) == sorted(staged)
     assert {path.name for path in (ROOT / "docs").glob("*.md")} <= staged
 
@@ -91,9 +88,7 @@ def test_a_notebook_is_shown_with_its_outputs(pages: Path, name: str) -> None:
     page = (pages / "notebooks" / f"{name}.md").read_text(encoding="utf-8")
     n_pictures = sum("image/png" in output.get("data", {}) for output in outputs)
     assert page.count("](data:image/png;base64,") == n_pictures > 0
-    assert all(
-        "".join(output["text"]).strip() in page for output in outputs if output["output_type"] == "stream"
-    )
+    assert all("".join(o["text"]).strip() in page for o in outputs if o["output_type"] == "stream")
 
 
 @pytest.mark.nightly
@@ -123,7 +118,5 @@ def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(pages: Path
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for page in (tmp_path / "site").rglob("*.html"):
-        loaded = re.findall(
-            r'<(?:script|img|link)\b[^>]*?(?:src|href)="?([^"\s>]+)', page.read_text(encoding="utf-8")
-        )
+        loaded = re.findall(r'<(?:script|img|link)\b[^>]*?(?:src|href)="?([^"\s>]+)', page.read_text("utf-8"))
         assert not [address for address in loaded if re.match(r"(?:https?:)?//", address)], page

@@ -35,9 +35,7 @@ def test_curl(here: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("code", [code for language, code in BLOCKS if language == "python"])
-def test_a_client_in_python(
-    code: str, here: Callable[[str], str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_python_client(code: str, here: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     (package,) = re.findall(r"^from (\w+) import", code)
     pytest.importorskip(package, reason=f"needs pip install {package}")
     exec(compile(here(code), "<document>", "exec"), {"__name__": "__main__"})

@@ -96,9 +96,7 @@ def test_the_page_translates_as_the_same_graphs_do_in_python(opened: Opened) -> 
     ]
     same = sum(tuple(one["ids"]) == ids for one, ids in zip(given, found, strict=True))
     assert same >= 198  # sums of floats have another order there
-    assert [one["text"] for one in given] == translator.tokenizers.tgt.decode_batch(
-        [one["ids"] for one in given]
-    )
+    assert [g["text"] for g in given] == translator.tokenizers.tgt.decode_batch([g["ids"] for g in given])
     assert opened.report.parity.same["greedy"] > 0.5  # a model that has learnt little
     assert opened.report.parity.largest["nats a token of a translation, on average"] < 0.5
 
@@ -126,23 +124,16 @@ def test_the_page_reads_and_writes_text_as_the_run_does(opened: Opened) -> None:
         [1, 2, 3, 0],
     ]
     ids = [*rows, *broken]
-    assert opened.call("return given.map((ids) => translator.target.decode(ids));", ids) == (
-        tokenizer.decode_batch(ids)
-    )
+    decoded = opened.call("return given.map((ids) => translator.target.decode(ids));", ids)
+    assert decoded == tokenizer.decode_batch(ids)
     (lone,) = opened.call(r"return ['a\ud800b'].map((text) => translator.source.encode(text));", [])
     assert lone == tokenizer.encode("a\ufffdb")
 
 
-def test_the_page_reads_capitals_titles_numbers_and_addresses_as_the_run(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_the_page_reads_capitals_titles_numbers_and_links_as_the_run(opened: Opened, tmp_path: Path) -> None:
     texts = [
-        "A RED HOUSE.",
-        "An Old Dog Sees The River",
-        "12:30, 42.",
-        " ",
-        "A RED HOUSE AT 14:30, www.a.de, 99",
-    ]
+        "A RED HOUSE.", "An Old Dog Sees The River", "12:30, 42.", " ", "A RED HOUSE AT 14:30, www.a.de, 99",
+    ]  # fmt: skip
     opened.page.fill("#source", texts[0])
     opened.page.locator("#status", has_text="1 sentence in").wait_for()
     assert opened.page.locator("#output").inner_text().isupper()
@@ -174,9 +165,7 @@ def test_the_page_shows_lines_as_they_are_typed_and_asks_nobody_else(opened: Ope
     assert all(address.startswith(opened.url) for address in opened.watched.addresses)
 
 
-def test_the_page_shows_the_source_of_the_direction_that_is_chosen(
-    opened: Opened, tiny_many: Path, tmp_path: Path
-) -> None:
+def test_the_page_shows_the_source_of_the_direction(opened: Opened, tiny_many: Path, tmp_path: Path) -> None:
     export_run(tiny_many, tmp_path / "out", to="browser", onnxruntime_web=package(), n_sentences=3)
     with static_files(tmp_path / "out") as url:
         page = new_context(opened.page.context.browser).new_page()

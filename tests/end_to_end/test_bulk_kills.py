@@ -90,14 +90,9 @@ def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
     ],
 )
 def test_kills_at_random_instants_leave_what_continues_to_the_byte(
-    work: str,
-    victim: str,
-    n_kills: int,
-    corpus: Path,
-    uninterrupted: dict[str, list[str]],
-    tiny_run: Path,
+    work: str, victim: str, n_kills: int, corpus: Path, uninterrupted: dict[str, list[str]], tiny_run: Path,
     tmp_path: Path,
-) -> None:
+) -> None:  # fmt: skip
     rng = random.Random(victim)
     out = tmp_path / "out.zst"
     codes = []

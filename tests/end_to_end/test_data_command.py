@@ -25,9 +25,7 @@ def test_alone_it_names_its_commands() -> None:
 # list
 
 
-def test_every_set_is_listed_with_its_place(
-    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_set_is_listed_with_its_place(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed("data", "fetch", "multi30k")
     succeed("data", "fetch", "imdb", "--to", tmp_path / "data")
     (tmp_path / "data" / "small-en-zh").mkdir()
@@ -113,9 +111,8 @@ def test_mistakes_are_answered_in_one_line(web: Web) -> None:
     web.put("opensubtitles-en-pl/en-pl.txt.zip", b"PK but not a zip")
     assert "no archive of this kind" in error_of("data", "fetch", "opensubtitles-en-pl")
     web.pages.clear()
-    assert "or put train.tsv.gz into imdb/ in the folder that $DRAGOMAN_DATA" in error_of(
-        "data", "fetch", "imdb"
-    )
+    line = error_of("data", "fetch", "imdb")
+    assert "or put train.tsv.gz into imdb/ in the folder that $DRAGOMAN_DATA" in line
 
 
 def test_a_fetched_set_can_be_named_like_any_file(web: Web) -> None:

@@ -97,9 +97,7 @@ def test_a_folder_that_cannot_be_written_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["train.de", "valid.en"])
-def test_a_corpus_that_has_vanished_is_named_and_the_run_goes_on_when_it_is_back(
-    folder: Path, file: str
-) -> None:
+def test_a_vanished_corpus_is_named_and_the_run_goes_on_when_it_is_back(folder: Path, file: str) -> None:
     succeed(*train("whole"))
     assert dragoman(*train("run", *PAUSE)).exit_code == 75
     (folder / file).rename(folder / "elsewhere")

@@ -27,9 +27,7 @@ def numbers(path: Path, values: Sequence[object]) -> Path:
 
 
 @pytest.mark.slow
-def test_given_scores_are_kept_shown_and_compared_like_our_own(
-    runs: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_given_scores_are_kept_shown_and_compared_as_ours(runs: tuple[Path, Path], tmp_path: Path) -> None:
     first, second = runs
     given = f"comet={numbers(tmp_path / 'a.txt', range(N_SENTENCES))}"
     shown = succeed("evaluate", first, "--scores", given).stdout.splitlines()
@@ -53,9 +51,7 @@ def test_given_scores_are_kept_shown_and_compared_like_our_own(
 
 
 @pytest.mark.slow
-def test_kept_scores_of_version_0_2_load_and_damaged_ones_are_not_shown(
-    runs: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_scores_of_0_2_load_and_damaged_ones_are_hidden(runs: tuple[Path, Path], tmp_path: Path) -> None:
     run, _ = runs
     succeed("evaluate", run, "--scores", f"comet={numbers(tmp_path / 'a.txt', range(N_SENTENCES))}")
     (kept,) = (run / "report").glob("scores-*.json")

@@ -114,10 +114,8 @@ CONTENTS = [
     ("report.json", " " * (17 << 20), "has 17,825,792 bytes, and 16,777,216 at most can be right"),
     ("report.json", f'{{"steps": {"9" * 5000}}}', NO_REPORT),
     ("report.json", "{}", "is not one that Dragoman wrote (KeyError: 'steps')"),
-    (
-        "report.json", '{"steps": "\\u001b[2J", "epochs": [], "minutes": {}}',
-        "is not one that Dragoman wrote (ValueError",
-    ),
+    ("report.json", '{"steps": "\\u001b[2J", "epochs": [], "minutes": {}}',
+     "is not one that Dragoman wrote (ValueError"),
     *(
         ("history.jsonl", f"{line}\n", "history.jsonl")
         for line in (DEEP, "3", '{"best": true}', '{"kind": "train"}', "\x00")

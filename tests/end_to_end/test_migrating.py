@@ -47,9 +47,7 @@ model:
 
 
 @pytest.mark.nightly
-def test_the_commands_of_joeynmt_run_there_and_ours_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_joeynmt_run_there_and_ours_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_corpus(tmp_path, "dev", 6, seed=6)
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     there = [line for line in commands_of("JoeyNMT") if line.startswith("python -m joeynmt")]

@@ -43,13 +43,8 @@ def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> Pat
 
 TRAIN = ["train", "--src", "train.en", "--tgt", "train.de"]
 WORDS = [
-    "--set",
-    "tokenizer.kind=words",
-    "--set",
-    "tokenizer.splitter=spacy",
-    "--set",
-    "tokenizer.shared=false",
-]
+    "--set", "tokenizer.kind=words", "--set", "tokenizer.splitter=spacy", "--set", "tokenizer.shared=false",
+]  # fmt: skip
 CASES = [
     ("matplotlib", "report", ["report", "run"]),
     ("jinja2", "report", ["report", "run"]),

@@ -104,9 +104,7 @@ def test_a_version_has_a_folder_of_its_own(web: Web, tmp_path: Path) -> None:
     assert found == f"{tmp_path / 'data' / 'opus' / 'Books-v0' / 'en-pl'}\n"
 
 
-def test_a_download_that_is_cut_is_continued(
-    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_download_is_continued(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     web.replies = [Reply(), Reply(drop_after=200)]
     succeed("data", "fetch", "opus:Books/en-pl")

@@ -117,13 +117,5 @@ def test_windows_trains_and_translates(tmp_path: Path) -> None:
     assert (run, len(translations)) == ("run", 2)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {
-        "train.en",
-        "train.de",
-        "train.tsv",
-        "file",
-        "folder",
-        "run",
-        "in.txt",
-        "bulk.txt",
-        "lines.txt",
-    }
+        "train.en", "train.de", "train.tsv", "file", "folder", "run", "in.txt", "bulk.txt", "lines.txt",
+    }  # fmt: skip

@@ -12,35 +12,18 @@ import pytest
 import torch
 
 from commands import error_of, succeed
+from dragoman.config import parse_config, to_toml
 from ranks import children_of, command, losses, wait_for, write_corpus, write_recipe
 from sharing import made_once
 
-CLASSIFIER = """
-name = "together"
-task = "classification"
-[data]
-train = ["phrasebook:reviews-valid"]
-valid = ["phrasebook:reviews-valid"]
-max_length = 64
-[tokenizer]
-vocab_size = 400
-[model]
-d_model = 16
-n_heads = 2
-d_ff = 32
-n_encoder_layers = 1
-dropout = 0.0
-ngrams = 2
-ngram_bits = 8
-[training]
-max_steps = 6
-batch_tokens = 400
-warmup_steps = 2
-log_every = 1
-valid_every = 6
-precision = "fp32"
-device = "cpu"
-"""
+CLASSIFIER = {
+    "name": "together", "task": "classification", "tokenizer": {"vocab_size": 400},
+    "data": {"train": ["phrasebook:reviews-valid"], "valid": ["phrasebook:reviews-valid"], "max_length": 64},
+    "model": {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_encoder_layers": 1, "dropout": 0.0, "ngrams": 2,
+              "ngram_bits": 8},
+    "training": {"max_steps": 6, "batch_tokens": 400, "warmup_steps": 2, "log_every": 1, "valid_every": 6,
+                 "precision": "fp32", "device": "cpu"},
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -73,9 +56,11 @@ def run_here(folder: Path, out: str, *options: str) -> str:
 
 
 def run(folder: Path, out: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(out, *options), cwd=folder, timeout=600, capture_output=True, text=True, check=False
-    )
+    return run_command(command(out, *options), folder)
+
+
+def run_command(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=folder, timeout=600, capture_output=True, text=True, check=False)
 
 
 def test_several_processes_have_the_losses_of_one(workplace: Path, run_of_one: Path) -> None:
@@ -89,7 +74,7 @@ def test_several_processes_have_the_losses_of_one(workplace: Path, run_of_one: P
 
 @pytest.mark.nightly
 def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(CLASSIFIER, encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(to_toml(parse_config(CLASSIFIER)), "utf-8")
     done = run(tmp_path, "two", "--processes", "2")
     assert done.returncode == 0, done.stderr
     assert len(losses(tmp_path / "two")) == 6
@@ -97,9 +82,7 @@ def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Pat
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
-def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
-    workplace: Path, run_of_one: Path
-) -> None:
+def test_spread_weights_have_the_losses_of_those_that_are_not(workplace: Path, run_of_one: Path) -> None:
     """FSDP2: each process holds half of every weight; files are the same, and one process can go on."""
     write_recipe(workplace)
     spread = ["--set", "training.sharding=full"]
@@ -120,15 +103,11 @@ def test_weights_that_are_spread_have_the_losses_of_those_that_are_not(
 
 
 @pytest.mark.nightly
-def test_torchrun_starts_it_too_and_the_run_continues_on_another_number_of_processes(
-    workplace: Path, run_of_one: Path
-) -> None:
+def test_torchrun_starts_it_and_one_process_may_continue_the_run(workplace: Path, run_of_one: Path) -> None:
     write_recipe(workplace)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     arguments = command("cut", "--max-hours", "1e-9")[2:]
-    done = subprocess.run(
-        [*torchrun, *arguments], cwd=workplace, timeout=600, capture_output=True, text=True, check=False
-    )
+    done = run_command([*torchrun, *arguments], workplace)
     assert "the time is up: at step 1; the same command continues" in done.stderr
     assert "continuing from step 1" in run_here(workplace, "cut")
     assert losses(workplace / "cut") == pytest.approx(losses(run_of_one), rel=1e-4)

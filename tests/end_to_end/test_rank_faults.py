@@ -49,9 +49,7 @@ if os.environ.get("RANK") == "0":
 
 
 @pytest.mark.nightly
-def test_a_process_that_hangs_times_out_the_others_as_no_validation_does_and_the_run_continues_to_the_bit(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_a_process_that_hangs_times_out_and_the_run_goes_on_to_the_bit(tmp_path: Path, whole: Path) -> None:
     """PyTorch's launcher asks the one that hangs to end, and kills it after half a minute."""
     folder = workplace(tmp_path, timeout_minutes=0.2)
     with Training(folder, "run", "--processes", "2", program=SLOW) as training:
@@ -67,9 +65,7 @@ def test_a_process_that_hangs_times_out_the_others_as_no_validation_does_and_the
     assert is_equal(tmp_path / "run", whole, STEPS)
 
 
-def test_any_process_is_killed_at_any_instant_and_the_run_continues_to_the_bit(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_any_process_is_killed_at_any_time_and_the_run_ends_to_the_bit(tmp_path: Path, whole: Path) -> None:
     rng = random.Random(5)
     with Training(workplace(tmp_path), "run", "--processes", "2") as training:
         wait_for(tmp_path / "run" / "history.jsonl")
@@ -93,9 +89,7 @@ if os.environ.get("RANK") == "{rank}":
 
 
 @pytest.mark.nightly
-def test_a_full_disk_of_the_first_process_is_one_line_and_the_run_goes_on_when_there_is_room(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_a_full_disk_of_the_first_process_is_a_line_and_the_run_goes_on(tmp_path: Path, whole: Path) -> None:
     """The other process has none at any time, and needs none."""
     folder, other = workplace(tmp_path), FULL.format(rank=1, limit=1000)
     with Training(folder, "run", "--processes", "2", "--max-hours", "1e-9", program=other) as training:

@@ -58,12 +58,9 @@ def write_iwslt(folder: Path, lines: list[PhrasebookEntry]) -> None:
     ],
 )
 def test_a_recipe_runs_on_a_small_file_in_the_format_of_its_corpus(
-    recipe: str,
-    corpus: str,
-    write: Callable[[Path, list[PhrasebookEntry]], None],
-    tmp_path: Path,
+    recipe: str, corpus: str, write: Callable[[Path, list[PhrasebookEntry]], None], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     folder = tmp_path / corpus
     folder.mkdir()
     write(folder, phrases("train")[:N_LINES])

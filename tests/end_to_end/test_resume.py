@@ -7,36 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from killing import train_and_kill
+from killing import train_and_kill, write_killed
 
-RECIPE = """
-name = "killed"
-[data]
-src_lang = "en"
-tgt_lang = "de"
-train = ["train.tsv"]
-valid = ["valid.tsv"]
-[tokenizer]
-vocab_size = 400
-[model]
-d_model = 16
-n_heads = 2
-d_ff = 32
-n_encoder_layers = 1
-n_decoder_layers = 1
-dropout = 0.2
-[training]
-max_steps = 30
-batch_tokens = 200
-update_freq = 2
-warmup_steps = 10
-log_every = 4
-valid_every = 10
-keep_checkpoints = 2
-ema_decay = 0.9
-n_threads = 1
-precision = "{precision}"
-"""
+DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["train.tsv"], "valid": ["valid.tsv"]}
+SMALL = ("model.n_decoder_layers=1", "training.batch_tokens=200")
 
 
 @pytest.fixture
@@ -52,17 +26,8 @@ def facts(run: Path) -> list[tuple[object, ...]]:
     """Everything in the history that does not depend on the clock."""
     records = [json.loads(line) for line in (run / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     keys = (
-        "kind",
-        "step",
-        "epoch",
-        "train_loss",
-        "lr",
-        "gradient_norm",
-        "valid_loss",
-        "bleu",
-        "chrf",
-        "best",
-    )
+        "kind", "step", "epoch", "train_loss", "lr", "gradient_norm", "valid_loss", "bleu", "chrf", "best",
+    )  # fmt: skip
     return [tuple(record.get(key) for key in keys) for record in records]
 
 
@@ -75,7 +40,7 @@ def check_that_both_are_equal(folder: Path) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_resumed_training_equals_uninterrupted_training(workplace: Path, precision: str) -> None:
-    (workplace / "recipe.toml").write_text(RECIPE.format(precision=precision), encoding="utf-8")
+    write_killed(workplace, {"data": DATA}, *SMALL, f"training.precision={precision}")
     kills: list[dict[str, float]] = [
         {"step": 7},  # before there is any checkpoint
         {"step": 13},  # after the first one, in the middle of an epoch
@@ -89,29 +54,21 @@ def test_resumed_training_equals_uninterrupted_training(workplace: Path, precisi
 def test_a_mix_of_corpora_continues_to_the_bit(workplace: Path) -> None:
     lines = [f"{a} {b} psy śpią.\t{a} {b} dogs sleep." for a in range(9) for b in range(9)]
     (workplace / "few.tsv").write_text("\n".join(lines), encoding="utf-8")
-    listed = """[data]
-temperature = 3.0
-n_held_out = 8
-corpora = [
-  {name = "many", files = ["train.tsv"], langs = ["en", "de"], both_ways = true, valid = ["valid.tsv"]},
-  {name = "few", files = ["few.tsv"], langs = ["pl", "en"], origin = "natural"},
-]
-stages = [{mix = {many = 1.0, few = 2.0}, until = "2 epochs of few"}, {mix = {many = 1.0}}]
-[modifiers]
-upper = 0.2
-merge = 0.1
-[tokenizer]"""
-    head, rest = RECIPE.format(precision="fp32").split("[data]")
-    recipe = head + listed + rest.partition("[tokenizer]")[2]
-    (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
+    many = {"name": "many", "files": ["train.tsv"], "langs": ["en", "de"], "both_ways": True}
+    few = {"name": "few", "files": ["few.tsv"], "langs": ["pl", "en"], "origin": "natural"}
+    data = {
+        "temperature": 3.0, "n_held_out": 8, "corpora": [many | {"valid": ["valid.tsv"]}, few],
+        "stages": [{"mix": {"many": 1.0, "few": 2.0}, "until": "2 epochs of few"}, {"mix": {"many": 1.0}}],
+    }  # fmt: skip
+    settings = {"data": data, "modifiers": {"upper": 0.2, "merge": 0.1}}
+    write_killed(workplace, settings, *SMALL, "training.precision=fp32")
     kills: list[dict[str, float]] = [{"step": 13}, {"validation": 1}, {"step": 27}]
     assert train_and_kill(workplace, *kills) == [*[-signal.SIGKILL] * 3, 0]
     check_that_both_are_equal(workplace)
 
 
 def test_a_training_killed_at_ten_instants_equals_one_that_was_not(workplace: Path) -> None:
-    recipe = RECIPE.format(precision="fp32").replace("max_steps = 30", "max_steps = 400")
-    (workplace / "recipe.toml").write_text(recipe, encoding="utf-8")
+    write_killed(workplace, {"data": DATA}, *SMALL, "training.precision=fp32", "training.max_steps=400")
     rng = random.Random(7)
     kills: list[dict[str, float]] = [
         {"writing": rng.randint(1, 8)} if i % 4 == 3 else {"seconds": rng.uniform(0.05, 1.0)}

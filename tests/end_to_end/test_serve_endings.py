@@ -23,9 +23,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 TEXT = {"text": "red cat"}
 
 
-def test_one_process_reloads_finishes_what_it_accepted_and_ends_with_0(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+def test_one_process_reloads_finishes_what_it_took_and_ends_with_0(tiny_run: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
     keys = tmp_path / "keys.toml"
     first = {"Authorization": f"Bearer {succeed('key', 'ann', '--file', keys).stdout.strip()}"}
@@ -158,9 +156,7 @@ def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is
             process.wait()
 
 
-def test_a_service_that_is_told_to_end_while_it_loads_models_ends(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_may_end_while_it_loads_models(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end = "dragoman.serving.models.Models.load"
     monkeypatch.setattr(end, lambda *_: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)

@@ -43,11 +43,10 @@ def url(
     """A service with two translators en → de, one back, and a classifier."""
     folder = tmp_path_factory.mktemp("served")
     runs = [
-        named(tiny_run, folder, "first"),
-        named(tiny_run, folder, "second"),
+        named(tiny_run, folder, "first"), named(tiny_run, folder, "second"),
         named(tiny_run, folder, "back", source="de", target="en"),
         named(tiny_classifier_run, folder, "praise"),
-    ]
+    ]  # fmt: skip
     with served(runs) as address:
         yield address
 
@@ -183,9 +182,7 @@ def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: D
     assert page.evaluate("said") == [answer["translations"][0]["text"]]
 
 
-def test_only_a_rest_in_typing_asks_and_only_for_the_line_that_changed(
-    direct: Direct, opened: Opened
-) -> None:
+def test_only_a_rest_in_typing_asks_and_for_the_changed_line_alone(direct: Direct, opened: Opened) -> None:
     page = direct()
     translated(page, "the red cat\n\nthe old dog")
     asked = [request["text"] for request in opened.watched.sent("translate")]
@@ -297,9 +294,7 @@ def test_a_click_on_a_word_offers_what_else_could_follow(direct: Direct, opened:
     assert all(text.startswith(prefix or "") for text in others)
 
 
-def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
-    direct: Direct, opened: Opened, url: str
-) -> None:
+def test_a_sentence_is_replaced_by_the_chosen_alternative(direct: Direct, opened: Opened, url: str) -> None:
     page = direct()
     first, second = translated(page)["translations"][0]["sentences"]
     page.locator("#output .word").first.click(modifiers=["Shift"])
@@ -313,9 +308,7 @@ def test_a_sentence_is_replaced_by_the_alternative_that_is_chosen(
     fresh = {"text": first["source"], "source": "en", "target": "de", "split": False, "prefix": offered[1]}
     found = ask(f"{url}/v1/translate", {**fresh, "align": True})["translations"][0]["sentences"][0]
     if found["text"] == offered[1] and found["links"]:  # the search may go on after what was chosen
-        page.wait_for_function(
-            "() => document.querySelectorAll('#mirror .sentence:first-child .word').length > 0"
-        )
+        page.wait_for_selector("#mirror .sentence:first-child .word", state="attached")
         page.locator("#output .word").first.hover()
         spans = [link["source"] for link in found["links"] if link["target"][0] == 0]
         assert texts(page, "#mirror .word.linked") == [cut(first["source"], span) for span in spans]

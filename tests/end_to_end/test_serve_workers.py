@@ -168,9 +168,7 @@ def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, 
     assert ask(service.port, "POST", "/v1/translate", TEXT).status == 200
 
 
-def test_several_workers_are_refused_where_they_cannot_be(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_are_refused_where_they_cannot_be(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = error_of("serve", tiny_run, "--workers", 2, "--engine", "ctranslate2")
     assert "--workers 1" in said
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -231,9 +229,7 @@ def form_of(content: bytes) -> bytes:
     """A form with a file to be translated into German, whose parts are divided by x."""
     parts = [b'name="source"\r\n\r\nen', b'name="target"\r\n\r\nde']
     parts.append(b'name="file"; filename="a.txt"\r\n\r\n' + content)
-    return (
-        b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
-    )
+    return b"".join(b"--x\r\nContent-Disposition: form-data; " + p + b"\r\n" for p in parts) + b"--x--\r\n"
 
 
 @pytest.mark.nightly

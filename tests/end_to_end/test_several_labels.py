@@ -157,7 +157,5 @@ def test_runs_that_read_labels_in_other_ways_are_not_compared(run: Path) -> None
     for name in ("one", "run"):
         config = load_recipe(Path(name, "config.toml"))
         data = config.data.model_copy(update={"test": {"same": ("test.tsv",)}})
-        Path(name, "config.toml").write_text(
-            to_toml(config.model_copy(update={"data": data})), encoding="utf-8"
-        )
+        Path(name, "config.toml").write_text(to_toml(config.model_copy(update={"data": data})), "utf-8")
     assert "cannot stand side by side" in error_of("compare", run, "one")

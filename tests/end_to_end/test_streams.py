@@ -151,6 +151,7 @@ def test_a_hyphen_is_stdout_for_pairs(text: Path, tiny_run: Path, capfd: pytest.
         (["translate", "r", "--ensemble", ""], "--ensemble: is empty; give a path"),
         (["classify", ""], "run: is empty; give a path"),
         (["compare", "r", ""], "runs: is empty; give a path"),
+        (["compare", "r", "s", "--latex", ""], "--latex: needs the name of a file"),
         (["key", "n", "--file", ""], "--file: is empty; give a path"),
         (["data", "check", "a", "b", "--write-clean", ""], "--write-clean: is empty; give a path"),
         (["data", "check", ""], "the name of a file is empty; give its path"),
@@ -162,9 +163,17 @@ def test_values_that_are_none_are_refused(text: Path, arguments: list[str], comp
     assert list(text.parent.iterdir()) == [text]
 
 
-@pytest.mark.parametrize("arguments", [["train", "--max-hours", "-1"], ["demo", "--minutes", "-1"]])
-def test_negative_times_are_no_times(arguments: list[str]) -> None:
-    assert command(*arguments).exit_code == 2
+OUT_OF_BOUNDS = [
+    "train --max-hours -1", "demo --minutes -1", "translate r --length-penalty nan",
+    "distill r --keep-best nan",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", OUT_OF_BOUNDS)
+def test_numbers_out_of_bounds_are_no_values(arguments: str) -> None:
+    result = command(*arguments.split())
+    assert result.exit_code == 2
+    assert f"Invalid value for '{arguments.split()[-2]}'" in result.stderr
     with pytest.raises(ConfigError, match=r"max_hours = -1: give 0, for no limit, or a number of hours"):
         train(None, "none", max_hours=-1)  # type: ignore[arg-type]
 
@@ -301,9 +310,7 @@ def files_of(folder: Path) -> dict[Path, bytes | None]:
     ],
     ids=ascii,
 )
-def test_a_command_that_fails_changes_nothing(
-    text: Path, tiny_run: Path, arguments: list[str], complaint: str
-) -> None:
+def test_a_failure_changes_nothing(text: Path, tiny_run: Path, arguments: list[str], complaint: str) -> None:
     folder = text.parent
     shutil.copytree(tiny_run, folder / "RUN", ignore=shutil.ignore_patterns("*.svg"))
     if "--plot" in arguments:

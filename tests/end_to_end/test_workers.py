@@ -144,8 +144,3 @@ def test_a_translation_with_a_glossary_continues_after_a_kill(
     assert " of them earlier; " in succeed(*translate, "--out", "out").stderr
     succeed(*translate, "--out", "whole")
     assert Path("out").read_bytes() == Path("whole").read_bytes()
-
-
-def test_a_document_keeps_all_of_its_sentences(tiny_run: Path) -> None:
-    error = error_of("translate", tiny_run, "film.srt", "--skip-long")
-    assert error.startswith("error: --skip-long is for lines; a document needs all of its sentences")

@@ -55,12 +55,9 @@ def test_a_recipe_needs_only_a_name_and_a_corpus() -> None:
 
 def test_toml_gives_the_configuration_back(tmp_path: Path) -> None:
     config = parse(
-        "training.betas=[0.9, 0.99]",
-        "data.columns=[2, 1]",
-        'data.test.news=["a.tsv"]',
-        "training.learning_rate=1e-4",
-        'name="other"',
-    )
+        "training.betas=[0.9, 0.99]", "data.columns=[2, 1]", 'data.test.news=["a.tsv"]',
+        "training.learning_rate=1e-4", 'name="other"',
+    )  # fmt: skip
     path = tmp_path / "config.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     assert load_recipe(path) == config
@@ -201,20 +198,13 @@ def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused
     ("overrides", "message"),
     [
         (["model.n_heads=3"], r"model: d_model = 256 is not a multiple of n_heads = 3"),
-        (
-            ["model.d_model=9", "model.n_heads=3"],
-            r"d_model = 9 is odd; sinusoidal positions need an even width",
-        ),
-        (
-            ["tokenizer.shared=false"],
-            r'model\.tie_embeddings = "all" needs tokenizer\.shared = true; '
-            r'for two vocabularies set model\.tie_embeddings = "output"',
-        ),
+        (["model.d_model=9", "model.n_heads=3"],
+         r"d_model = 9 is odd; sinusoidal positions need an even width"),
+        (["tokenizer.shared=false"], r'model\.tie_embeddings = "all" needs tokenizer\.shared = true; '
+         r'for two vocabularies set model\.tie_embeddings = "output"'),
         (["data.max_length=600"], r"data\.max_length = 600 is more than model\.max_positions = 512"),
-        (
-            ["tokenizer.kind=unigram", "tokenizer.dropout=0.1"],
-            r'dropout is for kind = "bpe"; set dropout = 0\.0',
-        ),
+        (["tokenizer.kind=unigram", "tokenizer.dropout=0.1"],
+         r'dropout is for kind = "bpe"; set dropout = 0\.0'),
         (["training.optimizer=muon", "training.sharding=full"], r"does not go with sharding"),
         (["training.cutoff=0.1"], r"cutoff hides tokens from the second of two passes"),
         (["tokenizer.vocab_size=100"], r"vocab_size = 100 leaves no room beside 256 byte tokens"),
@@ -232,7 +222,7 @@ def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused
         (['data.train=["a", "b", "c"]'], r"a corpus is two aligned files or one file with both sides"),
         (["data.test.news=[]"], r"news: a corpus is two aligned files or one file with both sides"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_contradict_one_another_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(*overrides)
@@ -268,13 +258,9 @@ def test_a_problem_is_laid_to_the_recipe_or_to_the_overrides() -> None:
 
 def test_an_override_wins_and_reads_values_as_toml_does() -> None:
     config = parse(
-        "model.d_model = 128",
-        "training.learning_rate=1e-3",
-        "tokenizer.kind=unigram",
-        "data.tgt_lang=no",
-        'data.valid=["v.tsv"]',
-        model={"d_model": 64},
-    )
+        "model.d_model = 128", "training.learning_rate=1e-3", "tokenizer.kind=unigram", "data.tgt_lang=no",
+        'data.valid=["v.tsv"]', model={"d_model": 64},
+    )  # fmt: skip
     assert config.model.d_model == 128
     assert config.training.learning_rate == 1e-3
     assert config.tokenizer.kind == "unigram"
@@ -312,9 +298,7 @@ RECIPES = {"TranslationConfig", "ClassificationConfig"}
 
 def test_every_setting_is_explained() -> None:
     tree = ast.parse(Path(dragoman.config.__file__).read_text(encoding="utf-8"))
-    for section in (
-        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
-    ):
+    for section in (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name.endswith("Config")):
         for setting, after in zip(section.body, [*section.body[1:], None], strict=True):
             if isinstance(setting, ast.AnnAssign) and section.name not in RECIPES:
                 explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)

@@ -70,15 +70,13 @@ def test_products_of_ever_new_shapes_do_not_take_ever_more_memory() -> None:
 @pytest.mark.parametrize(
     ("cpuinfo", "name"),
     [
-        (
-            "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx\n\nmodel\t\t: 3\n",
-            "AMD EPYC (family 26, model 2)",
-        ),
+        ("cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx\n\nmodel\t\t: 3\n",
+         "AMD EPYC (family 26, model 2)"),
         ("model name\t: ARMv7 Processor rev 3\nFeatures\t: neon\n", "ARMv7 Processor rev 3"),
         ("BogoMIPS\t: 50.00\nFeatures\t: asimd bf16\n", ""),
         ("", ""),
     ],
-)
+)  # fmt: skip
 def test_a_processor_is_named_with_its_generation(
     cpuinfo: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

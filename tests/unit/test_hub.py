@@ -152,9 +152,7 @@ def test_a_private_model_needs_the_token_which_is_never_shown(
     assert all(TOKEN.encode() not in content for content in sent(hub).values())
 
 
-def test_what_was_fetched_once_needs_no_network(
-    pushed: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetched_run_needs_no_network(pushed: Hub, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Translator.from_pretrained(NAME).translate(SOURCES)
     pushed.server.shutdown()
     pushed.server.server_close()
@@ -238,18 +236,16 @@ def test_a_run_without_weights_is_not_pushed(hub: Hub, run: Path) -> None:
     assert hub.requests == []
 
 
-@pytest.mark.parametrize(
-    ("name", "parsed"),
-    [
-        ("user/model", HubName("user/model")),
-        ("hf:user/model", HubName("user/model")),
-        ("hf:user/model@v1.0", HubName("user/model", "v1.0")),
-        ("user/model@refs/pr/1", HubName("user/model", "refs/pr/1")),
-    ],
-)
-def test_names_of_the_hub(name: str, parsed: HubName) -> None:
-    assert HubName.parse(name) == parsed
-    assert HubName.parse(str(parsed)) == parsed
+NAMES = {
+    "user/model": HubName("user/model"), "hf:user/model": HubName("user/model"),
+    "hf:user/model@v1.0": HubName("user/model", "v1.0"),
+    "user/model@refs/pr/1": HubName("user/model", "refs/pr/1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_the_hub(name: str) -> None:
+    assert HubName.parse(name) == HubName.parse(str(NAMES[name])) == NAMES[name]
 
 
 @pytest.mark.parametrize("name", ["model", "user/", "../model", "a/..", "a/b/c", "a b/c", "user/model@../x"])

@@ -213,16 +213,7 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
 def test_the_source_compiles_without_a_warning(level: str, tmp_path: Path) -> None:
     """Warnings about what may happen at run time need optimisation, of which a little finds nearly all."""
     for features in [each for needed, more in module.HELPFUL.items() for each in (needed, (*needed, *more))]:
-        flags = module._flags(frozenset(features))
-        command = [
-            "gcc",
-            *flags,
-            level,  # the last one counts
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            str(module.SOURCE),
-            "-o",
-            str(tmp_path / "made"),
-        ]
+        # The last level counts.
+        command = ["gcc", *module._flags(frozenset(features)), level, "-Wall", "-Wextra", "-Werror"]
+        command += [str(module.SOURCE), "-o", str(tmp_path / "made")]
         assert subprocess.run(command, check=False).returncode == 0

@@ -60,22 +60,15 @@ def test_fine_tuning_takes_a_third_of_the_steps_and_warms_up_in_a_third_of_these
     assert training["warmup_steps"] <= more["warmup_steps"]
 
 
-def test_rows_are_ordered_by_size_and_the_last_has_no_end() -> None:
+def test_more_text_never_means_a_smaller_model_or_batch_or_more_dropout() -> None:
     sizes = [row.n_pairs for row in PRESETS]
     assert sizes == sorted(set(sizes))
-    assert sizes[-1] == float("inf")
-
-
-def test_more_text_never_means_a_smaller_model_or_more_dropout() -> None:
-    configs = [config_for(n) for n in SIZES]
-    for smaller, larger in pairwise(configs):
+    assert sizes[-1] == float("inf"), "the last row has no end"
+    for smaller, larger in pairwise([config_for(n) for n in SIZES]):
         assert smaller.model.d_model <= larger.model.d_model
         assert smaller.tokenizer.vocab_size <= larger.tokenizer.vocab_size
         assert smaller.training.max_steps <= larger.training.max_steps
         assert smaller.model.dropout >= larger.model.dropout
-
-
-def test_more_text_never_means_a_smaller_batch() -> None:
     batches = [row.batch_tokens * row.update_freq for row in PRESETS]
     assert batches == sorted(batches)
 
@@ -130,19 +123,15 @@ def test_the_last_row_is_the_base_model_of_the_paper() -> None:
     assert model.dropout == 0.1
 
 
-@pytest.mark.parametrize(
-    ("file", "language"),
-    [
-        ("train.en", "en"),
-        ("data/v1.0/train.en.gz", "en"),
-        ("news.de.txt", "de"),
-        ("corpus.zh-CN.zst", "zh-CN"),
-        ("corpus.pt_BR", "pt_BR"),
-        ("train.tok.deu.xz", "deu"),
-    ],
-)
-def test_language_is_read_from_the_file_name(file: str, language: str) -> None:
-    assert guess_language(file, option="--src-lang") == language
+LANGUAGES = {
+    "train.en": "en", "data/v1.0/train.en.gz": "en", "news.de.txt": "de", "corpus.zh-CN.zst": "zh-CN",
+    "corpus.pt_BR": "pt_BR", "train.tok.deu.xz": "deu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", LANGUAGES)
+def test_language_is_read_from_the_file_name(file: str) -> None:
+    assert guess_language(file, option="--src-lang") == LANGUAGES[file]
 
 
 @pytest.mark.parametrize("file", ["train.txt", "english", "train.src", "a.tsv.gz", "de/train", "train.2"])
@@ -152,15 +141,11 @@ def test_a_name_without_language_is_an_error_that_names_the_option(file: str) ->
 
 
 @pytest.mark.parametrize("n_pairs", SIZES)
-def test_a_student_that_begins_with_a_teachers_weights_takes_fewer_steps_at_a_lower_rate(
-    n_pairs: int,
-) -> None:
+def test_a_student_that_starts_as_its_teacher_takes_fewer_steps_at_a_lower_rate(n_pairs: int) -> None:
     settings = preset_for(n_pairs)
     taught = {**settings, "training": student_training_for(settings["training"])}
-    teacher, student = (
-        config_for(n_pairs).training,
-        parse_config({"name": "x", "data": DATA, **taught}).training,
-    )
+    teacher = config_for(n_pairs).training
+    student = parse_config({"name": "x", "data": DATA, **taught}).training
     assert student.max_steps < teacher.max_steps
     assert student.learning_rate < teacher.learning_rate
     assert student.warmup_steps < student.max_steps

@@ -61,9 +61,7 @@ def test_a_run_that_has_learnt_nothing_takes_other_settings(run: Run) -> None:
     other = recipe("model.d_model=128")
     assert Run.create(run.path, other) == Run.open(run.path) == Run(run.path, other)
     left = {path.name for path in run.path.iterdir()}
-    assert left == {"config.toml", "lessons"}, (
-        "what was made for the former settings would be taken for these"
-    )
+    assert left == {"config.toml", "lessons"}, "what others left would be taken for its own"
 
 
 BELOW_A_FILE = r"cannot be written \(a file is where a folder is needed\); choose another"

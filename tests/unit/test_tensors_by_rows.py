@@ -65,9 +65,7 @@ class Meanwhile(dict[str, Rows]):
 @pytest.mark.parametrize("at", range(1, 6))
 def test_writers_at_the_same_time_leave_each_other_alone(tmp_path: Path, at: int) -> None:
     whole = {name: torch.arange(4.0) + i for i, name in enumerate("ab")}
-    first, second = (
-        {name: Rows(tensor[i : i + 2], i, (4,)) for name, tensor in whole.items()} for i in (0, 2)
-    )
+    first, second = ({name: Rows(t[i : i + 2], i, (4,)) for name, t in whole.items()} for i in (0, 2))
     path = tmp_path / "file"
     allocate(path, first)
     n_calls = 0

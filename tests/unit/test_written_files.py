@@ -22,9 +22,7 @@ def names(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()]
 
 
-def test_a_written_file_is_synced_before_it_takes_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_synced_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
     seen = []
@@ -206,17 +204,17 @@ def test_a_lock_is_held_by_one_and_names_it(tmp_path: Path) -> None:
 def test_a_lock_waits_for_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     order = []
+
+    def wait() -> None:
+        with locked(path, what="x", wait=60):
+            order.append("second")
+
     with locked(path, what="x"):
-        waiting = threading.Thread(target=lambda: _append_under_lock(path, order))
+        waiting = threading.Thread(target=wait)
         waiting.start()
         order.append("first")
     waiting.join()
     assert order == ["first", "second"]
-
-
-def _append_under_lock(path: Path, order: list[str]) -> None:
-    with locked(path, what="x", wait=60):
-        order.append("second")
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
@@ -231,9 +229,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_that_was_deleted_while_it_was_opened_is_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_deleted_while_it_was_opened_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     acquire = files._acquire
 
@@ -249,9 +245,7 @@ def test_a_lock_that_was_deleted_while_it_was_opened_is_no_lock(
             pass
 
 
-def test_a_file_system_without_locks_is_no_reason_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_may_be_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_locks = OSError(errno.ENOLCK, "No locks available")
     monkeypatch.setattr("fcntl.flock", Mock(side_effect=without_locks))
     with locked(tmp_path / "lock", what="x"), locked(tmp_path / "lock", what="x"):

@@ -50,18 +50,14 @@ def test_a_program_on_the_path_is_named_alone(called: Path, monkeypatch: pytest.
             assert as_called(text) == text
 
 
-def test_another_program_of_that_name_on_the_path_is_not_meant(
-    called: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_program_of_that_name_is_not_meant(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = called.parent / "other"
     shutil.copytree(called, other)
     monkeypatch.setenv("PATH", str(other))
     assert as_called("dragoman show run") == "'my env/bin/dragoman' show run"
 
 
-def test_a_module_is_named_with_the_python_that_was_typed(
-    called: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_is_named_with_the_typed_python(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/lib/dragoman/__main__.py", "show"])
     monkeypatch.setattr(sys, "orig_argv", ["bin/python3", "-m", "dragoman", "show"])
     assert as_called("dragoman data check a.tsv") == "bin/python3 -m dragoman data check a.tsv"

@@ -102,9 +102,7 @@ def test_a_learning_rate_has_two_digits(rate: float, words: str) -> None:
     assert describe_record(record, item="token").endswith(f" · lr {words}")
 
 
-def test_a_terminal_shows_samples_of_every_validation_and_the_texts_of_the_corpus(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Path, tmp_path: Path) -> None:
     console = terminal(width=100)
     run = Run.open(tiny_run)
     with TerminalListener(console) as listener:
@@ -131,9 +129,7 @@ def test_a_pipe_gets_log_lines_alone(
     assert sys.stderr.isatty() is False
 
 
-def test_a_classifier_s_samples_are_text_label_and_prediction(
-    tiny_classifier_run: Path, tmp_path: Path
-) -> None:
+def test_samples_of_a_classifier_are_text_label_prediction(tiny_classifier_run: Path, tmp_path: Path) -> None:
     console = terminal(width=100)
     settings = Run.open(tiny_classifier_run).config.model_dump()
     overrides = ("training.max_steps=4", "training.valid_every=2")

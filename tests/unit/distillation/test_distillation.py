@@ -84,9 +84,7 @@ def test_a_student_of_the_teachers_width_begins_with_its_weights_and_another_one
         assert other.training == teacher_config.training, "that of the teacher, which began from nothing"
 
 
-def test_presets_and_settings_that_do_not_exist_are_named(
-    teacher_config: TranslationConfig, tmp_path: Path
-) -> None:
+def test_unknown_presets_and_settings_are_named(teacher_config: TranslationConfig, tmp_path: Path) -> None:
     made = partial(student_config, teacher_config, start=tmp_path, lessons=tmp_path)
     with pytest.raises(ConfigError, match=r"--preset slow: there are same, fast, fastest, small"):
         made("slow")
@@ -143,9 +141,7 @@ def test_references_stand_behind_what_is_left_of_the_teachers_translations(
     assert list(open_lines(tmp_path / "train.tgt.gz")) == made[1:] + references
 
 
-def test_of_several_translations_the_nearest_to_the_reference_is_learnt(
-    lesson: Lesson, tmp_path: Path
-) -> None:
+def test_of_many_translations_the_nearest_to_the_reference_is_learnt(lesson: Lesson, tmp_path: Path) -> None:
     best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
     assert (best, score) == ("rote Katzen", pytest.approx(100))
     assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"

@@ -166,13 +166,9 @@ def test_the_best_share_by_score_is_kept() -> None:
 
 @pytest.mark.parametrize("by_reverse", [False, True])
 def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
-    by_reverse: bool,
-    tiny_run: Path,
-    config: TranslationConfig,
-    taught: Taught,
-    tiny_many: Path,
+    by_reverse: bool, tiny_run: Path, config: TranslationConfig, taught: Taught, tiny_many: Path,
     tmp_path: Path,
-) -> None:
+) -> None:  # fmt: skip
     pairs = [line.split("\t") for line in lines(Path(config.data.valid[0]))]
     lessons = ALL._replace(teacher_output=str(config.data.valid[0]), keep_best=0.5)
     scorer = Translator.load(tiny_run)
@@ -277,9 +273,7 @@ def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Pa
         check_lessons(turned, Lessons(forward=(run,)))
 
 
-def test_missing_text_is_named_before_anything_is_written(
-    tiny_run: Path, taught: Taught, tmp_path: Path
-) -> None:
+def test_missing_text_is_named_and_nothing_written(tiny_run: Path, taught: Taught, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.en"):
         taught(tmp_path / "lessons", lessons=ALL._replace(text=("nowhere.en",)))
     out = tmp_path / "student"

@@ -76,14 +76,9 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     (run / "config.toml").write_text(config.replace("beam_size = 3", "beam_size = 1"), encoding="utf-8")
     report = export_run(run, tmp_path / "out", to=to, n_sentences=5)
     lines = [
-        "RED CAT AND BIRD",
-        "Big Old House River",
-        "14:30",
-        "\x07 12",
-        "",
-        "red www.a.de and 25 or <b>",
+        "RED CAT AND BIRD", "Big Old House River", "14:30", "\x07 12", "", "red www.a.de and 25 or <b>",
         "OLD DOG 99 42",
-    ]
+    ]  # fmt: skip
     translator = Translator.load(run, precision="fp32")
     monkeypatch.setattr(translator, "missing_slots", lambda *_: [])  # an export searches once
     length: dict[str, Any] = {"max_length_factor": 1e-9, "max_length_extra": 256}
@@ -102,9 +97,7 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_the_script_in_the_readme_translates_without_dragoman(
-    to: str, other_run: Path, tmp_path: Path
-) -> None:
+def test_the_readme_s_script_translates_without_dragoman(to: str, other_run: Path, tmp_path: Path) -> None:
     export_run(other_run, tmp_path / "out", to=to, n_sentences=5)
     found = run_script_of_readme(tmp_path / "out", LINES)
     translator = Translator.load(other_run, precision="fp32")
@@ -117,9 +110,7 @@ def test_the_script_in_the_readme_translates_without_dragoman(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_an_export_of_several_directions_has_a_tokenizer_for_each_target(
-    to: str, tiny_many: Path, tmp_path: Path
-) -> None:
+def test_several_directions_have_a_tokenizer_a_target(to: str, tiny_many: Path, tmp_path: Path) -> None:
     told: list[int] = []
     report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=9, progress=told.append)
     assert report.parity.n_sentences == 9
@@ -193,9 +184,7 @@ def test_a_line_without_its_language_is_refused_where_lines_say_it(to: str, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("source_end", [True, False])
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_a_script_cuts_a_line_that_is_too_long_and_translates_the_others(
-    to: str, source_end: bool, tmp_path: Path
-) -> None:
+def test_a_script_cuts_a_long_line_and_translates_the_rest(to: str, source_end: bool, tmp_path: Path) -> None:
     model = {"output_bias": True, "max_positions": 128, "source_end": source_end}
     run = untrained_run(tmp_path / "r", model=model)
     export_run(run, tmp_path / "out", to=to, n_sentences=5)
@@ -211,9 +200,7 @@ def test_a_script_cuts_a_line_that_is_too_long_and_translates_the_others(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_a_model_that_writes_control_bytes_has_a_line_for_each_in_every_script(
-    to: str, tmp_path: Path
-) -> None:
+def test_control_bytes_of_a_model_end_no_line_in_any_script(to: str, tmp_path: Path) -> None:
     run = Run.open(untrained_run(tmp_path / "r", model={"output_bias": True}))
     weights = run.load_weights()
     first = Translator.load(run.path).tokenizers.tgt.pieces().index("<0x00>")
@@ -251,24 +238,15 @@ def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path)
 def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tmp_path: Path) -> None:
     onnx.write_translator(Translator.load(other_run, precision="fp32").model, tmp_path)
     engine = onnx.OnnxEngine(tmp_path, max_positions=64)
-    sentences = [
-        SearchInput([5, 6, 7, 8, 9, EOS_ID]),
-        SearchInput([5, EOS_ID]),
-        SearchInput([280, 8, EOS_ID]),
-    ]
+    sentences = [SearchInput([*ids, EOS_ID]) for ids in ([5, 6, 7, 8, 9], [5], [280, 8])]
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
     together = engine.search(sentences, settings)
     for sentence, found in zip(sentences, together, strict=True):
         (alone,) = engine.search([sentence], settings)
         assert [h.ids for h in alone] == [h.ids for h in found]
         assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
-
-
-def test_searches_that_need_attention_are_refused_by_the_graphs(tiny_run: Path, tmp_path: Path) -> None:
-    onnx.write_translator(Translator.load(tiny_run, precision="fp32").model, tmp_path)
-    engine = onnx.OnnxEngine(tmp_path, max_positions=64)
     with pytest.raises(ConfigError, match="coverage_penalty: the graphs do not say where they look"):
-        engine.search([SearchInput([5, EOS_ID])], SearchConfig(coverage_penalty=0.1))
+        engine.search(sentences, SearchConfig(coverage_penalty=0.1))
 
 
 @pytest.mark.skipif(not has_int8(), reason="without VNNI, CTranslate2's sums of int8 products saturate")
@@ -315,16 +293,12 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
     assert encoder["UINT8"].count(n_table) == 1
     sentences, targets = [SearchInput([5, 6, 7, 8, EOS_ID])] * 2, [[9, 10, 11], [12]]
     after = onnx.OnnxEngine(tmp_path, max_positions=64)
-    for found, expected in zip(
-        after.score(sentences, targets), before.score(sentences, targets), strict=True
-    ):
-        assert found == pytest.approx(expected, abs=0.5)
+    for one, expected in zip(after.score(sentences, targets), before.score(sentences, targets), strict=True):
+        assert one == pytest.approx(expected, abs=0.5)
 
 
 @pytest.mark.parametrize("ngrams", [0, 2])
-def test_a_classifier_gives_the_same_logits_in_onnx(
-    ngrams: int, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
+def test_onnx_has_the_logits_of_a_classifier(ngrams: int, tiny_classifier_run: Path, tmp_path: Path) -> None:
     classifier = Classifier.load(tiny_classifier_run, precision="fp32")
     model = classifier.config.model.model_copy(update={"ngrams": ngrams, "pooling": "mean+max"})
     config = classifier.config.model_copy(update={"model": model})
@@ -447,24 +421,17 @@ def files_of(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
-def test_an_export_may_take_the_place_of_an_earlier_one(to: str, tiny_many: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        report = export_run(tiny_many, tmp_path / "out", to=to, n_sentences=3)
-        assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
-
-
-def test_an_export_of_another_kind_may_take_its_place_too(
-    tiny_classifier_run: Path, tiny_run: Path, tmp_path: Path
+def test_an_export_may_take_the_place_of_an_earlier_one_and_of_another_kind(
+    to: str, tiny_many: Path, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
-    for run in (tiny_classifier_run, tiny_run, tiny_classifier_run):
-        report = export_run(run, tmp_path / "out", to="onnx", n_sentences=2)
+    other = [tiny_classifier_run, tiny_many] if to == "onnx" else []
+    for run in (tiny_many, tiny_many, *other):
+        report = export_run(run, tmp_path / "out", to=to, n_sentences=3)
         assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.json", "deep/er/notes.txt", "link"])
-def test_an_export_with_a_file_of_the_user_is_left_alone(
-    name: str, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
+def test_an_export_with_a_user_s_file_is_kept(name: str, tiny_classifier_run: Path, tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "out" / name
     export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
     own.parent.mkdir(parents=True, exist_ok=True)
@@ -532,9 +499,7 @@ def test_a_kill_between_the_renames_loses_neither_export(
 
 
 @pytest.mark.slow
-def test_a_kill_in_the_middle_leaves_no_export_and_the_next_one_succeeds(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+def test_a_kill_in_the_middle_leaves_no_export_and_the_next_succeeds(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
         "import sys, time\nfrom dragoman.interop import exporting\n"
@@ -542,9 +507,7 @@ def test_a_kill_in_the_middle_leaves_no_export_and_the_next_one_succeeds(
         "exporting.compare = compare\n"
         "exporting.export_run(sys.argv[1], sys.argv[2], to='onnx', n_sentences=2)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tiny_run), str(out)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", code, tiny_run, out], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "there\n"
     process.send_signal(signal.SIGKILL)

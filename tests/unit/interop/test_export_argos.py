@@ -35,13 +35,8 @@ from foreign_models import write_marian
 from tiny import TINY, WORDS, write_many
 
 TEXTS = [
-    "red cat",
-    "the old dog!",
-    "Über 17 bird  houses",
-    "e\u0301 Ｂig 東 tree",
-    "small",
-    "<s> </s> <0x41> 👍",
-]
+    "red cat", "the old dog!", "Über 17 bird  houses", "e\u0301 Ｂig 東 tree", "small", "<s> </s> <0x41> 👍",
+]  # fmt: skip
 ARGOS = """
 import json, sys
 from argostranslate import package, translate
@@ -113,9 +108,7 @@ def without_bytes(path: Path) -> Path:
     ],
     ids=str,
 )
-def test_argos_translate_installs_a_package_and_translates_as_the_run(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_argos_installs_a_package_and_translates_as_the_run(settings: dict[str, Any], tmp_path: Path) -> None:
     run = without_bytes(untrained_run(tmp_path / "r", **{"model": {"output_bias": True}, **settings}))
     report = export_run(run, tmp_path / "out", to="argos", n_sentences=40)
     assert report.parity.same[argos.ALIKE] >= argos.SHARE
@@ -201,9 +194,7 @@ def test_slots_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_package_that_reads_otherwise_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_package_that_reads_otherwise_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = untrained_run(tmp_path / "r")
     monkeypatch.setattr(argos, "_translations", lambda path, texts, longest: [([], text) for text in texts])
     with pytest.raises(RunError, match="reads or writes 9 of 9 sentences otherwise"):

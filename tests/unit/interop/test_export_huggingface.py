@@ -27,34 +27,17 @@ with warnings.catch_warnings():
 
 LINES = ["red cat", "a\u0301 </s> <s> <0x41> tgt:Haus", "  big\u3000old   house\u2581 ", "3.5 🙂"]
 MODELS: dict[str, dict[str, Any]] = {
-    "the run of a demo": {},
     "the paper": {"norm": "post"},
     "Marian": {"norm": "post", "activation": "swish", "output_bias": True},
     "three matrices": {"tie_embeddings": "none", "activation": "gelu", "scale_embeddings": False},
     "three matrices, post": {"norm": "post", "tie_embeddings": "none", "output_bias": True},
-    "two matrices": {"tie_embeddings": "output"},
     "two matrices, post": {"norm": "post", "tie_embeddings": "output"},
     "learned positions": {"positions": "learned", "output_bias": True, "n_decoder_layers": 2},
-}
-TOKENIZERS: dict[str, dict[str, Any]] = {
-    "two vocabularies": {"shared": False, "kind": "unigram"},
-    "words and characters": {"shared": False, "kind": "words", "tgt_kind": "characters", "vocab_size": 60},
-    "lower case": {"lowercase": True, "dropout": 0.1},
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "the paper",
-        "Marian",
-        "three matrices",
-        "three matrices, post",
-        "two matrices, post",
-        "learned positions",
-    ],
-)
+@pytest.mark.parametrize("name", MODELS)
 def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     run = untrained_run(tmp_path / "r", model=model)
@@ -66,18 +49,20 @@ def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) 
     check_way_back(Run.open(run), tmp_path)
 
 
+TWO: dict[str, Any] = {"shared": False, "kind": "unigram"}
+TOKENIZERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "two vocabularies": (TWO, {"tie_embeddings": "none"}),
+    "two vocabularies, post": (TWO, {"tie_embeddings": "output", "norm": "post", "output_bias": True}),
+    "words and characters": ({**TWO, "kind": "words", "tgt_kind": "characters", "vocab_size": 60},
+                             {"tie_embeddings": "output"}),
+    "lower case": ({"lowercase": True, "dropout": 0.1}, {}),
+}  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("two vocabularies", {"tie_embeddings": "none"}),
-        ("two vocabularies", {"tie_embeddings": "output", "norm": "post", "output_bias": True}),
-        ("words and characters", {"tie_embeddings": "output"}),
-        ("lower case", {}),
-    ],
-)
-def test_tokenizers_read_and_write_as_ours_do(name: str, model: dict[str, Any], tmp_path: Path) -> None:
-    tokenizer = TOKENIZERS[name]
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_tokenizers_read_and_write_as_ours_do(name: str, tmp_path: Path) -> None:
+    tokenizer, model = TOKENIZERS[name]
     shared = tokenizer.get("shared", True)
     run = untrained_run(tmp_path / "r", model=model, **tokenizer)
     report = export_run(run, tmp_path / "out", to="huggingface", n_sentences=5)

@@ -116,10 +116,8 @@ def test_a_table_has_as_many_positions_as_the_run_it_comes_from(positions: str, 
     }
     there = parse_config(settings)
     Run.create(tmp_path / "there", there)
-    here = parse_config(
-        settings,
-        overrides=["model.max_positions=30", f"training.start_from={tmp_path / 'there'}"],
-    )
+    start = f"training.start_from={tmp_path / 'there'}"
+    here = parse_config(settings, overrides=["model.max_positions=30", start])
     assert here.task == "translation"
     with pytest.raises(ConfigError, match="max_positions is 20 there, 30 here"):
         open_start(here)

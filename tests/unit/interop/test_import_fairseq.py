@@ -82,9 +82,8 @@ def shapes(args: dict[str, Any], sizes: dict[str, int]) -> dict[str, tuple[int, 
     for side, blocks in (("encoder", ("self_attn",)), ("decoder", ("self_attn", "encoder_attn"))):
         rows = args["max_source_positions" if side == "encoder" else "max_target_positions"] + PAD + 1
         learned = args[f"{side}_learned_pos"]
-        found[f"{side}.embed_positions.{'weight' if learned else '_float_tensor'}"] = (
-            (rows, D) if learned else (1,)
-        )
+        table = "weight" if learned else "_float_tensor"
+        found[f"{side}.embed_positions.{table}"] = (rows, D) if learned else (1,)
         for i in range(args[f"{side}_layers"]):
             at = f"{side}.layers.{i}"
             for block in blocks:
@@ -188,10 +187,9 @@ def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pyte
     path = folder / "checkpoint_best.pt"
     state = torch.load(path, weights_only=False)
     task = {
-        "_name": "translation",
-        "source_lang": args.pop("source_lang"),
+        "_name": "translation", "source_lang": args.pop("source_lang"),
         "target_lang": args.pop("target_lang"),
-    }
+    }  # fmt: skip
     model: Any = argparse.Namespace(**args)
     if how == "nested":
         sides: dict[str, dict[str, Any]] = {"encoder": {}, "decoder": {}}
@@ -237,9 +235,7 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
     tokens = Translator.load(run.path).tokenizers.src.tokens("the cat cab")
     assert [(token.start, token.end) for token in tokens] == [(0, 3), (3, 7), (7, 10), (10, 11)]
     (folder / "bpecodes").unlink()
-    (folder / "dict.en.txt").write_text(
-        "".join(f"{piece} 1\n" for piece in pieces[: len(WORDS)]), encoding="utf-8"
-    )
+    (folder / "dict.en.txt").write_text("".join(f"{piece} 1\n" for piece in pieces[: len(WORDS)]), "utf-8")
     imported = import_model(folder, tmp_path / "cut").read_json("report.json")["imported"]
     (note,) = [note for note in imported["notes"] if note.startswith("en")]
     assert "its sentencepiece model is not in the folder" in note

@@ -202,9 +202,8 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
             (("--format", "marian"), f"model_type = '{model_type}': only marian can be expressed here"),
         ):
             assert message in error_of("import", tmp_path, "--out", tmp_path / "run", *command)
-    assert "--format olm: there are marian" in error_of(
-        "import", tmp_path, "--out", tmp_path / "run", "--format", "olm"
-    )
+    line = error_of("import", tmp_path, "--out", tmp_path / "run", "--format", "olm")
+    assert "--format olm: there are marian" in line
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(there: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, l
 from foreign_models import SENTENCES, train_sentencepiece
 
 D, F, N_POSITIONS = 8, 12, 5000
+SIDES = ("encoder", "decoder")
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
 HERE = ImportOptions(src_lang="en", tgt_lang="de")
 LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
@@ -39,7 +40,7 @@ class OpenNMT:
     """`NMTModel` without dropout: pre-norm, and a norm behind the last layer. Its names are below."""
 
     EMBEDDINGS: ClassVar[dict[str, str]] = {
-        side: f"{side}.embeddings.make_embedding.emb_luts.0.weight" for side in ("encoder", "decoder")
+        side: f"{side}.embeddings.make_embedding.emb_luts.0.weight" for side in SIDES
     }
     LAYERS: ClassVar[dict[str, str]] = {
         "encoder": "encoder.transformer",
@@ -52,14 +53,9 @@ class OpenNMT:
     WIDE, NARROW = "feed_forward.w_1", "feed_forward.w_2"
 
     def __init__(
-        self,
-        tensors: dict[str, Tensor],
-        *,
-        eps: float,
-        activation: str,
-        positions: Tensor,
+        self, tensors: dict[str, Tensor], *, eps: float, activation: str, positions: Tensor,
         scale: float = D**0.5,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.tensors, self.eps, self.activation = tensors, eps, ACTIVATIONS[activation]
         self.positions, self.scale = positions, scale
 
@@ -99,10 +95,7 @@ class Eole(OpenNMT):
         "encoder": "src_emb.embeddings.weight",
         "decoder": "tgt_emb.embeddings.weight",
     }
-    LAYERS: ClassVar[dict[str, str]] = {
-        "encoder": "encoder.transformer_layers",
-        "decoder": "decoder.transformer_layers",
-    }
+    LAYERS: ClassVar[dict[str, str]] = {side: f"{side}.transformer_layers" for side in SIDES}
     NORMS: ClassVar[dict[str, tuple[str, ...]]] = {
         "encoder": ("input_layernorm", "post_attention_layernorm"),
         "decoder": ("input_layernorm", "precontext_layernorm", "post_attention_layernorm"),
@@ -155,17 +148,13 @@ def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[st
         tensors[tgt] = tensors[src]
         tensors["generator.weight"] = tensors[tgt]
     model = {name: tensor for name, tensor in tensors.items() if not name.startswith("generator")}
-    for side in ("encoder", "decoder"):
+    for side in SIDES:
         model[f"{side}.embeddings.make_embedding.pe.pe"] = interleaved()[:, None]
     generator = {kind: tensors[f"generator.{kind}"] for kind in ("weight", "bias")}
     vocab: Any = {**tokens, "data_task": "seq2seq", "decoder_start_token": "<s>"}
     state = {
-        "model": model,
-        "generator": generator,
-        "vocab": vocab,
-        "opt": argparse.Namespace(**opt),
-        "optim": {},
-    }
+        "model": model, "generator": generator, "vocab": vocab, "opt": argparse.Namespace(**opt), "optim": {},
+    }  # fmt: skip
     torch.save(state, folder / "model_step_1000.pt")
     return tensors
 
@@ -208,9 +197,8 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
     foreign = read(ForeignFolder(tmp_path / "there"), HERE)
     assert foreign.model.source_end
     assert foreign.src_segmentation == foreign.tgt_segmentation == Segmentation(spm)
-    assert foreign.notes == (
-        "every source began with '<2de>' (transform prefix): write it in front yourself",
-    )
+    (note,) = foreign.notes
+    assert note == "every source began with '<2de>' (transform prefix): write it in front yourself"
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
     there = OpenNMT(tensors, eps=1e-6, activation="relu", positions=interleaved())
     Pair(foreign).check(run.path, there.logits)
@@ -246,13 +234,8 @@ def write_eole(
         "share_embeddings": shared, "share_decoder_embeddings": shared, **changed,
     }  # fmt: skip
     config = {
-        "model": model,
-        "share_vocab": shared,
-        "src_vocab": "vocab.txt",
-        "data": {},
-        "training": {},
-        **more,
-    }
+        "model": model, "share_vocab": shared, "src_vocab": "vocab.txt", "data": {}, "training": {}, **more,
+    }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     names = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
     vocab = {**tokens, "decoder_start_token": "<s>", "specials": names}
@@ -262,12 +245,8 @@ def write_eole(
 
 EOLE_VARIANTS: dict[str, dict[str, Any]] = {
     "without biases": {},
-    "with biases": {
-        "add_qkvbias": True,
-        "add_final_linear_bias": True,
-        "add_ffnbias": True,
-        "mlp_activation_fn": "gelu",
-    },
+    "with biases": dict.fromkeys(("add_qkvbias", "add_final_linear_bias", "add_ffnbias"), True)
+    | {"mlp_activation_fn": "gelu"},
     "one vocabulary": {"shared": True, "mlp_activation_fn": "silu"},
 }
 

@@ -50,11 +50,8 @@ def write(
     write_config(folder, {"encoder": side, "decoder": side})
     tensors = random_tensors(shapes(side, *(4 + len(pieces) for pieces in words.values())))
     if side["positional_embedding_type"] == "fixed":
-        for name, length in (
-            ("encoder", side["max_seq_len_source"]),
-            ("decoder", side["max_seq_len_target"]),
-        ):
-            tensors[f"{name}.pos_embedding.weight"] = sockeye_positions(length)
+        for name, of in (("encoder", "source"), ("decoder", "target")):
+            tensors[f"{name}.pos_embedding.weight"] = sockeye_positions(side[f"max_seq_len_{of}"])
     if ties == "all":
         tensors["embedding_target.embedding.weight"] = tensors["embedding_source.embedding.weight"]
     if ties in ("all", "softmax"):

@@ -268,9 +268,7 @@ UNKNOWN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_ours_does_not_compute_is_refused_with_the_reason(
-    name: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_what_ours_does_not_compute_is_named(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
     for number, (setting, reason) in enumerate(UNKNOWN[name].items()):
         there = Path(shutil.copytree(folders[name], tmp_path / str(number)))
         set_setting(there, SAMPLES[name], setting, True)

@@ -90,9 +90,7 @@ def test_a_generator_is_read_no_further_than_it_must(translate: Any, batch_size:
     assert n_read == -(-4 // size) * size
 
 
-def test_arguments_of_the_maker_hold_for_every_call_and_those_of_a_call_go_before(
-    translator: Translator,
-) -> None:
+def test_arguments_of_the_maker_hold_for_each_call_and_its_own_go_before(translator: Translator) -> None:
     made = pipeline("translation", model=translator, num_beams=1, num_return_sequences=1)
     assert made(TEXTS) == [{"translation_text": text} for text in texts_of(translator, beam_size=1)]
     assert len(made(TEXTS[0], num_beams=3, num_return_sequences=2)) == 2
@@ -225,9 +223,7 @@ def structure(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("made_with", [{}, {"top_k": None}, {"top_k": 1}])
-def test_classifications_have_the_shapes_of_transformers(
-    classifier: Classifier, made_with: dict[str, Any]
-) -> None:
+def test_classes_have_the_shapes_of_transformers(classifier: Classifier, made_with: dict[str, Any]) -> None:
     theirs = transformers_classifier(**made_with)
     ours = pipeline("text-classification", model=classifier, **made_with)
     texts = ["a good cat", "an awful dog"]

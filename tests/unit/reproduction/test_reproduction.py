@@ -226,9 +226,7 @@ def records(**scores: Any) -> list[dict[str, Any]]:
         ("lower", 30.0, True), ("lower", 30.5, True), ("lower", 30.6, False), ("lower", 3.0, True),
     ],
 )  # fmt: skip
-def test_a_score_passes_that_is_not_worse_by_more_than_the_tolerance(
-    better: str, value: float, passed: bool
-) -> None:
+def test_a_score_passes_that_is_not_worse_than_tolerated(better: str, value: float, passed: bool) -> None:
     (verdict,) = judge([score(better=better)], records(value=value))
     assert verdict.passed is passed
     assert bool(verdict.problem) is not passed
@@ -342,9 +340,7 @@ def described(text: str) -> DataFile:
 
 @pytest.mark.parametrize("text", ["", "a\tb\n", "a\tb\nc\td", "\n\n"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_file_is_described_by_its_text_however_it_is_compressed(
-    tmp_path: Path, text: str, suffix: str
-) -> None:
+def test_a_file_is_described_by_its_text_compressed_or_not(tmp_path: Path, text: str, suffix: str) -> None:
     path = tmp_path / f"a.tsv{suffix}"
     path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
     assert describe_file(path) == described(text)
@@ -384,9 +380,7 @@ def test_embedded_and_streamed_corpora_are_no_files() -> None:
     assert files_of(config) == ["b.en", "b.de"]
 
 
-def test_texts_that_the_catalogue_takes_for_the_same_may_both_be_used(
-    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_that_the_catalogue_equates_are_used(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     config = parse_config(DATA)
     (recipe.folder / "train.tsv").write_text("a &amp; b\tc\n", encoding="utf-8")
     recorded = described("a & b\tc\n")
@@ -422,9 +416,7 @@ def test_missing_data_is_fetched_file_by_file(recipe: Recipe, monkeypatch: pytes
     assert asked == [("mine", ["train.tsv"])]
 
 
-def test_data_that_may_not_be_fetched_or_is_nowhere_is_an_error(
-    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_cannot_be_fetched_is_an_error(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogued(monkeypatch)
     with pytest.raises(DataError, match=r"mine/train\.tsv: is not here, .*; dragoman data fetch mine brings"):
         provide_data(parse_config(DATA), fetch=False, say=print)
