@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -44,58 +45,60 @@ class CorpusCheck(NamedTuple):
     """Other corpora to train on, of the same languages."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckCommand:
+    """The options of `dragoman data check`, in the order of its help."""
+
+    src: options.Src = None
+    tgt: options.Tgt = None
+    valid: Annotated[
+        str | None,
+        typer.Option(metavar="FILES", help="Validation set to check for overlap: a.en,a.de or a.tsv."),
+    ] = None
+    test: Annotated[Sequence[str], "Test set to check for overlap; repeatable."] = ()
+    src_lang: options.SrcLang = None
+    tgt_lang: options.TgtLang = None
+    columns: options.Columns = None
+    task: options.TaskName = None
+    text_column: options.TextColumn = None
+    label_column: options.LabelColumn = None
+    label_separator: options.LabelSeparator = ""
+    examples: Annotated[int, "Examples shown per finding.", (0, 1_000_000)] = 3
+    write_clean: Annotated[Path | None, "Write a copy without faulty lines to this folder."] = None
+    drop: Annotated[Sequence[str], "With --write-clean: drop this kind as well; repeatable."] = ()
+    keep: Annotated[Sequence[str], "With --write-clean: keep this kind; repeatable."] = ()
+    threshold: Annotated[Sequence[str], "Threshold of length, overlap-near or unrelated; repeatable."] = ()
+    workers: Annotated[
+        int | None,
+        "Processes that check a corpus of more than 130,000 pairs; each takes up to 0.6 GB. "
+        "[default: a core each, at most 8]",
+        (1, 256),
+    ] = None
+    report: Annotated[Path | None, "Write a page (HTML) of what each filter and threshold finds."] = None
+    strict: Annotated[bool, "Exit with code 1 if a problem is found."] = False
+    as_json: options.AsJson = False
+
+    def reading(self) -> TrainingRequest:
+        """Return how the files are to be read. ConfigError: columns are no pair."""
+        from dragoman.tasks.request import TrainingRequest
+
+        return TrainingRequest(
+            src_lang=self.src_lang,
+            tgt_lang=self.tgt_lang,
+            columns=options.two_columns(self.columns),
+            text_column=options.column(self.text_column),
+            label_column=options.column(self.label_column),
+            label_separator=self.label_separator,
+        )
+
+
+@options.with_options_of(CheckCommand)
 def check(
     files: Annotated[
         list[str] | None, typer.Argument(help="Two aligned files, one file of pairs, or a recipe.toml.")
     ] = None,
-    src: options.Src = None,
-    tgt: options.Tgt = None,
-    valid: Annotated[
-        str | None,
-        typer.Option(metavar="FILES", help="Validation set to check for overlap: a.en,a.de or a.tsv."),
-    ] = None,
-    test: Annotated[
-        list[str] | None, typer.Option(metavar="FILES", help="Test set to check for overlap; repeatable.")
-    ] = None,
-    src_lang: options.SrcLang = None,
-    tgt_lang: options.TgtLang = None,
-    columns: options.Columns = None,
-    task: options.TaskName = None,
-    text_column: options.TextColumn = None,
-    label_column: options.LabelColumn = None,
-    label_separator: options.LabelSeparator = "",
-    examples: Annotated[int, typer.Option(min=0, max=1_000_000, help="Examples shown per finding.")] = 3,
-    write_clean: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write a copy without faulty lines to this folder.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KIND", help="With --write-clean: drop this kind as well; repeatable."),
-    ] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="With --write-clean: keep this kind; repeatable.")
-    ] = None,
-    threshold: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND=VALUE", help="Threshold of length, overlap-near or unrelated; repeatable."
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=256,
-            help="Processes that check a corpus of more than 130,000 pairs; each takes up to 0.6 GB.",
-            show_default="a core each, at most 8",
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page (HTML) of what each filter and threshold finds."),
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if a problem is found.")] = False,
-    as_json: options.AsJson = False,
+    *,
+    fields: dict[str, Any],
 ) -> None:
     """Check a corpus: empty or wrong sides, shifts, duplicates, overlap with test sets, and more.
 
@@ -108,38 +111,32 @@ def check(
     from dragoman.processes import usable_cores
     from dragoman.report.page import page_html
     from dragoman.report.survey import survey_page
-    from dragoman.tasks.request import TrainingRequest
 
-    if (drop or keep) and write_clean is None and report is None:
+    command = CheckCommand(**fields)
+    report, write_clean = command.report, command.write_clean
+    if (command.drop or command.keep) and write_clean is None and report is None:
         raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
-    kinds = kinds_to_drop(drop=drop or (), keep=keep or ())
-    thresholds = thresholds_of(threshold or ())
-    reading = TrainingRequest(
-        src_lang=src_lang,
-        tgt_lang=tgt_lang,
-        columns=options.two_columns(columns),
-        text_column=options.column(text_column),
-        label_column=options.column(label_column),
-        label_separator=label_separator,
-    )
-    files = options.corpus_files(files, src, tgt)
-    held_out = _held_out(valid, test or ())
-    jobs = list(_jobs(files, held_out, task, reading))
-    if (report or threshold) and jobs[0].corpus.is_labelled:
+    kinds = kinds_to_drop(drop=command.drop, keep=command.keep)
+    thresholds, reading = thresholds_of(command.threshold), command.reading()
+    named = options.corpus_files(files, command.src, command.tgt)
+    held_out = _held_out(command.valid, command.test)
+    jobs = list(_jobs(named, held_out, command.task, reading))
+    if (report or command.threshold) and jobs[0].corpus.is_labelled:
         raise ConfigError("--report and --threshold are for parallel text")
     if report is not None:
         require("jinja2", extra="report", purpose="--report")
-        check_outputs(report, files=_read(files, held_out), runs=())
+        check_outputs(report, files=_read(named, held_out), runs=())
         check_folders(report)
     if write_clean is not None:
         check_new(write_clean)
+    n_workers = command.workers or min(usable_cores(), MAX_WORKERS)
     reports = [
         _check(
             job,
-            examples,
+            command.examples,
             thresholds=thresholds,
             with_survey=report is not None and job is jobs[0],
-            n_workers=workers or min(usable_cores(), MAX_WORKERS),
+            n_workers=n_workers,
         )
         for job in jobs
     ]
@@ -147,14 +144,14 @@ def check(
         write_atomically(report, page_html(survey_page(reports[0], dropped=kinds, thresholds=thresholds)))
         say(f"written: {report}")
     clean = None if write_clean is None else _write_clean(jobs[0], reports[0], write_clean, kinds)
-    if as_json:
+    if command.as_json:
         records = [{"name": job.name, **one.record()} for job, one in zip(jobs, reports, strict=True)]
         typer.echo(json.dumps({"reports": records, "clean": clean}, ensure_ascii=False, indent=2))
     else:
         for job, one in zip(jobs, reports, strict=True):
             _print_report(one, name=job.name)
         typer.echo(summary(reports))
-    if strict and (n_problems := sum(one.n_problems for one in reports)):
+    if command.strict and (n_problems := sum(one.n_problems for one in reports)):
         raise DataError(f"--strict: found {counted(n_problems, 'problem')}; see the report")
 
 

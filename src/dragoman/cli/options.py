@@ -15,16 +15,35 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from dragoman.cli.app import FILE_OR_STDOUT
 from dragoman.distillation.lessons import Lessons
 from dragoman.errors import ConfigError, require
 from dragoman.tasks.request import EvaluationRequest, Files, TrainingRequest
 
 Function = Callable[..., None]
 
-FLAGS = {"start": "--from", "overrides": "--set", "baseline": "--baseline/--no-baseline"}
+FLAGS = {
+    "start": "--from", "overrides": "--set",
+    "baseline": "--baseline/--no-baseline", "document": "--document/--lines",
+}  # fmt: skip
 """Options that are not called as their fields."""
-BEAM = "Beam search"
-PANELS = dict.fromkeys(("beam_size", "length_penalty", "coverage_penalty"), BEAM)
+METAVARS = {
+    "out": FILE_OR_STDOUT, "out_dir": "DIR", "pharaoh": FILE_OR_STDOUT, "protect": "KIND,…", "test": "FILES",
+    "write_clean": "DIR", "drop": "KIND", "keep": "KIND", "threshold": "KIND=VALUE", "report": "FILE",
+}  # fmt: skip
+"""What the help calls values that are not called as their type."""
+BULK = "Large files"
+PANELS = {
+    name: panel
+    for panel, names in {
+        "Beam search": "beam_size length_penalty coverage_penalty diversity_groups diversity_penalty",
+        "Sampling": "temperature top_k top_p seed",
+        "Constraints": "prefixes required glossary inflect",
+        "Documents": "document protect protect_pattern align pharaoh mbr",
+        BULK: "skip_long",
+    }.items()
+    for name in names.split()
+}
 """Headings of options in the help."""
 
 
@@ -36,8 +55,10 @@ def described(request: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def option_of(request: Callable[..., Any], field: str) -> Any:
-    """Return the option for a described field of a request."""
+    """Return the option for a described field of a request; an option that is described already stays."""
     _, description, *limits = described(request)[field]
+    if not isinstance(description, str):
+        return description
     meaning, _, default = description.removesuffix("]").partition(" [default: ")
     least, most = limits[0] if limits else (None, None)
     return typer.Option(
@@ -46,6 +67,7 @@ def option_of(request: Callable[..., Any], field: str) -> Any:
         show_default=default or True,
         min=least,
         max=most,
+        metavar=METAVARS.get(field),
         rich_help_panel=PANELS.get(field),
     )
 
@@ -119,7 +141,7 @@ Workers = Annotated[
         min=1,
         max=256,
         help="Number of worker processes; each gets a share of the cores, or a GPU.",
-        rich_help_panel="Large files",
+        rich_help_panel=BULK,
     ),
 ]
 RayAddress = Annotated[
@@ -129,7 +151,7 @@ RayAddress = Annotated[
         metavar="ADDRESS",
         callback=_with_ray,
         help="Work on the Ray cluster at ADDRESS; local = start one on this machine.",
-        rich_help_panel="Large files",
+        rich_help_panel=BULK,
     ),
 ]
 

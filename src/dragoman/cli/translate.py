@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,10 +22,92 @@ if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification
     from dragoman.predict.protection import Protection
 
-BEAM, SAMPLING, CONTENT, DOCUMENTS, BULK = options.BEAM, "Sampling", "Constraints", "Documents", "Large files"
-"""Panels of the help page."""
+SEARCH_SETTINGS = (
+    "method", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "diversity_groups",
+    "diversity_penalty", "temperature", "top_k", "top_p", "seed", "batch_sentences",
+)  # fmt: skip
+"""Options that change a setting of [search] by the same name."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TranslateCommand:
+    """The options of `dragoman translate`, in the order of its help."""
+
+    to: options.To = None
+    out: Annotated[Path | None, "Write to this file, not to stdout; .gz, .xz and .zst are compressed."] = None
+    out_dir: Annotated[Path | None, "Write the translation of each FILE to DIR/FILE."] = None
+    encoding: Annotated[
+        str | None,
+        "Encoding of the input, such as cp1252; the output is UTF-8. "
+        "[default: UTF-8, else the Windows code page of the language, with a note]",
+    ] = None
+    json: Annotated[bool, "Write one JSON object per line: source, translation, score, alternatives."] = False
+    n_best: Annotated[int, "Number of alternatives (or samples) in --json, best first.", (1, None)] = 1
+    ensemble: options.Ensemble = None
+    batch_sentences: options.BatchSentences = None
+    device: options.Device = "auto"
+    precision: options.Precision = "auto"
+    engine: options.EngineName = "native"
+    method: options.Method = None
+    no_repeat_ngram: options.NoRepeatedNgram = None
+    beam_size: options.BeamSize = None
+    length_penalty: options.LengthPenalty = None
+    coverage_penalty: options.CoveragePenalty = None
+    diversity_groups: Annotated[int | None, "Groups of diverse beam search.", (1, None)] = None
+    diversity_penalty: Annotated[
+        float | None, "Penalty in nats for a token of an earlier group.", (0.0, None)
+    ] = None
+    temperature: Annotated[float | None, "Sampling temperature; below 1 = less random."] = None
+    top_k: Annotated[int | None, "Sample from the k most likely tokens; 0 = all.", (0, None)] = None
+    top_p: Annotated[float | None, "Sample from the most likely tokens with this total probability."] = None
+    seed: Annotated[int | None, "Random seed of the samples.", (0, None)] = None
+    prefixes: Annotated[str | None, "File with a target prefix for each line."] = None
+    required: Annotated[str | None, "File with the required phrases of each line, separated by tabs."] = None
+    glossary: Annotated[
+        str | None, "Glossary file of terms and their required translations: .tsv, .csv or .tbx."
+    ] = None
+    inflect: Annotated[bool, "Accept inflected forms of what --glossary and --required ask for."] = False
+    document: Annotated[
+        bool | None,
+        "Treat each line as a paragraph of several sentences, with white space and line ends; or as "
+        "a sentence, whatever file it is in. Default: documents are .srt, .tmx, .docx and .html.",
+    ] = None
+    protect: Annotated[
+        str | None, "Copy these unchanged: numbers, urls, emails, tags, placeholders, or all."
+    ] = None
+    protect_pattern: Annotated[
+        Sequence[str], "Copy matches of this regular expression unchanged; repeatable."
+    ] = ()
+    align: Annotated[bool, "Add the word alignment to --json."] = False
+    pharaoh: Annotated[Path | None, 'Write the word alignment of each line to this file, as "0-0 1-2".'] = (
+        None
+    )
+    mbr: Annotated[
+        bool,
+        "Minimum Bayes risk: choose the candidate (--n-best, or the whole beam) closest to the others.",
+    ] = False
+    workers: options.Workers = 1
+    ray: options.RayAddress = None
+    skip_long: Annotated[
+        bool, "Skip lines that are too long for the model: write empty lines and count them."
+    ] = False
+
+    def search(self) -> dict[str, Any]:
+        """Return the settings of [search] by name; None: as the run has them."""
+        return {name: getattr(self, name) for name in SEARCH_SETTINGS}
+
+    def protection(self) -> Protection | None:
+        """Return what is to be copied. ConfigError: there is no such kind."""
+        if self.protect is None and not self.protect_pattern:
+            return None
+        from dragoman.predict.protection import Protection
+        from dragoman.text.slots import PATTERNS
+
+        names = [kind.strip() for kind in (self.protect or "").split(",") if kind.strip()]
+        return Protection(PATTERNS if names == ["all"] else names, self.protect_pattern)
+
+
+@options.with_options_of(TranslateCommand)
 def translate(
     run: options.RunPath,
     files: Annotated[
@@ -36,144 +118,8 @@ def translate(
             show_default="-",
         ),
     ] = None,
-    to: options.To = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar=FILE_OR_STDOUT,
-            help="Write to this file, not to stdout; .gz, .xz and .zst are compressed.",
-        ),
-    ] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the translation of each FILE to DIR/FILE.")
-    ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            help="Encoding of the input, such as cp1252; the output is UTF-8.",
-            show_default="UTF-8, else the Windows code page of the language, with a note",
-        ),
-    ] = None,
-    json_: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Write one JSON object per line: source, translation, score, alternatives."
-        ),
-    ] = False,
-    n_best: Annotated[
-        int, typer.Option(min=1, help="Number of alternatives (or samples) in --json, best first.")
-    ] = 1,
-    ensemble: options.Ensemble = None,
-    batch_sentences: options.BatchSentences = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    engine: options.EngineName = "native",
-    method: options.Method = None,
-    no_repeat_ngram: options.NoRepeatedNgram = None,
-    beam_size: options.BeamSize = None,
-    length_penalty: options.LengthPenalty = None,
-    coverage_penalty: options.CoveragePenalty = None,
-    diversity_groups: Annotated[
-        int | None, typer.Option(min=1, help="Groups of diverse beam search.", rich_help_panel=BEAM)
-    ] = None,
-    diversity_penalty: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Penalty in nats for a token of an earlier group.", rich_help_panel=BEAM),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(help="Sampling temperature; below 1 = less random.", rich_help_panel=SAMPLING),
-    ] = None,
-    top_k: Annotated[
-        int | None,
-        typer.Option(min=0, help="Sample from the k most likely tokens; 0 = all.", rich_help_panel=SAMPLING),
-    ] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(
-            help="Sample from the most likely tokens with this total probability.", rich_help_panel=SAMPLING
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed of the samples.", rich_help_panel=SAMPLING)
-    ] = None,
-    prefixes: Annotated[
-        str | None, typer.Option(help="File with a target prefix for each line.", rich_help_panel=CONTENT)
-    ] = None,
-    required: Annotated[
-        str | None,
-        typer.Option(
-            help="File with the required phrases of each line, separated by tabs.", rich_help_panel=CONTENT
-        ),
-    ] = None,
-    glossary: Annotated[
-        str | None,
-        typer.Option(
-            help="Glossary file of terms and their required translations: .tsv, .csv or .tbx.",
-            rich_help_panel=CONTENT,
-        ),
-    ] = None,
-    inflect: Annotated[
-        bool,
-        typer.Option(
-            "--inflect",
-            help="Accept inflected forms of what --glossary and --required ask for.",
-            rich_help_panel=CONTENT,
-        ),
-    ] = False,
-    document: Annotated[
-        bool | None,
-        typer.Option(
-            "--document/--lines",
-            help="Treat each line as a paragraph of several sentences, with white space and line ends; or as "
-            "a sentence, whatever file it is in. Default: documents are .srt, .tmx, .docx and .html.",
-            rich_help_panel=DOCUMENTS,
-        ),
-    ] = None,
-    protect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND,…",
-            help="Copy these unchanged: numbers, urls, emails, tags, placeholders, or all.",
-            rich_help_panel=DOCUMENTS,
-        ),
-    ] = None,
-    protect_pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Copy matches of this regular expression unchanged; repeatable.", rich_help_panel=DOCUMENTS
-        ),
-    ] = None,
-    align: Annotated[
-        bool, typer.Option("--align", help="Add the word alignment to --json.", rich_help_panel=DOCUMENTS)
-    ] = False,
-    pharaoh: Annotated[
-        Path | None,
-        typer.Option(
-            metavar=FILE_OR_STDOUT,
-            help='Write the word alignment of each line to this file, as "0-0 1-2".',
-            rich_help_panel=DOCUMENTS,
-        ),
-    ] = None,
-    mbr: Annotated[
-        bool,
-        typer.Option(
-            "--mbr",
-            help="Minimum Bayes risk: choose the candidate (--n-best, or the whole beam) closest to the "
-            "others.",
-            rich_help_panel=DOCUMENTS,
-        ),
-    ] = False,
-    workers: options.Workers = 1,
-    ray: options.RayAddress = None,
-    skip_long: Annotated[
-        bool,
-        typer.Option(
-            "--skip-long",
-            help="Skip lines that are too long for the model: write empty lines and count them.",
-            rich_help_panel=BULK,
-        ),
-    ] = False,
+    *,
+    fields: dict[str, Any],
 ) -> None:
     """Translate sentences: one line in, one line out.
 
@@ -192,60 +138,64 @@ def translate(
     from dragoman.predict.glossary import Glossary
     from dragoman.tasks.task import check_precision
 
-    if n_best > 1 and not (json_ or mbr):
+    command = TranslateCommand(**fields)
+    glossary, pharaoh = command.glossary, command.pharaoh
+    if command.n_best > 1 and not (command.json or command.mbr):
         raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
-    if align and not json_:
+    if command.align and not command.json:
         raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
-    if inflect and not (glossary or required):
+    if command.inflect and not (glossary or command.required):
         raise ConfigError("--inflect is for the phrases of --glossary and --required; give one of them")
-    model = ModelSpec(run, tuple(ensemble or ()), to, device, precision, engine)
-    config, out = model.config(), None if out == Path("-") else out
+    ensemble, engine = tuple(command.ensemble or ()), command.engine
+    model = ModelSpec(run, ensemble, command.to, command.device, command.precision, engine)
+    config, out = model.config(), None if command.out == Path("-") else command.out
     request = TranslationRequest(
-        settings={
-            "method": method, "beam_size": beam_size, "length_penalty": length_penalty,
-            "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram,
-            "diversity_groups": diversity_groups, "diversity_penalty": diversity_penalty,
-            "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
-            "batch_sentences": batch_sentences,
-        },
-        n_best=n_best,
-        protection=protection_of(protect, protect_pattern or ()),
-        consensus=mbr,
-    )  # fmt: skip
+        settings=command.search(),
+        n_best=command.n_best,
+        protection=command.protection(),
+        consensus=command.mbr,
+    )
+    # 1. What each file is, and where its translation goes: all is refused before anything is loaded.
     jobs = []
-    for name, place in outputs_of(files or ["-"], out, out_dir):
+    for name, place in outputs_of(files or ["-"], out, command.out_dir):
         source = Input.of(
-            name, out=place, as_document=document, languages=config.languages, prefixes=prefixes,
-            required=required,
+            name, out=place, as_document=command.document, languages=config.languages,
+            prefixes=command.prefixes, required=command.required,
         )  # fmt: skip
-        write = as_sentence if source.ending else json_line if json_ else as_line
-        jobs.append(Job(model, source, place, write, request, skip_long, inflect, align, pharaoh))
-        check_document(jobs[-1], as_json=json_)
-    if len(jobs) > 1 and (prefixes or required or pharaoh):
+        write = as_sentence if source.ending else json_line if command.json else as_line
+        job = Job(
+            model, source, place, write, request, command.skip_long, command.inflect, command.align, pharaoh
+        )
+        check_document(job, as_json=command.json)
+        jobs.append(job)
+    if len(jobs) > 1 and (command.prefixes or command.required or pharaoh):
         raise ConfigError("--prefixes, --required and --pharaoh have a line for each of one FILE")
     check_outputs(
         *(job.out for job in jobs), *filter(None, [pharaoh]),
         files=[glossary, *(path for job in jobs for path in job.input.files)], runs=model.runs,
     )  # fmt: skip
     check_folders(out, pharaoh)
-    config.search.changed(request.search(config.search), where="translate")  # complains before the loading
+    config.search.changed(request.search(config.search), where="translate")
     if engine == "native":
-        check_precision(precision)
-    inputs = [job.input.encoded(encoding, config.languages[0]) for job in jobs]
+        check_precision(command.precision)
+    # 2. Encodings and terms, which take a look into the files.
+    inputs = [job.input.encoded(command.encoding, config.languages[0]) for job in jobs]
     for source in inputs:
-        if encoding is None and source.encoding != "utf-8":
+        if command.encoding is None and source.encoding != "utf-8":
             read_as = f"read as {source.encoding} and written as UTF-8 (--encoding says otherwise)"
             say(f"{source.name}: is not UTF-8; {read_as}")
     if glossary is not None:
-        terms = Glossary.load(glossary, config.languages, inflect=inflect)
+        terms = Glossary.load(glossary, config.languages, inflect=command.inflect)
         request = replace(request, glossary=terms)
         for remark in terms.remarks:
             say(remark)
+    # 3. One job after another: workers share the machine, and each file is whole before the next.
     n_chunks_with_terms = 0
     for job, source in zip(jobs, inputs, strict=True):
         with room_for(job.out):
-            summary = run_job(replace(job, input=source, request=request), n_workers=workers, ray=ray)
-            n_chunks_with_terms += summary.counts.get(TERMS, 0)
+            job_with_terms = replace(job, input=source, request=request)
+            status = run_job(job_with_terms, n_workers=command.workers, ray=command.ray)
+            n_chunks_with_terms += status.counts.get(TERMS, 0)
     if glossary and not n_chunks_with_terms:
         say(f"{glossary}: none of its terms occurs in the text; they are looked for as whole words")
 
@@ -276,17 +226,6 @@ def check_document(job: Job, *, as_json: bool) -> None:
         raise ConfigError(
             "--prefixes and --required are for lines as they are: not with documents or --protect"
         )
-
-
-def protection_of(kinds: str | None, patterns: Sequence[str]) -> Protection | None:
-    """Return what --protect and --protect-pattern ask for. ConfigError: there is no such kind."""
-    if kinds is None and not patterns:
-        return None
-    from dragoman.predict.protection import Protection
-    from dragoman.text.slots import PATTERNS
-
-    names = [kind.strip() for kind in (kinds or "").split(",") if kind.strip()]
-    return Protection(PATTERNS if names == ["all"] else names, patterns)
 
 
 def classify(
