@@ -183,16 +183,14 @@ def sample(reached: Mapping[str, Sequence[str]], n: int, seed: int) -> list[dict
 def outcome(row: Mapping[str, Any], reached: Mapping[str, Sequence[str]]) -> str:
     """Return what becomes of a mutant: "killed by TEST", or "survived" and so on."""
     path = PACKAGE / row["file"]
-    same = (
-        [m for m in mutants_of(path) if all(getattr(m, key) == row[key] for key in KEYS)]
-        if path.exists()
-        else []
-    )
+    mutants = mutants_of(path) if path.exists() else ()
+    same = [mutant for mutant in mutants if all(getattr(mutant, key) == row[key] for key in KEYS)]
     if not same:
         return "gone"
-    files = {file.stem: str(file) for folder in TESTS for file in (ROOT / folder).rglob("test_*.py")}
+    files = {file.stem: file for folder in TESTS for file in (ROOT / folder).rglob("test_*.py")}
+    sources = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
     tests = [test.split(".") for test in reached.get(f"{row['file']}:{row['function']}", ())]
-    nodes = [f"{files[module]}::{test}" for module, test in tests if module in files]
+    nodes = [f"{files[name]}::{test}" for name, test in tests if f"def {test}(" in sources.get(name, "")]
     if not nodes:
         return "unreached"
     with tempfile.TemporaryDirectory() as name:
@@ -200,17 +198,7 @@ def outcome(row: Mapping[str, Any], reached: Mapping[str, Sequence[str]]) -> str
         content, mutant = path.read_bytes(), same[0]
         changed = content[: mutant.start] + mutant.after.encode() + content[mutant.end :]
         (Path(name) / "dragoman" / row["file"]).write_bytes(changed)
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--no-header",
-            *nodes,
-        ]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *nodes]
         environment = {**os.environ, "PYTHONPATH": name, "OMP_NUM_THREADS": "1", "TMPDIR": name}
         try:
             done = subprocess.run(
