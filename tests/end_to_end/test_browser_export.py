@@ -19,6 +19,7 @@ from dragoman.interop.onnx import OnnxEngine
 from dragoman.interop.parity import random_texts
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator
+from dragoman.text.normalisation import is_wordy
 from dragoman.text.tokenizer import EOS_ID
 from exports import untrained_run
 from pages import Watched, browsing, new_context, violations
@@ -81,7 +82,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 def test_the_page_translates_as_the_same_graphs_do_in_python(opened: Opened) -> None:
     translator = Translator.load(GOLDEN, device="cpu", precision="fp32")
-    texts = random_texts(translator.tokenizers.src, 200, 30)
+    texts = [text for text in random_texts(translator.tokenizers.src, 200, 30) if is_wordy(text)]
     given = opened.call(
         "const all = []; for (const text of given) all.push(await translator.translate(text)); return all;",
         texts,
@@ -95,7 +96,7 @@ def test_the_page_translates_as_the_same_graphs_do_in_python(opened: Opened) -> 
         for ids in translator.tokenizers.src.encode_batch(texts)
     ]
     same = sum(tuple(one["ids"]) == ids for one, ids in zip(given, found, strict=True))
-    assert same >= 198  # sums of floats have another order there
+    assert same >= len(texts) - 2 > 150  # sums of floats have another order there
     assert [g["text"] for g in given] == translator.tokenizers.tgt.decode_batch([g["ids"] for g in given])
     assert opened.report.parity.same["greedy"] > 0.5  # a model that has learnt little
     assert opened.report.parity.largest["nats a token of a translation, on average"] < 0.5

@@ -116,9 +116,8 @@ class Hypertext:
             for token in run:
                 self._parts += self._in_pieces(token)
             return
-        if (
-            not keeps_lines
-        ):  # one space for white space, as a browser shows it; before and behind all it stays
+        if not keeps_lines:
+            # One space for white space, as a browser shows it; before and behind all it stays.
             whole, position = "".join(texts), 0
             begin, end = len(whole) - len(whole.lstrip(_SPACE)), len(whole.rstrip(_SPACE))
             for i, text in enumerate(texts):

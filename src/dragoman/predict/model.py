@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from dragoman.config import Direction, TranslationConfig
@@ -74,7 +74,6 @@ class TranslationModel:
         self._has_slots = config.modifiers.slots > 0 and tokenizers.has_slots
         listed = transformations(config.languages, slots=self._has_slots)
         self.transformations = Transformations(listed, tokenizers.src.plain.encode_batch)
-        self._inflected = lru_cache(maxsize=1024)(self._inflect)
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -164,16 +163,11 @@ class TranslationModel:
         begun = self._begun(beginnings, [one.spans for one in read])
         continuing = self._continuing if any(phrases) else frozenset[int]()
         sentences = []
-        texts = [one.text for one in read]
-        for i, ids in enumerate(self.tokenizers.src.encode_batch(texts, slots=self._has_slots)):
+        encoded = self.tokenizers.src.encode_batch([one.text for one in read], slots=self._has_slots)
+        rows = zip(encoded, begun, phrases, read, strict=True)
+        for number, (ids, prefix, group, one) in enumerate(rows, first_number):
             sentence = SearchInput(
-                [*ids, EOS_ID],
-                begun[i],
-                phrases[i],
-                continuing,
-                first_number + i,
-                spans=read[i].spans,
-                casing=read[i].casing,
+                [*ids, EOS_ID], prefix, group, continuing, number, spans=one.spans, casing=one.casing
             )
             self._check(sentence)
             sentences.append(sentence)
@@ -235,15 +229,20 @@ class TranslationModel:
             encoded.append(self._inflected(phrase, exact) if inflects else exact)
         return encoded
 
-    def _inflect(self, phrase: str, exact: ExactPhrase) -> Phrase:
-        """Return a phrase that may be inflected.
+    @cached_property
+    def _inflected(self) -> Callable[[str, ExactPhrase], Phrase]:
+        """`inflected` for the target; a cache of a method would hold the model when nobody else does."""
+        return lru_cache(maxsize=1024)(partial(inflected, self.tokenizers.tgt, self._written))
 
-        It has one form, `exact`, if it cannot be told from what single tokens write: in a script without
-        spaces, with tokens of single characters, or with characters that are written as bytes.
-        """
-        words = self.tokenizers.tgt.normalise(phrase).split()
-        inflected = InflectedPhrase(words, self._written)
-        return inflected if inflected.holds(exact.tokens) else exact
+
+def inflected(tokenizer: Tokenizer, written: WrittenTokens, phrase: str, exact: ExactPhrase) -> Phrase:
+    """Return a phrase that may be inflected.
+
+    It has one form, `exact`, if it cannot be told from what single tokens write: in a script without
+    spaces, with tokens of single characters, or with characters that are written as bytes.
+    """
+    inflectable = InflectedPhrase(tokenizer.normalise(phrase).split(), written)
+    return inflectable if inflectable.holds(exact.tokens) else exact
 
 
 def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:

@@ -214,12 +214,9 @@ class Service:
             if name != "partial" or events.qsize() <= MAX_EVENTS:
                 loop.call_soon_threadsafe(events.put_nowait, (name, data))
 
-        def end(running: asyncio.Future[Any]) -> None:
-            events.put_nowait(None)
-            _retrieve(running)
-
         running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
-        running.add_done_callback(end)
+        running.add_done_callback(_retrieve)
+        running.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
                 yield event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -93,13 +93,14 @@ def translation(
     direction = {"model": served.info.name, "source": languages[0], "target": languages[1]}
     direction |= {"pivot": served.pivot} if served.pivot else {}
     if tell is not None:
-        client.see = _teller(tell, served, plan, places)
         begun: Any = [{"sentences": of_text} for of_text in sources]
         tell("begin", schemas.BeginEvent(**direction, translations=begun))
     phrases = [*map(Inflectable if asked.inflect else str, asked.required)]
     sentences: list[Any] = []  # the fields of each
     while (first := len(sentences)) < len(places):
-        part = places[first : first + min(first + 1, 32)] if tell is not None else places
+        part = places if tell is None else places[first : first + min(first + 1, 32)]
+        if tell is not None:
+            client.see = _teller(tell, served, plan, dict(enumerate(part, first + 1)))
         translations = yield from translated(
             model, [sources[i][k]["source"] for i, k in part], plan,
             prefixes=[asked.prefix] if asked.prefix else None, required=[phrases] * len(part),
@@ -168,9 +169,9 @@ def _plan(
 
 
 def _teller(
-    tell: Tell, served: ServedTranslator, plan: TranslationRequest, places: Sequence[tuple[int, int]]
+    tell: Tell, served: ServedTranslator, plan: TranslationRequest, places: Mapping[int, tuple[int, int]]
 ) -> Callable[[SearchInput, Sequence[int]], None] | None:
-    """Return a callback for partial hypotheses, by sentence, whose numbers count from 1."""
+    """Return a callback for partial hypotheses of the sentences in `places`, by number; parts have others."""
     if plan.protection is not None or isinstance(served.translator, Pivot):
         return None  # what is searched for is not what is answered
     last: dict[int, float] = {}
@@ -178,9 +179,9 @@ def _teller(
 
     def see(sentence: SearchInput, ids: Sequence[int]) -> None:
         now, number = time.monotonic(), sentence.number
-        if ids and number <= len(places) and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
+        if ids and number in places and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
             last[number] = now
-            i, k = places[number - 1]
+            i, k = places[number]
             tell("partial", schemas.PartialEvent(text=i, sentence=k, partial=written(sentence, [ids])[0]))
 
     return see

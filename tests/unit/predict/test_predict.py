@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 
 from dragoman.errors import ConfigError, DataError
 from dragoman.hardware import choose_device, choose_dtype, has_bf16
+from dragoman.predict.inflection import Inflectable
 from dragoman.predict.translator import Translator
 from dragoman.text.alterations import in_capitals, in_title_case
 
@@ -40,13 +42,10 @@ def test_progress_counts_up_to_every_sentence(translator: Translator) -> None:
     assert counts == sorted(counts)
 
 
-def test_a_character_too_long_for_the_model_is_named(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_character_too_long_is_named(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "max_positions", 4)
-    with pytest.raises(
-        DataError, match=r"sentence 12: the character '𐍈' alone has more tokens than the 4 of a part"
-    ):
+    message = "sentence 12: the character '𐍈' alone has more tokens than the 4 of a part"
+    with pytest.raises(DataError, match=message):
         translator.translate(["a", "𐍈 fox"], first_number=11)
 
 
@@ -57,9 +56,8 @@ def test_bf16_translates_like_fp32_nearly_always(tiny_run: Path, translator: Tra
 
 def test_a_device_that_does_not_exist_or_is_not_supported_is_named() -> None:
     for name in ("gpu", "mps", "meta", "xla", "cuda:", "cuda:x", "cpu:1", ""):
-        with pytest.raises(
-            ConfigError, match=rf'device = "{name}": is not supported; use "auto", "cpu", "cuda" or "cuda:1"'
-        ):
+        message = f'device = "{name}": is not supported; use "auto", "cpu", "cuda" or "cuda:1"'
+        with pytest.raises(ConfigError, match=message):
             choose_device(name)
     beyond = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(ConfigError, match=rf'device = "{beyond}": this machine has \d+ CUDA devices'):
@@ -69,18 +67,16 @@ def test_a_device_that_does_not_exist_or_is_not_supported_is_named() -> None:
 def test_auto_precision_is_bf16_exactly_where_the_processor_has_it() -> None:
     cpu = torch.device("cpu")
     assert choose_dtype("auto", cpu) == (torch.bfloat16 if has_bf16(cpu) else torch.float32)
-    assert choose_dtype("fp32", cpu) == torch.float32
-    assert choose_dtype("bf16", cpu) == torch.bfloat16
+    assert [choose_dtype(name, cpu) for name in ("fp32", "bf16")] == [torch.float32, torch.bfloat16]
     with pytest.raises(ConfigError, match=r"^precision int4: is not one of"):
         choose_dtype("int4", cpu)
 
 
-@pytest.mark.parametrize(
-    "text", ["12345", ".", "—", "😀 ", "€ 12.50", "\u200b", "1\t2", "*  *  *", "7" * 9000]
-)
-def test_text_without_a_letter_is_copied_unless_something_is_required(
-    translator: Translator, text: str
-) -> None:
+WITHOUT_LETTERS = ["12345", ".", "—", "😀 ", "€ 12.50", "\u200b", "1\t2", "*  *  *", "7" * 9000]
+
+
+@pytest.mark.parametrize("text", WITHOUT_LETTERS)
+def test_text_without_a_letter_is_copied_unless_more_is_required(translator: Translator, text: str) -> None:
     copy = text.replace("\t", " ")  # no control character is written
     for settings in ({}, {"n_best": 3, "beam_size": 3}, {"method": "sampling"}):
         red, found = translator.translate(["red", text], **settings)
@@ -107,3 +103,12 @@ def test_text_in_capitals_is_translated_as_usual_text_and_written_in_capitals(tr
     assert "ROT" in forced.text.split()
     begun = translator.translate([texts[1].upper()], prefixes=["ro"])[0].text
     assert begun.startswith("ro"), "a prefix is written as it is given"
+
+
+def test_a_model_goes_with_the_last_who_holds_it(tiny_run: Path) -> None:
+    """Without waiting for the garbage collector, which does not know what a GPU's memory is worth."""
+    translator = Translator.load(tiny_run)
+    translator.translate(["a house"], required=[[Inflectable("Haus")]])
+    weights = weakref.ref(translator.model)
+    del translator
+    assert weights() is None

@@ -266,14 +266,16 @@ def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, mor
         assert each["result"].keys() ^ sentence.keys() <= {"start", "end"}
 
 
-def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClient) -> None:
+@pytest.mark.parametrize("first", ["A red cat.", "жук " * 120 + "house."], ids=["short", "in parts"])
+def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClient, first: str) -> None:
     finished = set()
-    for name, each in events_of(client, text="A red cat. The big old house! Old trees."):
+    for name, each in events_of(client, text=f"{first} The big old house! Old trees."):
         place = (each.get("text"), each.get("sentence"))
         if name == "sentence":
             finished.add(place)
         elif name == "partial":
             assert place not in finished
+            assert finished or place == (0, 0), "which is translated alone"
             assert isinstance(each["partial"], str)
 
 
