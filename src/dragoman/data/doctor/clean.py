@@ -82,6 +82,7 @@ def write_without(
                 _write(partial / name, lines)
                 names.append(name)
             _write(partial / DROPPED, _reports(corpus, dropped()))
+            check_new(folder)  # what came into it meanwhile is not replaced
         except OSError as error:
             place = error.filename or folder
             raise DataError(

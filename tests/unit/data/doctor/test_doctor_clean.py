@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,19 @@ def test_nothing_is_left_behind_where_writing_fails(tmp_path: Path, monkeypatch:
     ):
         clean(tmp_path / "a.tsv", to=tmp_path / "clean")
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def test_what_comes_into_the_folder_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+    other = tmp_path / "clean" / "other"
+
+    def another_writes(_: Path, lines: Iterable[str]) -> None:
+        other.parent.mkdir(exist_ok=True)
+        other.touch()
+
+    monkeypatch.setattr("dragoman.data.doctor.clean._write", another_writes)
+    with pytest.raises(DataError, match="clean: exists already; name a new folder"):
+        clean(tmp_path / "a.tsv", to=tmp_path / "clean")
+    assert [*other.parent.iterdir()] == [other]
