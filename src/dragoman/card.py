@@ -31,7 +31,7 @@ METRICS = {
 """Scores by the names that the hub has for them."""
 
 ALTERATIONS = "alterations"
-"""What a record of scores.json has that is about altered text, see `evaluation.robustness`."""
+"""What a record of scores.json has that is about altered text, see `tasks.translation.robustness`."""
 
 
 def model_card(run: Run, *, name: str | None = None, licence: str | None = None) -> str:

@@ -1,7 +1,7 @@
 """What Dragoman learns: translation and classification, each behind the interface `tasks.task.Task`.
 
-A task owns everything above training that depends on it. The command line, reports, comparisons and
-reproductions ask the task and do not branch. `TASKS` is where a new one is registered.
+A task owns everything that depends on it: what is trained, scored, compared and reported. Training, the
+command line and reproductions ask the task and do not branch. `TASKS` is where a new one is registered.
 """
 
 from __future__ import annotations

@@ -72,21 +72,15 @@ def write_without(
     `dropped` yields the numbers of these records, rising, as often as it is called, each with what
     dropped.jsonl says of it. Files are named as by `write_clean`.
 
-    Raises:
-        DataError: a file cannot be read or written.
+    DataError: a file cannot be read, or `folder` is no longer empty. RunError: nothing can be written.
     """
     names = []
     with replacing_folder(folder) as partial:
-        try:
-            for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
-                _write(partial / name, lines)
-                names.append(name)
-            _write(partial / DROPPED, _reports(corpus, dropped()))
-        except OSError as error:
-            place = error.filename or folder
-            raise DataError(
-                f"{place}: cannot be written ({error.strerror}); check rights and space"
-            ) from error
+        for name, lines in _clean_files(corpus, lambda: (number for number, _ in dropped()), langs):
+            _write(partial / name, lines)
+            names.append(name)
+        _write(partial / DROPPED, _reports(corpus, dropped()))
+        check_new(folder)  # what came into it meanwhile is not replaced
     return tuple(folder / name for name in [*names, DROPPED])
 
 

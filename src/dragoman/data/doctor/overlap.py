@@ -219,6 +219,6 @@ class HeldOutIndex:
                 kind = exact if match.similarity == 1.0 else near
                 kind[index] = f"{kind[index]}; {what}" if index in kind else what
                 similarity[index] = max(match.similarity, similarity.get(index, 0.0))
-        for index in exact.keys() & similarity.keys():
+        for index in exact.keys() & range(start, start + len(chunk)):
             near.pop(index, None)
             del similarity[index]

@@ -163,10 +163,7 @@ def write_best(
     """Write the pairs that `cut` keeps into a new folder, all of it or nothing; return the files written.
 
     `scores` has one for each pair, and is read several times. Files are named as by `write_clean`;
-    dropped.jsonl has the number and the score of each other pair.
-
-    Raises:
-        DataError: a file cannot be read or written.
+    dropped.jsonl has the number and the score of each other pair. Errors: those of `write_without`.
     """
 
     def dropped() -> Iterator[tuple[int, dict[str, Any]]]:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import lzma
-import os
 from pathlib import Path
 
 import pytest
@@ -152,15 +151,11 @@ def test_a_copy_without_anything_is_refused(tmp_path: Path) -> None:
         clean(tmp_path / "a.tsv", to=tmp_path / "clean")
 
 
-def test_nothing_is_left_behind_where_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        DataError, match=r"cannot be written \(No space left on device\); check rights and space"
-    ):
+    (tmp_path / "clean").mkdir()
+    other = tmp_path / "clean" / "other"
+    monkeypatch.setattr("dragoman.data.doctor.clean._write", lambda *_: other.touch())
+    with pytest.raises(DataError, match="clean: exists already; name a new folder"):
         clean(tmp_path / "a.tsv", to=tmp_path / "clean")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+    assert [*(tmp_path / "clean").iterdir()] == [other]
