@@ -22,10 +22,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -118,18 +120,9 @@ def compare(n_rounds: int, trees: Iterable[str], what: str, measure: Callable[[s
     print(f"| {what} | {' | '.join(medians)} | {spread} |", flush=True)
 
 
-@contextmanager
-def path_of(root: Path) -> Iterator[None]:
+def path_of(root: Path) -> AbstractContextManager[Any]:
     """Let processes that are started in this block import the package of the tree `root`."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(root / "src")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+    return mock.patch.dict(os.environ, PYTHONPATH=str(root / "src"))
 
 
 def train(root: Path, folder: Path, n_updates: int) -> float:

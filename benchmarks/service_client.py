@@ -45,6 +45,8 @@ class Connection(asyncio.Protocol):
         length = re.search(rb"(?i)content-length: (\d+)", head)
         if end and len(body) >= (n := int(length[1]) if length else 0):
             self._received = body[n:]
+            if re.search(rb"(?i)connection: close", head):  # a service ends a connection after many requests
+                self.close()
             if self._answer is not None and not self._answer.done():
                 self._answer.set_result((int(head[9:12]), body[:n]))
 

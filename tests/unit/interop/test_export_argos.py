@@ -7,6 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -196,7 +197,8 @@ def test_slots_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_no_package_that_reads_otherwise_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = untrained_run(tmp_path / "r")
-    monkeypatch.setattr(argos, "_translations", lambda path, texts, longest: [([], text) for text in texts])
+    foreign = Mock(EncodeAsPieces=str.split, DecodePieces=lambda tokens: "otherwise")
+    monkeypatch.setattr(argos, "sentencepiece_processor", lambda model: foreign)
     with pytest.raises(RunError, match="reads or writes 9 of 9 sentences otherwise"):
         export_run(run, tmp_path / "out", to="argos", n_sentences=9)
     assert not (tmp_path / "out").exists()
