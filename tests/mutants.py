@@ -50,8 +50,7 @@ SWAPS = {
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 SECONDS = 300
-KEYS = ("function", "expression", "before", "after", "number")
-"""What a mutant is found again by."""
+KEYS = ("function", "expression", "before", "after", "number")  # what a mutant is found again by
 
 
 class Mutant(NamedTuple):
@@ -60,7 +59,6 @@ class Mutant(NamedTuple):
     file: str
     function: str
     expression: str
-    """The text of the line, or of the expression, that is changed."""
     before: str
     after: str
     number: int
