@@ -48,12 +48,20 @@ LONGEST_ERROR = 1800
 """Characters of an error message that are shown: its beginning, and its end, which says what to do."""
 
 
+FILE_OR_STDOUT = "FILE|-"
+"""Metavar of options that accept "-" for stdout."""
 METAVARS = {
     "FILE": "by-score codes file glossary keys plot prefixes recipe ref report required settings src src-spm "
     "teacher-output text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
     "RUN": "backward ensemble forward from reverse",
     "PATH": "onnxruntime-web out",
     "LANGUAGE": "src-lang tgt-lang to",
+    FILE_OR_STDOUT: "pharaoh",
+    "DIR": "out-dir write-clean",
+    "FILES": "test",
+    "KIND": "drop keep",
+    "KIND,…": "protect",
+    "KIND=VALUE": "threshold",
     "NAME=FILE": "scores",
     "NAME=SHARE": "mix",
     "SECTION.KEY=VALUE": "set",
@@ -324,9 +332,6 @@ def _install(extras: str) -> str:
 def _word(path: str) -> str:
     return shlex.quote(path) if os.name == "posix" else f'"{path}"'
 
-
-FILE_OR_STDOUT = "FILE|-"
-"""Metavar of options that accept "-" for stdout."""
 
 app = typer.Typer(
     cls=Commands,

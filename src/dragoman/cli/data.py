@@ -145,8 +145,7 @@ def filter_(
         typer.Option(metavar="DIR", help="Write the kept pairs, and a list of the others, to this folder."),
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the histogram of the scores: .png, .svg or .pdf."),
+        Path | None, typer.Option(help="Draw the histogram of the scores: .png, .svg or .pdf.")
     ] = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,

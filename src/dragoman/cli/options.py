@@ -15,7 +15,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from dragoman.cli.app import FILE_OR_STDOUT
 from dragoman.distillation.lessons import Lessons
 from dragoman.errors import ConfigError, require
 from dragoman.tasks.request import EvaluationRequest, Files, TrainingRequest
@@ -27,24 +26,15 @@ FLAGS = {
     "baseline": "--baseline/--no-baseline", "document": "--document/--lines",
 }  # fmt: skip
 """Options that are not called as their fields."""
-METAVARS = {
-    "out": FILE_OR_STDOUT, "out_dir": "DIR", "pharaoh": FILE_OR_STDOUT, "protect": "KIND,…", "test": "FILES",
-    "write_clean": "DIR", "drop": "KIND", "keep": "KIND", "threshold": "KIND=VALUE", "report": "FILE",
-}  # fmt: skip
-"""What the help calls values that are not called as their type."""
 BULK = "Large files"
 PANELS = {
-    name: panel
-    for panel, names in {
-        "Beam search": "beam_size length_penalty coverage_penalty diversity_groups diversity_penalty",
-        "Sampling": "temperature top_k top_p seed",
-        "Constraints": "prefixes required glossary inflect",
-        "Documents": "document protect protect_pattern align pharaoh mbr",
-        BULK: "skip_long",
-    }.items()
-    for name in names.split()
+    "Beam search": "beam_size length_penalty coverage_penalty diversity_groups diversity_penalty",
+    "Sampling": "temperature top_k top_p seed",
+    "Constraints": "prefixes required glossary inflect",
+    "Documents": "document protect protect_pattern align pharaoh mbr",
+    BULK: "skip_long",
 }
-"""Headings of options in the help."""
+"""Headings in the help, each with the fields below it."""
 
 
 @cache
@@ -67,8 +57,7 @@ def option_of(request: Callable[..., Any], field: str) -> Any:
         show_default=default or True,
         min=least,
         max=most,
-        metavar=METAVARS.get(field),
-        rich_help_panel=PANELS.get(field),
+        rich_help_panel=next((panel for panel, names in PANELS.items() if field in names.split()), None),
     )
 
 

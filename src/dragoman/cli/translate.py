@@ -34,7 +34,13 @@ class TranslateCommand:
     """The options of `dragoman translate`, in the order of its help."""
 
     to: options.To = None
-    out: Annotated[Path | None, "Write to this file, not to stdout; .gz, .xz and .zst are compressed."] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar=FILE_OR_STDOUT,
+            help="Write to this file, not to stdout; .gz, .xz and .zst are compressed.",
+        ),
+    ] = None
     out_dir: Annotated[Path | None, "Write the translation of each FILE to DIR/FILE."] = None
     encoding: Annotated[
         str | None,
