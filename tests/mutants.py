@@ -49,7 +49,7 @@ SWAPS = {
     ast.Div: ("/", "*"), ast.And: ("and", "or"), ast.Or: ("or", "and"),
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-SECONDS = 300
+SECONDS = 400
 KEYS = ("function", "expression", "before", "after", "number")  # what a mutant is found again by
 
 
