@@ -29,10 +29,8 @@ from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import Batcher, Client
 
-PIECES = (
-    *["red", "cat", "Big", "HOUSE", "12.50", "<b>", "</b>", "a@b.org", "😀", ",", ".", "日本"],
-    "old " * 60,
-)
+WORDS = ["red", "cat", "Big", "HOUSE", "12.50", "<b>", "</b>", "a@b.org", "😀", ",", ".", "日本"]
+PIECES = [*WORDS, "old " * 60]
 TEXTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=7).map(" ".join), min_size=1, max_size=4)
 REQUESTS = st.builds(
     TranslationRequest,
@@ -64,7 +62,7 @@ def both(
     return translations, (yield from aligned(model, translations))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(texts=TEXTS, request=REQUESTS, through=st.booleans())
 def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_they_were_given(
     translator: Translator, texts: list[str], request: TranslationRequest, through: bool
