@@ -411,7 +411,7 @@ class HuggingFaceEngine(StepEngine):
     def longest(self) -> int:
         return int(self.model.config.max_position_embeddings) - 1
 
-    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: transformers does not say here where it looks; set it to 0")
         return Started(HuggingFaceSteps(self.model, self._read(src), self.first))

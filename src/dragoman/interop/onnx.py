@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from dragoman.files import write_atomically
 from dragoman.model.classifier import TransformerClassifier, pool
 from dragoman.model.layers import MultiHeadAttention
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
-from dragoman.predict.engine import FORBIDDEN, Started, StepEngine
+from dragoman.predict.engine import FORBIDDEN, SearchInput, Started, StepEngine
 from dragoman.text.tokenizer import PAD_ID
 
 OPSET = 18
@@ -258,7 +258,7 @@ class OnnxEngine(StepEngine):
     def longest(self) -> int:
         return self.max_positions - 1
 
-    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: the graphs do not say where they look; set it to 0")
         src = src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)

@@ -109,16 +109,12 @@ class StepEngine(ABC):
         """The most tokens that a translation may have, the end token not counted."""
 
     @abstractmethod
-    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
         """Return what computes the next tokens of the sources `src` (B, S).
 
-        Forbidden tokens have log-probability -inf. `allowed` is what the method of this name returned for
-        them. ConfigError: a setting is beyond this engine.
+        Forbidden tokens have log-probability -inf. A search of `sentences` may be limited to fewer tokens.
+        ConfigError: a setting is beyond this engine.
         """
-
-    def allowed(self, src: Tensor, sentences: Sequence[SearchInput], settings: SearchConfig) -> Tensor | None:
-        """Return which tokens a search of these sentences may be limited to, (B, V); None: it has all."""
-        return None
 
     def free_memory(self) -> None:
         """Give back device memory that the last search left reserved."""
@@ -148,7 +144,7 @@ class StepEngine(ABC):
     def _search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search for sentences that all require phrases, or none of them does."""
         src = pad([sentence.source for sentence in sentences]).to(self.device)
-        started = self.start(src, settings, self.allowed(src, sentences, settings))
+        started = self.start(src, settings, sentences)
         columns = started.columns
         step: NextToken = NotEmpty(started.step, eos_id=EOS_ID)
         if any(sentence.prefix for sentence in sentences):
@@ -232,7 +228,7 @@ class NativeEngine(StepEngine):
             decoder.stages.clear()
         super().free_memory()
 
-    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
         if settings.coverage_penalty > 0:
             if any(model.stepping == "whole" for model in self.models):
                 raise ConfigError(
@@ -247,13 +243,18 @@ class NativeEngine(StepEngine):
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
             return Started(coverage, coverage.penalty)
         steps: list[NextToken] = []
-        if not self._packs:
+        if not all(can_pack(model) and not can_record(model) for model in self.models):
             for model, static in zip(self.models, self._static, strict=True):
                 begin: Callable[..., NextToken] = static.start
                 if not can_record(model):
                     begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
                 steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
             return Started(ensemble_of(steps))
+        allowed = None
+        limits = bool(sentences) and settings.shortlist and settings.method != "sampling"
+        if limits and self.shortlist is not None and not sentences[0].required:
+            prefixes = [sentence.prefix for sentence in sentences]
+            allowed = self.shortlist.allowed(src, prefixes, self.models[0].output.out_features)
         packs = [self._pack(i, model) for i, model in enumerate(self.models)]
         mixed = len({pack.compiled is None for pack in packs}) > 1  # all must have the same columns
         packed = [
@@ -261,18 +262,6 @@ class NativeEngine(StepEngine):
             for pack in packs
         ]
         return Started(ensemble_of(packed), columns=Columns(packed[0].ids))
-
-    def allowed(self, src: Tensor, sentences: Sequence[SearchInput], settings: SearchConfig) -> Tensor | None:
-        whole = settings.coverage_penalty > 0 or settings.method == "sampling" or sentences[0].required
-        if self.shortlist is None or not settings.shortlist or whole or not self._packs:
-            return None
-        prefixes = [sentence.prefix for sentence in sentences]
-        return self.shortlist.allowed(src, prefixes, self.models[0].output.out_features)
-
-    @property
-    def _packs(self) -> bool:
-        """Whether its models are searched with packed weights."""
-        return all(can_pack(model) and not can_record(model) for model in self.models)
 
     def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
         """Return the weights of model i as they are now, packed."""

@@ -21,13 +21,6 @@ EMPTY = "an empty side"
 TOO_LONG = "a side longer than the model accepts"
 
 
-class ScoredToken(NamedTuple):
-    """A token of a translation, as it is written in the vocabulary, and its log-probability in nats."""
-
-    piece: str
-    log_prob: float
-
-
 class TokenScores(NamedTuple):
     """Log-probabilities of the tokens of a target given its source, in nats; the end token is the last."""
 
@@ -53,9 +46,12 @@ class TokenScores(NamedTuple):
         """exp of the negative mean log-probability of a token; 1 where there is no token."""
         return perplexity(self.log_prob, len(self.log_probs))
 
-    def tokens(self, tokenizer: Tokenizer, target: str) -> tuple[ScoredToken, ...]:
-        """Return the tokens of the target with their log-probabilities; none where the pair has no score."""
-        return tuple(map(ScoredToken, pieces_with_end(tokenizer, target), self.log_probs))
+    def tokens(self, tokenizer: Tokenizer, target: str) -> list[tuple[str, float]]:
+        """Return the tokens of the target as the vocabulary has them, and their log-probabilities in nats.
+
+        None where the pair has no score.
+        """
+        return list(zip(pieces_with_end(tokenizer, target), self.log_probs, strict=False))
 
 
 def perplexity(log_prob: float, n_tokens: int) -> float:

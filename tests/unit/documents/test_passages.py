@@ -8,19 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.documents import translate_document
 from dragoman.documents.passages import (
     MOST_CODES,
     Code,
     Cut,
     CutPassage,
+    Document,
     Passage,
     Pieces,
     Tags,
     cut,
     joined,
+    segments,
     text_of,
 )
-from dragoman.predict.protection import pairs
+from dragoman.predict.protection import INLINE_TAGS, pairs
+from dragoman.predict.translator import Translator
+from flows import answering, saying
 
 TEXTS = st.text(st.sampled_from('aB .!?\n\t<g/> id="1"\''), min_size=1, max_size=12)
 
@@ -125,29 +130,19 @@ def test_tags_have_names_that_no_text_has_a_tag_of() -> None:
     assert Tags.apart_from(["plain"]) == Tags("g", "x", "gap0")
     taken = Tags.apart_from(["<g>", "</X>", "<gap0/>"])
     assert len({*taken[:3], "g", "x", "gap0"}) == 6
-    every = "".join(
-        f"<{name}>"
-        for name in sorted(__import__("dragoman.predict.protection").predict.protection.INLINE_TAGS)
-    )
+    every = "".join(f"<{name}>" for name in INLINE_TAGS)
     names = Tags.apart_from([every])[:3]
     assert len(set(names)) == 3
     assert not any(f"<{name}>" in every for name in names)
 
 
 def test_what_encloses_a_sentence_needs_no_tags() -> None:
-    pieces = (
-        Code("open", 0),
-        "One here. ",
-        Code("open", 1),
-        "Two",
-        Code("close", 1),
-        " there.",
-        Code("close", 0),
-    )
+    two = (Code("open", 1), "Two", Code("close", 1), " there.")
+    pieces = (Code("open", 0), "One here. ", *two, Code("close", 0))
     passage = CutPassage.of(Passage(pieces, 1), "en")
     assert [sentence.outer for sentence in passage.sentences] == [(0,), (0,)]
     assert passage.sentences[0].pieces == ("One here.",)
-    assert passage.sentences[1].pieces == (Code("open", 1), "Two", Code("close", 1), " there.")
+    assert passage.sentences[1].pieces == two
     written = passage.written([("Eins hier.",), ("Zwei dort.",)], ("en", "de"))
     assert written == (Code("open", 0), "Eins hier. Zwei dort.", Code("close", 0))
     assert text_of(passage.written([("一。",), ("二。",)], ("en", "zh"))) == "一。二。"
@@ -183,3 +178,55 @@ def test_a_sentence_of_too_many_codes_stays_as_it_is() -> None:
 def test_pairs_are_nested(sides: str, expected: dict[int, int]) -> None:
     named = [("close", side[1:]) if side[0] == "/" else ("open", side) for side in sides.split()]
     assert pairs(named) == expected
+
+
+# Documents of sentences
+
+LANGUAGES = st.sampled_from(["en", "de", "zh", "ja", "fr", "hi", "xx"])
+PAGES = st.text(
+    st.one_of(st.sampled_from("  ..!?。「」\"'aB1\n\r\t\u2028\x85\x0c\ud800"), st.characters()), max_size=80
+)
+
+
+@given(PAGES, LANGUAGES)
+def test_a_document_of_its_own_sentences_is_the_text(text: str, language: str) -> None:
+    document = Document.read(text, language)
+    assert document.written(document.sentences, (language, language)) == text
+    assert all(sentence and sentence == sentence.strip() for sentence in document.sentences)
+    assert not any(end in sentence for sentence in document.sentences for end in "\r\n")
+
+
+@given(PAGES.filter(lambda text: "\n" not in text and "\r" not in text), LANGUAGES)
+def test_segments_tile_a_line(line: str, language: str) -> None:
+    assert "".join(segments(line, language)) == line
+
+
+@given(PAGES)
+def test_translating_by_the_identity_changes_nothing(translator: Translator, text: str) -> None:
+    with answering(saying(lambda sentence: sentence)):
+        assert translate_document(translator, text) == text
+
+
+def test_lines_and_spaces_stand_where_they_stood(translator: Translator) -> None:
+    text = "\n  One here.  Two there! \r\n\r\n\tThree.\nMr. Smith left.\n"
+    expected = "\n  <One here.>  <Two there!> \r\n\r\n\t<Three.>\n<Mr. Smith left.>\n"
+    with answering(saying(lambda sentence: f"<{sentence}>")):
+        assert translate_document(translator, text) == expected
+
+
+def test_every_sentence_knows_its_line() -> None:
+    document = Document.read("One. Two.\r\n\r\nThree.\rFour.", "en")
+    assert document.sentences == ("One.", "Two.", "Three.", "Four.")
+    assert document.line_numbers == (1, 1, 3, 4)
+
+
+def test_chinese_sentences_stand_without_spaces() -> None:
+    document = Document.read("One. Two.\n Three.", "en")
+    assert document.written(["一。", "二。", "三。"], ("en", "zh")) == "一。二。\n 三。"
+    back = Document.read("一。二。\n 三。", "zh")
+    assert back.written(["One.", "Two.", "Three."], ("zh", "en")) == "One. Two.\n Three."
+
+
+def test_a_document_is_its_sentences_translated(translator: Translator) -> None:
+    first, second = (t.text for t in translator.translate(["The red cat.", "A dog!"]))
+    assert translate_document(translator, "The red cat. A dog!\n") == f"{first} {second}\n"

@@ -35,13 +35,6 @@ def test_n_best_are_alternatives_in_order_of_score(translator: Translator) -> No
     assert (translation.text, translation.score) == translation.alternatives[0]
 
 
-def test_progress_counts_up_to_every_sentence(translator: Translator) -> None:
-    counts: list[int] = []
-    translator.translate(SENTENCES, progress=counts.append)
-    assert counts[-1] == len(SENTENCES)
-    assert counts == sorted(counts)
-
-
 def test_a_character_too_long_is_named(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "max_positions", 4)
     message = "sentence 12: the character '𐍈' alone has more tokens than the 4 of a part"

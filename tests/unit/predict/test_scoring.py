@@ -68,7 +68,7 @@ def test_what_can_be_written_shares_the_whole_probability(translator: Translator
 
     (unknown,) = score_pairs(small, ["a b"], ["x"])
     with_unknown = logits[[EOS_ID, UNK_ID, *words.encode("a b c d")]]
-    assert unknown.tokens(words, "x")[0].piece == "<unk>"
+    assert unknown.tokens(words, "x")[0][0] == "<unk>"
     assert unknown.log_probs[0] == pytest.approx(float(logits[UNK_ID] - with_unknown.logsumexp(0)))
 
 

@@ -77,7 +77,7 @@ class Masked(StepEngine):
         self.may_hold = [may_hold(self.shortlist, sentence) for sentence in sentences]
         return super()._search(sentences, settings)
 
-    def start(self, src: Tensor, settings: SearchConfig, allowed: Tensor | None = None) -> Started:
+    def start(self, src: Tensor, settings: SearchConfig, sentences: object = ()) -> Started:
         whole = self.inner.start(src, settings).step
         rows = torch.arange(len(src))
 

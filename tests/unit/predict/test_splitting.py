@@ -80,6 +80,7 @@ def test_a_long_text_is_its_parts_translated_and_joined(translator: Translator) 
     assert long.text == " ".join(part.text for part in long.parts if part.text)
     assert long.score == pytest.approx(sum(part.score for part in long.parts) / len(long.parts))
     assert long.alternatives[0] == (long.text, long.score)
+    assert long.ids[0] == tuple(i for part in long.parts for i in part.ids[0])
     assert len(long.alternatives) == 2
     assert long.alternatives[1].score <= long.score
     assert translator.translate(["red cat"])[0].text == short.text
@@ -101,9 +102,3 @@ def test_parts_in_a_language_without_spaces_are_joined_without(
     monkeypatch.setattr(translator, "config", translator.config.model_copy(update={"data": data}))
     translation = translator.translate(["red cat. " * translator.config.model.max_positions])[0]
     assert translation.text == "".join(part.text for part in translation.parts).strip()
-
-
-def test_tokens_of_a_text_in_parts_are_those_of_its_parts(translator: Translator) -> None:
-    whole = translator.translate([" ".join(["the red cat ."] * 300)], beam_size=1, max_length_factor=0.1)[0]
-    assert len(whole.parts) > 1
-    assert whole.ids == (tuple(i for part in whole.parts for i in part.ids[0]),)

@@ -338,7 +338,7 @@ def test_scores_are_those_of_the_model(client: TestClient, translator: Translato
         assert found["log_prob"] == pytest.approx(wanted.log_prob, abs=1e-3)
         assert found["perplexity"] == pytest.approx(wanted.perplexity, abs=1e-2)
         tokens = wanted.tokens(translator.tokenizers.tgt, target)
-        assert [token["piece"] for token in found["tokens"]] == [token.piece for token in tokens]
+        assert [token["piece"] for token in found["tokens"]] == [piece for piece, _ in tokens]
         total = sum(token["log_prob"] for token in found["tokens"])
         assert found["log_prob"] == pytest.approx(total, abs=1e-2), "that of a text is the sum of its tokens'"
 
