@@ -50,7 +50,9 @@ SWAPS = {
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 SECONDS = 400
-KEYS = ("function", "expression", "before", "after", "number")  # what a mutant is found again by
+"""Of all tests of a mutant, on two busy cores: a mutant that takes longer is a timeout."""
+KEYS = ("function", "expression", "old", "new", "number")
+"""What a mutant is found again by."""
 
 
 class Mutant(NamedTuple):
@@ -59,8 +61,9 @@ class Mutant(NamedTuple):
     file: str
     function: str
     expression: str
-    before: str
-    after: str
+    """The text of the line that is changed."""
+    old: str
+    new: str
     number: int
     """Among equal changes of equal expressions in the function."""
     start: int
@@ -134,14 +137,9 @@ def reach(tests: Sequence[str]) -> dict[str, list[str]]:
         settings = f"[run]\ndata_file = {folder}/data\ndynamic_context = test_function\ninclude =\n{files}"
         (folder / "settings").write_text(settings, encoding="utf-8")
         command = ["-m", "coverage", "run", f"--rcfile={folder}/settings", "-m", "pytest", "-q", *tests]
-        options = [
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not nightly and not browser",
-            f"--junitxml={folder}/times",
-        ]
-        subprocess.run([sys.executable, *command, *options], cwd=ROOT, check=False)
+        options = ["-p", "no:cacheprovider", "-m", "not nightly and not browser"]
+        command = [sys.executable, *command, *options, f"--junitxml={folder}/times"]
+        subprocess.run(command, cwd=ROOT, check=False)
         seconds: Counter[str] = Counter()
         for case in ElementTree.parse(folder / "times").iter("testcase"):
             test = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name', '').partition('[')[0]}"
@@ -157,11 +155,8 @@ def reach(tests: Sequence[str]) -> dict[str, list[str]]:
                 for line in range(body[0].lineno, tree.end_lineno + 1):  # type: ignore[attr-defined]
                     named = {".".join(c.split(".")[-2:]) for c in contexts.get(line, ()) if c}
                     tests_of[f"{path.relative_to(PACKAGE).as_posix()}:{function}"] |= named
-    return {
-        name: sorted(tests, key=lambda test: seconds[test])
-        for name, tests in sorted(tests_of.items())
-        if tests
-    }
+    found = sorted((name, tests) for name, tests in tests_of.items() if tests)
+    return {name: sorted(tests, key=lambda test: seconds[test]) for name, tests in found}
 
 
 def sample(reached: Mapping[str, Sequence[str]], n: int, seed: int) -> list[dict[str, Any]]:
@@ -171,10 +166,8 @@ def sample(reached: Mapping[str, Sequence[str]], n: int, seed: int) -> list[dict
         mutants = [mutant for path in sorted(PACKAGE.glob(pattern)) for mutant in mutants_of(path)]
         mutants = [mutant for mutant in mutants if f"{mutant.file}:{mutant.function}" in reached]
         picked = sorted(generator.sample(mutants, n // len(AREAS)))
-        chosen += [
-            {"area": area, **{k: v for k, v in m._asdict().items() if k not in ("start", "end")}}
-            for m in picked
-        ]
+        fields = ("file", *KEYS)
+        chosen += [{"area": area, **{key: getattr(mutant, key) for key in fields}} for mutant in picked]
     return chosen
 
 
@@ -194,20 +187,13 @@ def outcome(row: Mapping[str, Any], reached: Mapping[str, Sequence[str]]) -> str
     with tempfile.TemporaryDirectory() as name:
         shutil.copytree(PACKAGE, f"{name}/dragoman", ignore=shutil.ignore_patterns("__pycache__"))
         content, mutant = path.read_bytes(), same[0]
-        changed = content[: mutant.start] + mutant.after.encode() + content[mutant.end :]
+        changed = content[: mutant.start] + mutant.new.encode() + content[mutant.end :]
         (Path(name) / "dragoman" / row["file"]).write_bytes(changed)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *nodes]
         environment = {**os.environ, "PYTHONPATH": name, "OMP_NUM_THREADS": "1", "TMPDIR": name}
         try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
+            options = {"cwd": ROOT, "env": environment, "timeout": SECONDS}
+            done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
         except subprocess.TimeoutExpired:
             return "timeout"
     failed = re.findall(r"^(?:FAILED|ERROR) \S*/(\w+\.py\S*)", done.stdout, re.MULTILINE)
@@ -220,24 +206,22 @@ def main() -> None:
     """Draw mutants, or run those of a list."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("list", type=Path, help="JSON; it is drawn if it is not there")
-    parser.add_argument(
-        "--reach", type=Path, required=True, help="JSON of the tests by function; made if not there"
-    )
+    help_of_reach = "JSON of the tests by function; made if not there"
+    parser.add_argument("--reach", type=Path, required=True, help=help_of_reach)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--name", default="outcome", help="the column of the list that this run writes")
     options = parser.parse_args()
+    if options.name in ("area", "file", *KEYS):
+        parser.error(f"--name {options.name}: is what a mutant is found by; name the column otherwise")
     if not options.reach.exists():
         options.reach.write_text(json.dumps(reach(TESTS), indent=1) + "\n", encoding="utf-8")
     reached = json.loads(options.reach.read_text(encoding="utf-8"))
-    rows = (
-        json.loads(options.list.read_text(encoding="utf-8"))
-        if options.list.exists()
-        else sample(reached, 120, 1)
-    )
+    is_there = options.list.exists()
+    rows = json.loads(options.list.read_text(encoding="utf-8")) if is_there else sample(reached, 120, 1)
     with ThreadPoolExecutor(options.processes) as pool:
         for row, result in zip(rows, pool.map(lambda row: outcome(row, reached), rows), strict=True):
             row[options.name] = result
-            print(row["file"], row["function"], f"{row['before']!r} → {row['after']!r}:", result, flush=True)
+            print(row["file"], row["function"], f"{row['old']!r} → {row['new']!r}:", result, flush=True)
             options.list.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(Counter(row[options.name].split()[0] for row in rows))
 
