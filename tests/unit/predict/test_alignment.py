@@ -1,6 +1,9 @@
 """Links between words point into the texts as they were given; a word is as probable as its tokens."""
 
 import math
+import random
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
+from dragoman.data.records import Pair
 from dragoman.errors import DataError
 from dragoman.predict.alignment import (
     align,
@@ -29,6 +33,7 @@ from dragoman.text.normalisation import normalise, normalise_lowercase
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
 from tiny import WORDS
 
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "alignment.py"
 STRANGE = st.sampled_from("  aAbé\u0301\u0315İΣσ한\u1112\u1161▁\ufb1d\u0958\ud800\t\u3000中文.,-1☂")
 TEXTS = st.text(st.one_of(STRANGE, st.characters()), max_size=30)
 KINDS = ("bpe", "unigram", "words", "characters")
@@ -150,6 +155,17 @@ def test_pharaoh_counts_what_white_space_separates() -> None:
     links = [Link(*src, *tgt, 1.0) for src, tgt in reversed(spans)]
     assert pharaoh(links, source, target) == "0-0 1-1 2-2"
     assert pharaoh([], source, target) == ""
+
+
+def test_the_statistical_aligner_finds_a_word_for_word_dictionary() -> None:
+    rng = random.Random(1)
+    sources = [rng.sample(list(WORDS), k=rng.randint(4, 7)) for _ in range(300)]
+    pairs = [Pair(" ".join(words), " ".join(WORDS[w] for w in words[1:] + words[:1])) for words in sources]
+    links = runpy.run_path(str(BENCHMARK))["statistical_links"](pairs)
+    for words, found in zip(sources, links, strict=True):
+        expected = {j: (j + 1) % len(words) for j in range(len(words))}
+        assert expected.items() >= found.items()
+        assert len(found) >= len(words) - 1  # the last word comes from far off the diagonal
 
 
 # Probabilities of words

@@ -62,7 +62,7 @@ def both(
     return translations, (yield from aligned(model, translations))
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(texts=TEXTS, request=REQUESTS, through=st.booleans())
 def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_they_were_given(
     translator: Translator, texts: list[str], request: TranslationRequest, through: bool
@@ -116,10 +116,10 @@ OWN = SearchConfig(beam_size=4)
 NUMBERS = Protection(("numbers",))
 
 
-def search(own: SearchConfig = OWN, **request: object) -> tuple[int, int]:
+def search(own: SearchConfig = OWN, **request: Any) -> tuple[int, int]:
     """Beam and alternatives of a request."""
-    settings = TranslationRequest(**request).search(own)  # type: ignore[arg-type]
-    return settings["beam_size"], settings["n_best"]
+    found = TranslationRequest(**request).search(own)
+    return found["beam_size"], found["n_best"]
 
 
 @given(n_best=st.integers(1, 30), beam_size=st.integers(1, 30), own=st.integers(1, 30), keep=st.booleans())
