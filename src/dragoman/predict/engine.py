@@ -251,10 +251,10 @@ class NativeEngine(StepEngine):
                 steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
             return Started(ensemble_of(steps))
         allowed = None
-        limits = bool(sentences) and settings.shortlist and settings.method != "sampling"
-        if limits and self.shortlist is not None and not sentences[0].required:
+        shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
+        if shortlist is not None and sentences and not sentences[0].required:
             prefixes = [sentence.prefix for sentence in sentences]
-            allowed = self.shortlist.allowed(src, prefixes, self.models[0].output.out_features)
+            allowed = shortlist.allowed(src, prefixes, self.models[0].output.out_features)
         packs = [self._pack(i, model) for i, model in enumerate(self.models)]
         mixed = len({pack.compiled is None for pack in packs}) > 1  # all must have the same columns
         packed = [

@@ -49,7 +49,7 @@ class TokenScores(NamedTuple):
     def tokens(self, tokenizer: Tokenizer, target: str) -> list[tuple[str, float]]:
         """Return the tokens of the target as the vocabulary has them, and their log-probabilities in nats.
 
-        None where the pair has no score.
+        The list is empty where the pair has no score.
         """
         return list(zip(pieces_with_end(tokenizer, target), self.log_probs, strict=False))
 
