@@ -214,20 +214,16 @@ class TabSeparated(DelimitedTable):
             yield from self._under_header(columns)
             return
         last, width, wider = max(numbers), 0, 0
-        with closing(open_lines(self.path, position=self.position)) as lines:
-            for n, line in enumerate(lines, start=1):
-                cells = line.split("\t")
+        with closing(self.records()) as records:
+            for n, cells in records:
                 width = width or len(cells)
                 wider += len(cells) > width
-                if len(cells) > last:
-                    yield n, [cells[i] for i in numbers]
-                elif not line.strip():
-                    yield n, [""] * len(columns)
-                else:
+                if cells and len(cells) <= last:
                     raise DataError(
                         f"{self.where(n)}: no column {last}, counted from 0, among {len(cells)}; "
                         f"separate the columns by tabs, or name others with {self.setting}"
                     )
+                yield n, [cells[i] for i in numbers] if cells else [""] * len(columns)
         if wider:
             notes.remarks.append(
                 f"{wider:,} line{' has' if wider == 1 else 's have'} more tabs than the first one, which has "
