@@ -1,4 +1,4 @@
-"""The formats of translators and of IWSLT, read as streams: TMX, gettext PO, and tagged talks.
+"""The formats of translators, read as streams: TMX and gettext PO.
 
 No package reads them as we need it. TMX: expat is what everybody uses; entities are refused, and memory
 does not grow with the file. PO: polib reads a file whole, cuts a text at U+2028, and takes an entry whose
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
-from dragoman.data.readers.files import format_suffix, longest_line, open_bytes, open_lines, too_long
+from dragoman.data.readers.files import longest_line, open_bytes, open_lines, too_long
 from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
 from dragoman.text.languages import language_code
@@ -439,68 +439,3 @@ def _unescaped(text: str, path: Path, n: int) -> str:
         return _ESCAPES.sub(replace, text) if "\\" in text else text
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from error
-
-
-class Segment(NamedTuple):
-    """A text of an IWSLT file. `id` is "" in training files, which have none."""
-
-    id: str
-    text: str
-
-
-def is_iwslt(path: Path) -> bool:
-    """By its name, an official file of IWSLT: train.tags.en-de.en, or IWSLT17.TED.tst2010.en-de.en.xml."""
-    return path.name.startswith("train.tags.") or format_suffix(path.name) == ".xml"
-
-
-def has_segment_ids(path: Path) -> bool:
-    """Whether an official file of IWSLT is one with <seg id="...">."""
-    return format_suffix(path.name) == ".xml"
-
-
-def iwslt_segments(path: Path, notes: Notes) -> Iterator[Segment]:
-    """Yield the texts of an IWSLT file: what stands in <seg>, or in training files on lines without tags.
-
-    They look like XML and are not always: they are read line by line. The tags that describe talks are
-    left out. DataError: a <seg> that does not end on its line.
-    """
-    has_ids = has_segment_ids(path)
-    for n, line in enumerate(open_lines(path), start=1):
-        notes.n_read += 1
-        if has_ids:
-            tags = line.lower().count("<seg"), line.lower().count("</seg>")
-            segments = _SEGMENT.findall(line) if tags[0] == tags[1] else []  # never slow, even if hostile
-            if len(segments) != max(tags):
-                raise DataError(
-                    f"{path} line {n}: a <seg> that has no id, or does not end on its line; "
-                    "give an official file of IWSLT, or two plain text files"
-                )
-        else:
-            segments = [] if _TALK.match(line) else [("", line)]
-        if not segments:
-            notes.skipped["that describe talks"] += 1
-        yield from (Segment(segment_id, _decoded(text)) for segment_id, text in segments)
-
-
-_TALK = re.compile(
-    r"\s*<(\?xml|!|/?(mteval|refset|srcset|doc|url|keywords|speaker|talkid|title|description|reviewer|"
-    r"translator|transcript|content)\b)",
-    re.IGNORECASE,
-)
-_SEGMENT = re.compile(r"<seg\s+id\s*=\s*\"?([^\s\">]*)\"?\s*>(.*?)</seg>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});")
-_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-
-
-def _decoded(text: str) -> str:
-    """Return the text with the entities of XML replaced, without the white space around it."""
-
-    def replace(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in _ENTITIES:
-            return _ENTITIES[name]
-        code = int(name.removeprefix("#").replace("x", "0x"), 0 if "x" in name else 10)
-        is_character = 0 < code < 0x110000 and not 0xD800 <= code < 0xE000
-        return chr(code) if is_character else match[0]
-
-    return _ENTITY.sub(replace, text).strip()

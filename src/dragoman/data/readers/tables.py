@@ -484,6 +484,11 @@ def check_format(name: str) -> None:
             f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
             "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"
         )
+    if Path(name).name.startswith("train.tags."):
+        raise DataError(
+            f"{name}: a tagged file of IWSLT; get its text with: dragoman data fetch iwslt17-en-de, "
+            "or remove the lines that begin with <"
+        )
     with open_bytes(find_file(name)) as file:
         start = file.read(1 << 12).removeprefix(codecs.BOM_UTF8).lstrip()
     if _TABLES.get(suffix) is JsonLines and start.startswith(b"["):
