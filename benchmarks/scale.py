@@ -290,9 +290,7 @@ def prepared(run: Path) -> Prepared:
     for path in (run / "cache" / "train").glob("*/*.json"):
         with suppress(OSError, ValueError):  # it is being replaced
             record = json.loads(path.read_text(encoding="utf-8"))
-            if path.name == "progress.json":
-                n_pairs += record["n_read"]
-            elif path.parent.suffix != ".partial":
+            if path.parent.suffix != ".partial":
                 n_pairs += record["n_pairs"] + sum(record["skipped"].values())
     return Prepared((run / "tokenizer").exists(), n_pairs)
 

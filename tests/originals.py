@@ -69,7 +69,7 @@ def iwslt17(n_train: int = 12) -> dict[str, bytes]:
         for k, name in enumerate(tests, start=2):
             segments = [f'<seg id="{i}"> {s} </seg>' for i, s in enumerate(sentences(k, seed=k), start=1)]
             xml = ['<?xml version="1.0"?>', "<mteval>", '<doc docid="1">', "<title>R&amp;D</title>"]
-            segments[0] = f'<seg id="1"> The R&amp;D  of {lang} </seg>'
+            segments[0] = f'<seg id="1"> The R&amp;D  &lt;&#228;&#xE4;&gt; of {lang} </seg>'
             files[f"en-de/IWSLT17.TED.{name}.en-de.{lang}.xml"] = text(
                 [*xml, *segments, "</doc>", "</mteval>"]
             )

@@ -471,7 +471,7 @@ class Commands:
         places = case.parsed()[1]
         outs = [
             places[flag]
-            for flag in ("--out", "--out-dir", "--pharaoh", "--write-clean", "--to", "--file", "--report")
+            for flag in ("--out", "--out-dir", "--pharaoh", "--write-clean", "--to", "--file")
             if places.get(flag)
         ]
         given = [os.path.normpath(value) for value in outs]

@@ -140,18 +140,6 @@ def test_thresholds_are_chosen_for_the_check_and_the_clean_copy() -> None:
         assert in_json(*files, *copy)["clean"]["n_dropped"] == n_dropped
 
 
-def test_the_page_says_what_the_command_drops() -> None:
-    choice = ("--drop", "markup", "--threshold", "length=6", "--report", "page.html", "--write-clean", "c")
-    result = succeed(*CHECK, "a.en", "a.de", *choice, "--json")
-    assert "written: page.html\n" in result.stderr
-    page = Path("page.html").read_text(encoding="utf-8")
-    assert page.startswith("<!doctype html>")
-    assert "a.en + a.de · 300 lines" in page
-    n_dropped = json.loads(result.stdout)["clean"]["n_dropped"]
-    assert n_dropped > 0
-    assert f"{n_dropped} of 300 lines would be dropped" in page
-
-
 def test_a_recipe_has_all_its_corpora_checked() -> None:
     Path("recipe.toml").write_text(
         'task = "translation"\nname = "x"\n[data]\nsrc_lang = "en"\ntgt_lang = "de"\n'
@@ -231,9 +219,10 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
         (["a.en", "a.de", "--drop", "markup"], "choose what --write-clean drops; give --write-clean"),
         (["a.en", "a.de", "--write-clean", "c", "--drop", "x"], "x: no kind of finding"),
         (["a.en", "a.de", "--threshold", "x=1"], "x=1: no threshold; give one of length, overlap-near"),
-        (["a.en", "a.de", "--report", "a.de"], "a.de: is the input a.de, which would be lost"),
-        (["a.en", "a.de", "--valid", "v.tsv", "--report", "v.tsv"], "v.tsv: is the input v.tsv"),
-        (["phrasebook:reviews-valid", "--task", "classification", "--report", "p.html"], "for parallel text"),
+        (
+            ["phrasebook:reviews-valid", "--task", "classification", "--threshold", "length=6"],
+            "parallel text",
+        ),
         (["r.toml", "--valid", "v.tsv"], "r.toml names its own files, languages and columns"),
         (["a.en", "a.de", "v.tsv"], "a corpus of 3 files"),
         (["phrasebook:valid"], "phrasebook:valid: give its languages"),
@@ -242,16 +231,6 @@ def test_languages_are_those_of_the_names_or_the_options() -> None:
 )
 def test_what_cannot_be_checked_is_said_in_one_line(arguments: list[str], message: str) -> None:
     assert message in error_of(*CHECK, *arguments)
-
-
-@pytest.mark.parametrize("page", ["own.toml", "a.en"])
-def test_a_page_takes_the_place_of_no_recipe_and_of_none_of_its_files(folder: Path, page: str) -> None:
-    files = '[data]\nsrc_lang = "en"\ntgt_lang = "de"\ntrain = ["a.en", "a.de"]\n'
-    Path("own.toml").write_text(f'name = "own"\n{files}', encoding="utf-8")
-    before = Path(page).read_bytes()
-    line = error_of(*CHECK, "own.toml", "--report", page)
-    assert f"{page}: is the input {page}, which would be lost" in line
-    assert Path(page).read_bytes() == before
 
 
 def test_what_a_terminal_cannot_show_is_escaped() -> None:

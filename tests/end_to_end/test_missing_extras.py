@@ -50,7 +50,6 @@ CASES = [
     ("jinja2", "report", ["report", "run"]),
     ("matplotlib", "report", ["compare", "run", "train", "--out", "page"]),
     ("jinja2", "report", ["compare", "run", "other", "--out", "page"]),
-    ("jinja2", "report", ["data", "check", "train.en", "train.de", "--report", "page.html"]),
     ("matplotlib", "plots", ["show", "schedule", "--out", "rates.svg"]),
     ("matplotlib", "plots", ["show", "positions", "--out", "positions.svg"]),
     ("matplotlib", "plots", ["show", "masks", "--out", "masks.svg"]),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dragoman.cli import options
-from dragoman.cli.app import check_folders, check_outputs, say
-from dragoman.errors import ConfigError, DataError, counted, require
+from dragoman.cli.app import say
+from dragoman.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
     from dragoman.data.doctor import Finding, Report, Severity
@@ -74,7 +74,6 @@ class CheckCommand:
         "[default: a core each, at most 8]",
         (1, 256),
     ] = None
-    report: Annotated[Path | None, "Write a page (HTML) of what each filter and threshold finds."] = None
     strict: Annotated[bool, "Exit with code 1 if a problem is found."] = False
     as_json: options.AsJson = False
 
@@ -107,42 +106,23 @@ def check(
     """
     from dragoman.data.doctor import kinds_to_drop, thresholds_of
     from dragoman.data.doctor.clean import check_new
-    from dragoman.files import write_atomically
     from dragoman.processes import usable_cores
-    from dragoman.report.page import page_html
-    from dragoman.report.survey import survey_page
 
     command = CheckCommand(**fields)
-    report, write_clean = command.report, command.write_clean
-    if (command.drop or command.keep) and write_clean is None and report is None:
+    write_clean = command.write_clean
+    if (command.drop or command.keep) and write_clean is None:
         raise ConfigError("--drop and --keep choose what --write-clean drops; give --write-clean DIR")
     kinds = kinds_to_drop(drop=command.drop, keep=command.keep)
     thresholds, reading = thresholds_of(command.threshold), command.reading()
     named = options.corpus_files(files, command.src, command.tgt)
     held_out = _held_out(command.valid, command.test)
     jobs = list(_jobs(named, held_out, command.task, reading))
-    if (report or command.threshold) and jobs[0].corpus.is_labelled:
-        raise ConfigError("--report and --threshold are for parallel text")
-    if report is not None:
-        require("jinja2", extra="report", purpose="--report")
-        check_outputs(report, files=_read(named, held_out), runs=())
-        check_folders(report)
+    if command.threshold and jobs[0].corpus.is_labelled:
+        raise ConfigError("--threshold is for parallel text")
     if write_clean is not None:
         check_new(write_clean)
     n_workers = command.workers or min(usable_cores(), MAX_WORKERS)
-    reports = [
-        _check(
-            job,
-            command.examples,
-            thresholds=thresholds,
-            with_survey=report is not None and job is jobs[0],
-            n_workers=n_workers,
-        )
-        for job in jobs
-    ]
-    if report is not None:
-        write_atomically(report, page_html(survey_page(reports[0], dropped=kinds, thresholds=thresholds)))
-        say(f"written: {report}")
+    reports = [_check(job, command.examples, thresholds=thresholds, n_workers=n_workers) for job in jobs]
     clean = None if write_clean is None else _write_clean(jobs[0], reports[0], write_clean, kinds)
     if command.as_json:
         records = [{"name": job.name, **one.record()} for job, one in zip(jobs, reports, strict=True)]
@@ -209,18 +189,7 @@ def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
     return named
 
 
-def _read(files: Sequence[str], held_out: Mapping[str, list[str]]) -> list[str]:
-    """Return the names of all files that are read: those that are given, and those of a recipe."""
-    from dragoman.config import load_recipe
-    from dragoman.reproduction.recipe import files_of
-
-    named = files_of(load_recipe(Path(files[0]), ())) if files[0].endswith(".toml") else []
-    return [*files, *named, *(name for some in held_out.values() for name in some)]
-
-
-def _check(
-    job: CorpusCheck, n_examples: int, *, thresholds: Mapping[str, float], with_survey: bool, n_workers: int
-) -> Report:
+def _check(job: CorpusCheck, n_examples: int, *, thresholds: Mapping[str, float], n_workers: int) -> Report:
     """Check a corpus, with a progress line on stderr."""
     from dragoman.data.doctor import check_corpus
 
@@ -233,7 +202,6 @@ def _check(
             earlier=job.earlier,
             n_examples=n_examples,
             thresholds=thresholds,
-            with_survey=with_survey,
             n_workers=n_workers,
             progress=progress,
         )

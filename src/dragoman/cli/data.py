@@ -195,7 +195,7 @@ def filter_(
     if at_least is not None:
         cut = distribution.at_least(at_least)
     if plot is not None:
-        from dragoman.report.survey import draw_scores
+        from dragoman.report.scores import draw_scores
 
         draw_scores(distribution, plot, threshold=None if cut is None else cut.threshold)
         say(f"written: {plot}")

@@ -5,11 +5,10 @@ the embedded phrasebook.
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice, starmap, zip_longest
+from itertools import starmap, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,10 @@ MANY = 1_000_000
 """Lines of two files beyond which it takes too long to look at each before a training."""
 
 
-class TwoFiles(Corpus):
-    """Two files whose texts match one by one."""
+class AlignedFiles(Corpus):
+    """Two text files with a sentence a line, whose lines match one by one."""
 
-    KIND = ""
-    """What fingerprints call them."""
+    unit = "line"
 
     def __init__(self, src: Path, tgt: Path) -> None:
         self.src, self.tgt = src, tgt
@@ -55,40 +53,21 @@ class TwoFiles(Corpus):
 
     def _read_after(self, n: int) -> Iterator[Pair]:
         n_src = n_tgt = n
-        for src, tgt in zip_longest(self._texts(self.src, skip=n), self._texts(self.tgt, skip=n)):
+        sources = open_lines(self.src, position=self.position, skip=n)
+        for src, tgt in zip_longest(sources, open_lines(self.tgt, skip=n)):
             n_src += src is not None
             n_tgt += tgt is not None
             if src is not None and tgt is not None:
                 yield Pair(src, tgt)
         if n_src != n_tgt:
             lengths = [
-                np.fromiter(map(len, self._texts(path)), dtype=np.int64) for path in (self.src, self.tgt)
+                np.fromiter(map(len, open_lines(path)), dtype=np.int64) for path in (self.src, self.tgt)
             ]
             hint = locate_drift(lengths, names=[str(self.src), str(self.tgt)])
             raise DataError(
                 f"{self.src} has {n_src} lines and {self.tgt} {n_tgt}; "
                 f"parallel files must match line by line{hint and f' ({hint})'}"
             )
-
-    @abstractmethod
-    def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
-        """Yield the texts of one of the files, without the first `skip`."""
-
-    def fingerprint(self) -> str:
-        return hash_strings(self.KIND, hash_file(self.src), hash_file(self.tgt))
-
-    def hashes(self) -> dict[str, str]:
-        with ThreadPoolExecutor(2) as pool:
-            return dict(
-                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
-            )
-
-
-class AlignedFiles(TwoFiles):
-    """Two text files with a sentence a line."""
-
-    KIND = "aligned"
-    unit = "line"
 
     def size(self) -> int:
         n_lines = count_lines(self.src)
@@ -101,39 +80,14 @@ class AlignedFiles(TwoFiles):
         at = sorted(random.Random(0).sample(range(1, n_lines + 1), n))
         return list(map(Pair, open_lines(self.src, at=at), open_lines(self.tgt, at=at)))
 
-    def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
-        return open_lines(path, position=self.position if path is self.src else None, skip=skip)
+    def fingerprint(self) -> str:
+        return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
 
-
-class Talks(TwoFiles):
-    """Two official files of IWSLT: tagged training files, or XML files of <seg id="...">."""
-
-    KIND = "talks"
-
-    def __init__(self, src: Path, tgt: Path) -> None:
-        super().__init__(src, tgt)
-        self._notes_of: dict[Path, Notes] = {}
-
-    def _read(self) -> Iterator[Pair]:
-        if formats.has_segment_ids(self.src) and formats.has_segment_ids(self.tgt):
-            pairs = zip(self._segments(self.src), self._segments(self.tgt), strict=False)
-            for n, (src, tgt) in enumerate(pairs, start=1):
-                if src.id != tgt.id:
-                    raise DataError(
-                        f"{self.src} + {self.tgt}: segment {src.id} stands beside {tgt.id} (pair {n}); "
-                        "parallel files must hold the same segments"
-                    )
-        return super()._read()
-
-    def notes(self) -> list[str]:
-        return [line for path, notes in self._notes_of.items() for line in notes.lines(str(path))]
-
-    def _texts(self, path: Path, *, skip: int = 0) -> Iterator[str]:
-        return (segment.text for segment in islice(self._segments(path), skip, None))
-
-    def _segments(self, path: Path) -> Iterator[formats.Segment]:
-        self._notes_of[path] = Notes("lines")
-        return formats.iwslt_segments(path, self._notes_of[path])
+    def hashes(self) -> dict[str, str]:
+        with ThreadPoolExecutor(2) as pool:
+            return dict(
+                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
+            )
 
 
 class TableCorpus(Corpus):
@@ -244,8 +198,6 @@ def open_corpus(
             f"a corpus of {len(files)} files; give two aligned files or one with both sides{hint}"
         )
     if len(files) == 2:
-        if any(formats.is_iwslt(Path(name)) for name in files):
-            return Talks(*map(find_file, files))
         for name in files:
             check_format(name)
         return AlignedFiles(*map(find_file, files))
@@ -261,8 +213,6 @@ def open_corpus(
         return Embedded(name, lambda: starmap(Pair, phrasebook.pairs(split, src_lang, tgt_lang)))
     if format_suffix(name) in _BILINGUAL:
         return BilingualFile(find_file(name), src_lang=src_lang, tgt_lang=tgt_lang)
-    if formats.is_iwslt(Path(name)):
-        raise DataError(f"{name}: one side of a corpus of two files; give the other one, too")
     table = open_table(name, setting=SETTING)
     match = partial(match_parallel, src_lang=src_lang, tgt_lang=tgt_lang)
     columns = _columns_of(table, columns, src_lang=src_lang, tgt_lang=tgt_lang)

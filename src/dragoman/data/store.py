@@ -11,8 +11,7 @@ The key is a hash of corpus, tokenizers and settings, so a store is made once an
 of more than SHARD_PAIRS pairs lies in several such folders, its shards: the key of each but the first also
 says how many pairs come before it.
 
-A shard grows in cache/<key>.partial, whose progress.json says now and then how much of its files is on the
-disk: what is killed goes on from there.
+A shard grows in cache/<key>.partial. A build that is killed keeps the shards that are finished.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ CHUNK = 4096
 """Records that are encoded at once."""
 
 SHARD_PAIRS = 1 << 22
-"""Pairs of a corpus in a shard, skipped ones included: they bound its files, and the memory of planning."""
+"""Pairs of a corpus in a shard, skipped ones included.
 
-NOTED_PAIRS = 1 << 16
-"""Records after which a build notes how far it is: what a kill costs, at most."""
+They bound its files, the memory of planning, and what a killed build makes again: two minutes' work.
+"""
 
 ABANDONED = 24 * 3600.0
-"""Seconds after which what a killed build left behind is removed, unless it is what is gone on with."""
+"""Seconds after which what another build left behind is removed: it was killed."""
 
-META, PROGRESS = "meta.json", "progress.json"
+META = "meta.json"
 
 
 class Skipped(NamedTuple):
@@ -108,7 +107,7 @@ class Shard:
         """Open the finished shard in `folder`. ValueError: it is incomplete, or has changed."""
         self.folder, self._columns = folder, columns
         try:
-            self._meta = read_checked(folder, META, columns)
+            self._meta = read_checked(folder, columns)
             self._n_records = int(self._meta["n_pairs"])
             self.skipped = Skipped(**self._meta["skipped"])
             self.n_tokens = [int(self._meta[name]["n_tokens"]) for name in columns]
@@ -254,8 +253,7 @@ class TokenStore(Store):
     ) -> TokenStore:
         """Return the store of `corpus` in the folder `cache`; make it if it is missing or incomplete.
 
-        Shards of `shard_pairs` pairs are made one after the other; those that are there already are kept, and
-        a build that was killed, interrupted, or met a full disk goes on where it last noted its progress.
+        Shards of `shard_pairs` pairs are made one after the other; those that are there already are kept.
         Pairs with an empty side, or of more than `max_length` tokens on either, are skipped and counted.
         `progress` is told, after every chunk, how many pairs have been read. `dropout` segments at random
         (BPE-dropout) from this seed: with (seed, epoch), each epoch of a training sees other segmentations,
@@ -418,10 +416,7 @@ class ShardMaker:
         return shards
 
     def _prepare(self, folder: Path, start: int) -> Shard:
-        """Open the shard in `folder`; if it is missing, it is written first, or what lacks of it.
-
-        What a build has noted in PROGRESS is kept when it is killed, interrupted, or the disk is full.
-        """
+        """Open the shard in `folder`; if it is missing, it is written first, whole or not at all."""
         unfinished = folder.with_suffix(".partial")
         with suppress(ValueError):
             return Shard(folder, self._columns)
@@ -430,21 +425,17 @@ class ShardMaker:
             with locked(folder.with_suffix(".lock"), what=folder, wait=math.inf):
                 with suppress(ValueError):
                     return Shard(folder, self._columns)  # another process has made it meanwhile
-                for abandoned in self.cache.glob("*.partial"):
-                    if abandoned != unfinished and time.time() - abandoned.stat().st_mtime > ABANDONED:
-                        shutil.rmtree(abandoned, ignore_errors=True)
-                unfinished.mkdir(exist_ok=True)
+                for killed in self.cache.glob("*.partial"):
+                    if killed == unfinished or time.time() - killed.stat().st_mtime > ABANDONED:
+                        shutil.rmtree(killed, ignore_errors=True)
+                unfinished.mkdir()
                 try:
                     self._build(unfinished, start)
                     shutil.rmtree(folder, ignore_errors=True)  # a damaged one
                     unfinished.rename(folder)
                     sync(self.cache)
-                except DataError:  # the same text will not do next time either
-                    shutil.rmtree(unfinished, ignore_errors=True)
-                    raise
                 finally:
-                    if not (unfinished / PROGRESS).exists():
-                        shutil.rmtree(unfinished, ignore_errors=True)
+                    shutil.rmtree(unfinished, ignore_errors=True)
             return Shard(folder, self._columns)
         except OSError as error:
             raise DataError(
@@ -453,46 +444,31 @@ class ShardMaker:
             ) from error
 
     def _build(self, folder: Path, start: int) -> None:
-        """Write the files of the shard from record `start` on, or what is not there of them yet."""
-        noted: dict[str, Any] = {}
-        with suppress(OSError, KeyError, TypeError, ValueError, AttributeError):  # else it is begun again
-            noted = read_checked(folder, PROGRESS, self._columns)
-        n_read, n_kept = noted.get("n_read", 0), noted.get("n_pairs", 0)
-        skipped = Skipped(**noted.get("skipped", {}))
+        """Write the files of the shard from record `start` on."""
+        if start != self._n_read:
+            self._n_read, self._records = start, self.corpus.records(skip=start)
         generator = None if self.dropout is None else np.random.default_rng([*self.dropout, start])
-        if generator is not None and noted:
-            generator.bit_generator.state = noted["generator"]
-        if start + n_read != self._n_read:
-            self._n_read, self._records = start + n_read, self.corpus.records(skip=start + n_read)
+        n_kept, skipped = 0, Skipped()
         with ExitStack() as opened:
             writers = {
-                name: ColumnWriter(folder, name, opened, vocab_size=size, written=noted.get(name), n=n_kept)
+                name: ColumnWriter(folder, name, opened, vocab_size=size)
                 for name, size in self.vocab_sizes.items()
             }
-
-            def write_note(name: str, **facts: Any) -> None:
-                about = {column: writer.written() for column, writer in writers.items()}
-                note = {"corpus": self.corpus.name, "n_pairs": n_kept, "skipped": skipped._asdict()}
-                with (folder / f"{name}.new").open("w", encoding="utf-8") as file:
-                    json.dump(note | facts | about, file, indent=1)
-                    flush(file)
-                (folder / f"{name}.new").replace(folder / name)
-
-            while records := list(islice(self._records, min(CHUNK, self.most - n_read))):
-                n_read, self._n_read = n_read + len(records), self._n_read + len(records)
+            while records := list(islice(self._records, min(CHUNK, start + self.most - self._n_read))):
+                self._n_read += len(records)
                 if self.progress:
                     self.progress(self._n_read)
                 columns, left_out = self.encode(records, generator)
                 for writer, column in zip(writers.values(), columns, strict=True):
                     writer.append(column)
                 n_kept, skipped = n_kept + len(columns[0]), skipped + left_out
-                if n_read // NOTED_PAIRS > (n_read - len(records)) // NOTED_PAIRS:
-                    state = None if generator is None else generator.bit_generator.state
-                    write_note(PROGRESS, n_read=n_read, generator=state)
             ahead = list(islice(self._records, 1))
             self._records = chain(ahead, self._records)
-            write_note(META, has_more=bool(ahead))
-        (folder / PROGRESS).unlink(missing_ok=True)
+            meta = {"corpus": self.corpus.name, "n_pairs": n_kept, "skipped": skipped._asdict()}
+            meta |= {"has_more": bool(ahead)} | {name: one.written() for name, one in writers.items()}
+            with (folder / META).open("w", encoding="utf-8") as file:
+                json.dump(meta, file, indent=1)
+                flush(file)
 
 
 def keep_only(stores: Sequence[Store], cache: Path) -> None:
@@ -504,29 +480,16 @@ def keep_only(stores: Sequence[Store], cache: Path) -> None:
 
 
 class ColumnWriter:
-    """Appends records to the two files of a column."""
+    """Writes records to the two files of a column."""
 
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        opened: ExitStack,
-        *,
-        vocab_size: int,
-        written: dict[str, Any] | None = None,
-        n: int = 0,
-    ) -> None:
-        """Begin new files; with `written`, which `written` returned after `n` records, go on behind them."""
+    def __init__(self, folder: Path, name: str, opened: ExitStack, *, vocab_size: int) -> None:
         dtype = "uint16" if vocab_size < 1 << 16 else "uint32"
-        self.meta = written or {"dtype": dtype, "n_tokens": 0, "crc": {"ids": 0, "offsets": 0}}
-        self._files: dict[str, BinaryIO] = {}
-        for suffix, size in column_sizes(self.meta, n).items():
-            file = opened.enter_context((folder / f"{name}.{suffix}").open("r+b" if written else "wb"))
-            self._files[suffix] = file
-            file.truncate(size if written else 0)  # what came later is cut off
-            file.seek(0, os.SEEK_END)
-        if not written:
-            self._write("offsets", np.zeros(1, dtype=np.int64))
+        self.meta: dict[str, Any] = {"dtype": dtype, "n_tokens": 0, "crc": {"ids": 0, "offsets": 0}}
+        self._files: dict[str, BinaryIO] = {
+            suffix: opened.enter_context((folder / f"{name}.{suffix}").open("wb"))
+            for suffix in self.meta["crc"]
+        }
+        self._write("offsets", np.zeros(1, dtype=np.int64))
 
     def append(self, records: Sequence[Sequence[int]]) -> None:
         """Write the ids of records."""
@@ -553,19 +516,19 @@ def column_sizes(meta: Mapping[str, Any], n: int) -> dict[str, int]:
     return {"ids": meta["n_tokens"] * np.dtype(meta["dtype"]).itemsize, "offsets": 8 * (n + 1)}
 
 
-def read_checked(folder: Path, name: str, columns: Sequence[str]) -> dict[str, Any]:
-    """Read the note of a shard, finished or not. Errors of many kinds: its files are not as it says."""
-    note: dict[str, Any] = parse_json((folder / name).read_bytes())
+def read_checked(folder: Path, columns: Sequence[str]) -> dict[str, Any]:
+    """Read the META of a shard. Errors of many kinds: its files are not as it says."""
+    meta: dict[str, Any] = parse_json((folder / META).read_bytes())
     for column in columns:
-        checksums = note[column].get("crc", {})  # stores of earlier versions have none
-        for suffix, size in column_sizes(note[column], note["n_pairs"]).items():
+        checksums = meta[column].get("crc", {})  # stores of earlier versions have none
+        for suffix, size in column_sizes(meta[column], meta["n_pairs"]).items():
             crc = 0
             with (folder / f"{column}.{suffix}").open("rb") as file:
                 for start in range(0, size, 1 << 20):
                     crc = zlib.crc32(file.read(min(size - start, 1 << 20)), crc)
             if crc != checksums.get(suffix, crc):
                 raise ValueError(f"{column}.{suffix} has changed since it was written")
-    return note
+    return meta
 
 
 def flush(file: Any) -> None:

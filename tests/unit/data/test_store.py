@@ -6,7 +6,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 
 from corpus_files import Listed
 from dragoman.config import TokenizerConfig
-from dragoman.data import store as store_module
 from dragoman.data.corpora import open_corpus
 from dragoman.data.records import Corpus, Pair
 from dragoman.data.store import CHUNK, SHARD_PAIRS, Side, Skipped, TokenStore
@@ -160,14 +158,10 @@ def test_a_corpus_without_a_usable_pair_is_reported_as_often_as_it_is_asked_for(
         )
 
 
-@pytest.mark.parametrize(
-    ("n_lines", "noted", "in_shard", "n_finished"),
-    [(5000, 10**9, SHARD_PAIRS, 0), (5000, CHUNK, SHARD_PAIRS, 0), (7, 10**9, 3, 2)],
-)
+@pytest.mark.parametrize(("n_lines", "in_shard", "n_finished"), [(5000, SHARD_PAIRS, 0), (7, 3, 2)])
 def test_files_that_do_not_match_leave_finished_shards_and_nothing_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_lines: int, noted: int, in_shard: int, n_finished: int
+    tmp_path: Path, n_lines: int, in_shard: int, n_finished: int
 ) -> None:
-    monkeypatch.setattr(store_module, "NOTED_PAIRS", noted)
     for name, n in (("a.en", n_lines), ("a.de", n_lines + 1)):
         (tmp_path / name).write_text("line\n" * n)
     corpus = open_corpus([str(tmp_path / name) for name in ("a.en", "a.de")], src_lang="en", tgt_lang="de")
@@ -260,76 +254,6 @@ def test_shards_that_are_finished_are_kept_when_a_build_is_broken_off(tmp_path: 
 
 
 MANY = [Pair(str(i % 1000), "" if i % 7 == 0 else str(i % 777)) for i in range(5 * CHUNK + 7)]
-
-
-class Encoded:
-    """Counts the pairs that become ids, from the moment it is made."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.n_pairs = 0
-        encode = store_module.encode_pairs
-
-        def counting(tokenizers: TokenizerPair, pairs: Sequence[Pair], *options: Any, **named: Any) -> Any:
-            self.n_pairs += len(pairs)
-            return encode(tokenizers, pairs, *options, **named)
-
-        monkeypatch.setattr(store_module, "encode_pairs", counting)
-
-
-def content(cache: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(cache)): path.read_bytes() for path in cache.glob("*/*")}
-
-
-@pytest.mark.parametrize("dropout", [None, (1, 2)])
-def test_a_shard_that_is_broken_off_goes_on_where_it_was_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropout: tuple[int, ...] | None
-) -> None:
-    monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
-    prepare(Listed(MANY), tmp_path / "whole", max_length=9, dropout=dropout)
-    broken = tmp_path / "broken"
-    for after in (2 * CHUNK, 3 * CHUNK):  # twice
-        break_off(Listed(MANY), broken, after=after, dropout=dropout)
-    encoded = Encoded(monkeypatch)
-    prepare(Listed(MANY), broken, max_length=9, dropout=dropout)
-    assert encoded.n_pairs == len(MANY) - 3 * CHUNK
-    assert content(broken) == content(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("name", ["src.ids", "tgt.offsets", "progress.json"])
-@pytest.mark.parametrize("damage", ["cut", "gone", "flipped"])
-def test_what_was_begun_and_is_damaged_is_begun_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: str
-) -> None:
-    monkeypatch.setattr(store_module, "NOTED_PAIRS", CHUNK)
-    break_off(Listed(MANY), tmp_path, after=3 * CHUNK)
-    (path,) = tmp_path.glob(f"*.partial/{name}")
-    data = path.read_bytes()
-    path.unlink()
-    if damage != "gone":
-        path.write_bytes(data[:-20000] if damage == "cut" else bytes([data[0] ^ 1]) + data[1:])
-    encoded = Encoded(monkeypatch)
-    assert texts(prepare(Listed(MANY), tmp_path, max_length=9)) == [pair for pair in MANY if pair.tgt]
-    assert encoded.n_pairs == len(MANY)
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_full_disk_keeps_what_was_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "NOTED_PAIRS", 2 * CHUNK)
-    n_synced = 0
-
-    def fail(handle: int) -> None:
-        nonlocal n_synced
-        n_synced += 1
-        if n_synced > 5:  # four files, and the note itself
-            raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fail)
-        with pytest.raises(DataError, match="No space left on device"):
-            prepare(Listed(MANY), tmp_path, max_length=9)
-    encoded = Encoded(monkeypatch)
-    assert texts(prepare(Listed(MANY), tmp_path, max_length=9)) == [pair for pair in MANY if pair.tgt]
-    assert encoded.n_pairs == len(MANY) - 2 * CHUNK
 
 
 def test_two_processes_that_want_the_same_store_make_it_once(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from dragoman.config import parse_json
 from dragoman.data.catalog import download, opus
 from dragoman.data.catalog.download import Downloaded, DownloadError, checksum_of, checksum_of_bytes
 from dragoman.data.catalog.preparation import Report, prepare
-from dragoman.data.datasets import Dataset, Download, get, locate, names, providing, whereabouts
-from dragoman.data.readers.files import find_file, open_bytes
+from dragoman.data.datasets import Dataset, Download, get, locate, names, places, providing, whereabouts
+from dragoman.data.readers.files import open_bytes
 from dragoman.errors import DataError
 from dragoman.files import cache_folder, replacing_folder
 
@@ -77,21 +77,10 @@ def fetch(
 
 
 def _find(dataset: Dataset, needs: Sequence[str], to: Path | None) -> Path | None:
-    """Return the folder that has what is needed. With `to`, only the one in there counts."""
-    if to is not None:
-        folder = to / dataset.folder
-        lacks = (
-            [path for path in needs if not (folder / path).is_file()] if needs else dataset.missing(folder)
-        )
-        return None if lacks else folder
-    if not needs:
-        place = whereabouts(dataset)
-        return None if place.missing else place.folder
-    try:
-        paths = [find_file(f"{dataset.folder}/{path}") for path in needs]
-    except DataError:
-        return None
-    return paths[0].parent
+    """Return the first folder that has what is needed. With `to`, only the one in there counts."""
+    paths = needs or [part.path for part in dataset.parts if not part.optional]
+    folders = [folder / dataset.folder for folder in ([to] if to else [place for place, _ in places()])]
+    return next((folder for folder in folders if all((folder / path).is_file() for path in paths)), None)
 
 
 def _download(

@@ -132,19 +132,13 @@ class _Watched(io.RawIOBase):
         return len(block)
 
 
-def _watch(
-    stream: IO[bytes] | gzip.GzipFile, archive: Path, meter: _Meter | None = None
-) -> io.BufferedReader:
-    return io.BufferedReader(_Watched(stream, archive, meter), BLOCK)
-
-
 _Members = Iterator[tuple[str, IO[bytes]]]
 
 
 def _tar_members(archive: Path, keep: Callable[[str], bool], meter: _Meter) -> _Members:
     with (
         gzip.GzipFile(archive) as stream,
-        tarfile.open(fileobj=_watch(stream, archive, meter), mode="r|") as tar,
+        tarfile.open(fileobj=io.BufferedReader(_Watched(stream, archive, meter), BLOCK), mode="r|") as tar,
     ):
         for member in tar:
             if member.isdir() or not keep(member.name):
@@ -153,7 +147,10 @@ def _tar_members(archive: Path, keep: Callable[[str], bool], meter: _Meter) -> _
                 raise _no_plain_file(archive, member.name)
             content = tar.extractfile(member)
             assert content is not None, "a regular file has content"
-            yield _safe_name(member.name, archive=archive), _watch(content, archive)
+            yield (
+                _safe_name(member.name, archive=archive),
+                io.BufferedReader(_Watched(content, archive), BLOCK),
+            )
 
 
 def _zip_members(archive: Path, keep: Callable[[str], bool], meter: _Meter) -> _Members:
@@ -169,7 +166,7 @@ def _zip_members(archive: Path, keep: Callable[[str], bool], meter: _Meter) -> _
             # orig_filename: zipfile itself cuts a name at a NUL
             name = _safe_name(member.orig_filename, archive=archive)
             with zipped.open(member) as content:
-                yield name, _watch(content, archive, meter)
+                yield name, io.BufferedReader(_Watched(content, archive, meter), BLOCK)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import BufferedIOBase
 from pathlib import Path
 from time import sleep, time
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -232,27 +232,21 @@ class _Source:
                 self.note.write_text(json.dumps(note), encoding="utf-8")
         self.progress(start, total)
         n = start
-        with self.appending() as part:
-            for block in _blocks(response):
-                n += len(block)
-                if n > self.max_bytes:
-                    raise DataError(f"{self.url}: more than the limit of {self.max_bytes:,} bytes")
-                part.write(block)
-                part.flush()
-                self.progress(n, total)
-        if total is not None and n < total:
-            raise _TransientError(f"the connection ended after {n:,} of {total:,} bytes")
-
-    @contextmanager
-    def appending(self) -> Iterator[BinaryIO]:
-        """Open the partial file for appending; sync it to the disk at the end, even after an error."""
         with self.writing(), self.part.open("ab") as part:
             try:
-                yield part
-            finally:
+                for block in _blocks(response):
+                    n += len(block)
+                    if n > self.max_bytes:
+                        raise DataError(f"{self.url}: more than the limit of {self.max_bytes:,} bytes")
+                    part.write(block)
+                    part.flush()
+                    self.progress(n, total)
+            finally:  # what has arrived is kept, even after an error
                 part.flush()
                 with suppress(OSError):  # a device such as /dev/full has no disk behind it
                     os.fsync(part.fileno())
+        if total is not None and n < total:
+            raise _TransientError(f"the connection ended after {n:,} of {total:,} bytes")
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import html
 import re
 import shutil
 from collections import defaultdict
@@ -31,6 +32,13 @@ IWSLT_SETS = ("dev2010", "tst2010", "tst2011", "tst2012", "tst2013", "tst2014", 
 SAMPLE = "imdb_test_5k.txt"
 """Which test reviews are in the sample of 5,000: their keys, in order."""
 
+_TALK = re.compile(
+    r"\s*<(\?xml|!|/?(mteval|refset|srcset|doc|url|keywords|speaker|talkid|title|description|reviewer|"
+    r"translator|transcript|content)\b)",
+    re.IGNORECASE,
+)
+_SEGMENT = re.compile(r"<seg\s[^>]*>(.*?)</seg>", re.IGNORECASE)
+_ENTITY = re.compile(r"&(amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});")
 _REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
 _BREAKS = re.compile(r"[\t\n\r]+")
 
@@ -62,7 +70,7 @@ def multi30k(dataset: Dataset, downloads: Path, folder: Path, report: Report) ->
 
 def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:
     """Texts without the tags around them: training, the first pairs of it, development and test sets."""
-    from dragoman.data.corpora import open_corpus
+    from dragoman.data.corpora import AlignedFiles
     from dragoman.data.records import has_text
 
     src, tgt = dataset.languages
@@ -73,12 +81,24 @@ def iwslt17(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> 
     official = folder / "official"
     archives.unpack(downloads / f"{pair}.tgz", official, keep=names.__contains__)
     for name, pattern in sets.items():
-        files = [str(official / pair / pattern.format(lang)) for lang in (src, tgt)]
-        pairs = list(open_corpus(files, src_lang=src, tgt_lang=tgt).pairs())
-        _write_pairs(folder, name, (src, tgt), pairs)
+        files = [folder / f"{name}.{lang}.gz" for lang in (src, tgt)]
+        for lang, file in zip((src, tgt), files, strict=True):
+            _write_lines(file, _talk_lines(official / pair / pattern.format(lang)))
+        pairs = list(AlignedFiles(*files).pairs())  # which complains of files of different length
         if name == "train":
             _write_pairs(folder, "train_small", (src, tgt), list(filter(has_text, pairs))[:N_TRAIN_SMALL])
     shutil.rmtree(official)
+
+
+def _talk_lines(path: Path) -> Iterator[str]:
+    """Yield the texts of an official file: what stands in <seg>, or in training files on lines without tags.
+
+    They look like XML and are not always: they are read line by line.
+    """
+    for line in open_lines(path):
+        is_text = path.suffix != ".xml" and not _TALK.match(line)
+        for text in [line] if is_text else _SEGMENT.findall(line):
+            yield _ENTITY.sub(lambda entity: html.unescape(entity[0]), text).strip()
 
 
 def small_en_zh(dataset: Dataset, downloads: Path, folder: Path, report: Report) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, check_alignment
 from dragoman.data.doctor.content import PAIR_CHECKS, TEXT_CHECKS, Check, is_visible
-from dragoman.data.doctor.findings import KINDS, THRESHOLDS, FaultyLine, Finding, Report, Step, thresholds_of
+from dragoman.data.doctor.findings import KINDS, THRESHOLDS, FaultyLine, Finding, Report, thresholds_of
 from dragoman.data.doctor.language import check_languages
 from dragoman.data.doctor.overlap import HeldOutIndex
 from dragoman.data.doctor.words import (
@@ -66,7 +66,6 @@ def check_corpus(
     earlier: Mapping[str, Corpus] | None = None,
     n_examples: int = N_EXAMPLES,
     thresholds: Mapping[str, float] | None = None,
-    with_survey: bool = False,
     n_workers: int = 1,
     progress: Progress = lambda doing, n_read: None,
 ) -> Report:
@@ -76,12 +75,12 @@ def check_corpus(
     what it teaches itself, in one of `n_workers` processes; repetitions are those of the whole corpus.
     `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
     `earlier` other corpora to train on, whose pairs it should not repeat. `thresholds` are those of
-    `thresholds_of`; `with_survey` adds what others would find. The report does not depend on `n_workers`. Of
+    `thresholds_of`. The report does not depend on `n_workers`. Of
     labelled text, only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked
     as far as it goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot.
     RunError: a process died.
     """
-    tally, held = Tally(corpus.unit, n_examples, with_survey=with_survey), None
+    tally, held = Tally(corpus.unit, n_examples), None
     if held_out:
         progress("reading valid and test", 0)
         by_name = {f"{name} {one.unit}": one.numbered() for name, one in held_out.items()}
@@ -227,8 +226,6 @@ class Examined:
     """By kind: what is wrong about each record that has such a fault."""
     similarity: dict[int, float] = field(default_factory=dict)
     """How similar the records of overlap-near are to a text of valid or test."""
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    """Of kinds with a threshold, for each pair."""
     hashes: tuple[np.ndarray, ...] = ()
     """Of each source, of each target, and of both but for case, punctuation and digits."""
     whole: dict[str, list[str]] = field(default_factory=dict)
@@ -295,26 +292,22 @@ class Examination:
         explained = _drop_explained(faults)
         deviations[explained] = 0.0
         alignment.probability[explained] = 1.0
-        similarity = np.zeros(len(src))
-        similarity[list(examined.similarity)] = list(examined.similarity.values())
-        examined.values = {
-            "length": np.abs(deviations),
-            "overlap-near": similarity,
-            "unrelated": alignment.probability,
-        }
-        exceeding = {
-            kind: np.flatnonzero(THRESHOLDS[kind].exceeded(values, self.thresholds[kind])).tolist()
-            for kind, values in examined.values.items()
-        }
-        for i in exceeding["length"]:
+        for i in self._exceeding("length", np.abs(deviations)):
             side = "target" if deviations[i] > 0 else "source"
             off = f"{src.lengths[i]} : {tgt.lengths[i]} characters, {abs(deviations[i]):.0f} deviations off"
             faults["length"][i] = f"{side} too long, {off}"
-        for i in exceeding["unrelated"]:
+        for i in self._exceeding("unrelated", alignment.probability):
             percent = f"{100 * alignment.probability[i]:.0f} %"
             faults["unrelated"][i] = f"a translation with a probability of {percent}"
-        faults["overlap-near"] = {i: faults["overlap-near"][i] for i in exceeding["overlap-near"]}
+        similarity = np.zeros(len(src))
+        similarity[list(examined.similarity)] = list(examined.similarity.values())
+        near = self._exceeding("overlap-near", similarity)
+        faults["overlap-near"] = {i: faults["overlap-near"][i] for i in near}
         return examined
+
+    def _exceeding(self, kind: str, values: np.ndarray) -> list[int]:
+        """Return the pairs whose value is a fault at the threshold of the kind."""
+        return np.flatnonzero(THRESHOLDS[kind].exceeded(values, self.thresholds[kind])).tolist()
 
     def in_worker(self, _: int) -> Callable[[Window, Tick], Examined]:
         """Return the work of a worker process."""
@@ -369,8 +362,8 @@ def _describe_stretch(stretch: AlignedStretch, numbers: Sequence[int], unit: str
 class Tally:
     """The faults of a whole corpus: for each record a bit by kind, for some of them what is wrong."""
 
-    def __init__(self, unit: str, n_examples: int, *, with_survey: bool = False) -> None:
-        self.unit, self._n_examples, self._with_survey = unit, n_examples, with_survey
+    def __init__(self, unit: str, n_examples: int) -> None:
+        self.unit, self._n_examples = unit, n_examples
         self.troubles: list[DataError] = []
         """Why the corpus cannot be read to its end."""
         self._numbers, self._masks = array("I"), array("I")
@@ -381,11 +374,6 @@ class Tally:
         self._stretches: list[AlignedStretch] = []
         self._details: dict[str, list[tuple[int, str]]] = {kind: [] for kind in KINDS}
         self._strides = dict.fromkeys(KINDS, 1)
-        self._n_graded = {kind: np.zeros(256, dtype=np.int64) for kind in THRESHOLDS}
-        """Of kinds with a threshold, how many pairs have each grade."""
-        self._sampled: dict[tuple[str, int], tuple[float, int, float]] = {}
-        """A pair of each kind and grade: a random number that chose it, its index and its value."""
-        self._rng = np.random.default_rng(1)
         self._summaries: dict[str, list[str]] = {kind: [] for kind in KINDS}
         self._counts = dict.fromkeys(KINDS, 0)
         """Where not pairs are counted."""
@@ -411,14 +399,6 @@ class Tally:
             while len(kept) > max(_MIN_KEPT, 2 * self._n_examples):
                 kept[:], self._strides[kind] = kept[::2], 2 * self._strides[kind]
             kept += [(start + i, details[i]) for i in sorted(details)[:: self._strides[kind]]]
-        for kind, values in window.values.items() if self._with_survey else ():
-            grades = THRESHOLDS[kind].grades(values)
-            graded = self._rng.permutation(np.flatnonzero(grades))
-            self._n_graded[kind] += np.bincount(grades[graded], minlength=256)
-            some, first = np.unique(grades[graded], return_index=True)
-            for grade, i in zip(some.tolist(), graded[first].tolist(), strict=True):  # one of each is drawn
-                drawn = (float(self._rng.random()), start + i, float(values[i]))
-                self._sampled[kind, grade] = min(drawn, self._sampled.get((kind, grade), drawn))
         for stretch in window.stretches:
             here = AlignedStretch(start + stretch.start, start + stretch.end, stretch.shift)
             if self._stretches and self._stretches[-1][1:] == (here.start, here.shift):
@@ -484,7 +464,6 @@ class Tally:
         self.summarise("unreadable", map(str, self.troubles), count=len(self.troubles))
         shown = {kind: _spread(sorted(some), self._n_examples) for kind, some in self._details.items()}
         requested = {i for some in shown.values() for i, _ in some}
-        requested.update(i for _, i, _ in self._sampled.values())
         first = islice(corpus.numbered(), max(requested, default=-1) + 1)
         texts = {i: one for i, one in enumerate(first) if i in requested}
         findings = []
@@ -493,18 +472,7 @@ class Tally:
             if count := self._counts[name] or len(lines):
                 examples = tuple(FaultyLine(*texts[i], detail) for i, detail in shown[name])
                 findings.append(Finding(kind, lines, count, tuple(self._summaries[name]), examples))
-        survey: dict[str, tuple[Step, ...]] = {}
-        for name, threshold in THRESHOLDS.items() if self._with_survey else ():
-            n_graded = self._n_graded[name]
-            n_with = np.cumsum(n_graded)
-            n_with = n_with if threshold.is_upper else n_graded.sum() - n_with + n_graded
-            steps = []
-            for grade in np.flatnonzero(n_graded).tolist():
-                _, i, value = self._sampled[name, grade]
-                example = FaultyLine(*texts[i], "")
-                steps.append(Step(threshold.first_with(grade), int(n_with[grade]), value, example))
-            survey[name] = tuple(steps)
-        return Report(corpus.name, self.n, self.unit, tuple(findings), tuple(notes), survey)
+        return Report(corpus.name, self.n, self.unit, tuple(findings), tuple(notes))
 
 
 def _spread(items: Sequence[Any], n: int) -> list[Any]:

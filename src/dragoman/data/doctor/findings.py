@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -25,24 +25,12 @@ class Threshold(NamedTuple):
     usual: float
     low: float
     high: float
-    step: float
-    """Between the thresholds of a survey."""
     is_upper: bool = False
     """Whether smaller values are faults, not larger ones."""
 
     def exceeded(self, values: np.ndarray, threshold: float) -> np.ndarray:
         """Return whether each value is a fault."""
         return values < threshold - _ROUNDING if self.is_upper else values >= threshold - _ROUNDING
-
-    def grades(self, values: np.ndarray) -> np.ndarray:
-        """Return the number, from 1, of the step that each value is in; 0: a fault at no threshold."""
-        steps = np.floor((np.minimum(values, self.high) - self.low) / self.step + _ROUNDING)
-        never = values >= self.high if self.is_upper else values < self.low - _ROUNDING
-        return np.where(never, 0, steps + 1).astype(np.uint8)
-
-    def first_with(self, grade: int) -> float:
-        """Return the strictest threshold at which pairs of this grade have a fault."""
-        return round(self.low + (grade if self.is_upper else grade - 1) * self.step, 6)
 
 
 class Kind(NamedTuple):
@@ -88,15 +76,15 @@ _KINDS = (
          "convert it (OpenCC does): a source does not say which of the two is wanted"),
     Kind("length", "warning", True, "a side is far too long for the other",
          "look for joined or cut sentences; drop what is no translation",
-         Threshold("robust standard deviations from the usual ratio of lengths", 4.0, 2.0, 20.0, 0.5)),
+         Threshold("robust standard deviations from the usual ratio of lengths", 4.0, 2.0, 20.0)),
     Kind("markup", "warning", False, "HTML tags or entities",
          "unescape the entities and remove the tags, or drop the lines (--drop markup)"),
     Kind("overlap-near", "warning", False, "a text nearly like one of valid or test is in train",
          "drop it from train if the score shall be for unseen text (--drop overlap-near)",
-         Threshold("Jaccard similarity of character sequences", 0.8, 0.8, 1.0, 0.01)),
+         Threshold("Jaccard similarity of character sequences", 0.8, 0.8, 1.0)),
     Kind("unrelated", "suspicion", False, "the sides do not seem to be translations",
          "look at a sample; if most are wrong, drop them (--drop unrelated)",
-         Threshold("probability that the sides are translations", 0.5, 0.0, 1.0, 0.02, is_upper=True)),
+         Threshold("probability that the sides are translations", 0.5, 0.0, 1.0, is_upper=True)),
     Kind("numbers", "suspicion", False, "the sides have different numbers", "correct the wrong side"),
     Kind("addresses", "suspicion", False, "the sides have different URLs or e-mail addresses", "correct it"),
     Kind("identical-short", "information", False, "the same one or two words on both sides",
@@ -147,17 +135,6 @@ class Finding:
         }
 
 
-class Step(NamedTuple):
-    """What another threshold would find."""
-
-    threshold: float
-    n_found: int
-    """Pairs with a fault at this threshold."""
-    value: float
-    example: FaultyLine
-    """A pair that has a fault at this threshold and none at the next stricter one, and its value."""
-
-
 @dataclass(frozen=True)
 class Report:
     """All findings about one corpus, errors first."""
@@ -169,8 +146,6 @@ class Report:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     """What could not be checked, and why."""
-    survey: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
-    """By kind with a threshold, if requested: the thresholds that find more than the next stricter one."""
 
     def finding(self, kind: str) -> Finding | None:
         """Return the finding of that kind, if there is one."""
@@ -235,7 +210,7 @@ def thresholds_of(chosen: Iterable[str]) -> dict[str, float]:
         name, _, value = text.partition("=")
         if name not in THRESHOLDS:
             raise ConfigError(f"{text}: no threshold; give one of {', '.join(THRESHOLDS)}, as in length=6")
-        what, _, low, high, *_ = THRESHOLDS[name]
+        what, _, low, high, _ = THRESHOLDS[name]
         try:
             values[name] = float(value)
         except ValueError:

@@ -1,4 +1,4 @@
-"""The formats of translators and of IWSLT, read as streams: TMX, gettext PO, and tagged talks.
+"""The formats of translators, read as streams: TMX and gettext PO.
 
 No package reads them as we need it. TMX: expat is what everybody uses; entities are refused, and memory
 does not grow with the file. PO: polib reads a file whole, cuts a text at U+2028, and takes an entry whose
@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
-from dragoman.data.readers.files import format_suffix, longest_line, open_bytes, open_lines, too_long
+from dragoman.data.readers.files import longest_line, open_bytes, open_lines, too_long
 from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
 from dragoman.text.languages import language_code
@@ -61,22 +62,40 @@ def tmx(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[t
     elements (<bpt>, <ph>, ...) are dropped, and the text of others, such as <hi>, is kept. DataError: the
     file is no TMX, is cut short, or declares entities.
     """
-    units = _UnitTexts(path, src_lang=src_lang, tgt_lang=tgt_lang, notes=notes)
-    for finished in units.read():
-        yield from finished
+    languages: set[str] = set()
+    variants: tuple[Counter[str], Counter[str]] = Counter(), Counter()  # of taken sources, and of targets
+    n_repeated = 0
+    for _, texts in XmlUnits(path, TMX).read():
+        notes.n_read += 1
+        if len(languages) < 100:
+            languages.update(tag for tag, _ in texts)
+        fitting = []  # on each side the texts in the language itself, or else in its variants
+        for language in (src_lang, tgt_lang):
+            matching = [tagged for tagged in texts if language_matches(tagged[0], language)]
+            fitting.append([tagged for tagged in matching if len(tagged[0]) == len(language)] or matching)
+        n_repeated += sum(len(tagged) > 1 for tagged in fitting)
+        lacks = [lang for lang, some in zip((src_lang, tgt_lang), fitting, strict=True) if not some]
+        pair = [tagged[0] for tagged in fitting if tagged]
+        if lacks:
+            notes.skipped[f"without {' and '.join(lacks)}"] += 1
+        elif any(CONTROL in text for _, text in pair):
+            notes.skipped[WITH_CONTROLS] += 1
+        else:
+            for counts, (tag, _) in zip(variants, pair, strict=True):
+                counts[tag.lower().replace("_", "-")] += len(counts) < 100
+            yield pair[0][1], pair[1][1]
     if notes.n_read and notes.skipped.total() - notes.skipped[WITH_CONTROLS] == notes.n_read:
-        languages = ", ".join(sorted(units.languages)) or "none"
         raise DataError(
-            f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: {languages} "
-            "(data.src_lang, data.tgt_lang)"
+            f"{path}: no unit in both {src_lang} and {tgt_lang}; its languages: "
+            f"{', '.join(sorted(languages)) or 'none'} (data.src_lang, data.tgt_lang)"
         )
-    if units.n_variants:
-        notes.remarks.append(f"{units.n_variants} units have a language more than once; the first is taken")
-    for language, tags in zip((src_lang, tgt_lang), units.taken, strict=True):
+    if n_repeated:
+        notes.remarks.append(f"{n_repeated} units have a language more than once; the first is taken")
+    for language, tags in zip((src_lang, tgt_lang), variants, strict=True):
         if len(tags) > 1:
-            variants = ", ".join(f"{tag} ({n:,})" for tag, n in tags.most_common())
+            mixed = ", ".join(f"{tag} ({n:,})" for tag, n in tags.most_common())
             example = max(tags, key=len)
-            notes.remarks.append(f"{language} mixes {variants}; to take one, say it: {example}, for example")
+            notes.remarks.append(f"{language} mixes {mixed}; to take one, say it: {example}, for example")
 
 
 def tmx_languages(path: Path) -> tuple[str, str]:
@@ -84,23 +103,18 @@ def tmx_languages(path: Path) -> tuple[str, str]:
 
     DataError: as `tmx`; or the beginning of the file does not tell.
     """
-    units = _UnitTexts(path, src_lang="", tgt_lang="", notes=Notes("units"))
-    for _ in units.read():
-        if units.notes.n_read >= N_TELLING:
-            break
-    source, counts = language_code(units.source), Counter[str]()
-    for tag, n in units.languages.items():
-        counts[language_code(tag)] += n
-    usual = [code for code, n in counts.items() if n >= NEARLY_ALL * units.notes.n_read]
+    units, counts, n_units = XmlUnits(path, TMX), Counter[str](), 0
+    for _, texts in islice(units.read(), N_TELLING):
+        n_units += 1
+        counts.update(sorted({language_code(tag) for tag, _ in texts}))
+    source = language_code(units.source)
+    usual = [code for code, n in counts.items() if n >= NEARLY_ALL * n_units]
     if source not in usual or len(usual) != 2:
         languages = ", ".join(f"{code} ({n:,} units)" for code, n in counts.most_common(20)) or "none"
         raise DataError(
             f"{path}: its languages are {languages}; say which to learn, as in --src-lang en --tgt-lang de"
         )
     return source, usual[1 - usual.index(source)]
-
-
-Record = TypeVar("Record")
 
 
 class XmlParser:
@@ -187,27 +201,65 @@ class XmlParser:
         self.refuse(f"&{name}; is not defined; write the character itself, or &amp; for a plain &")
 
 
-class XmlStream(XmlParser, Generic[Record]):
-    """An XML file in bounded pieces: a subclass adds to `_finished` what is complete."""
+class UnitFormat(NamedTuple):
+    """The elements of an XML format whose units hold texts in several languages."""
 
-    def __init__(self, path: Path) -> None:
+    name: str
+    roots: frozenset[str]
+    unit: frozenset[str]
+    language: frozenset[str]
+    text: str
+    codes: frozenset[str] = frozenset()
+    """Elements in a text that are left out with all that is in them."""
+    is_complete: bool = False
+    """Each text has a language and a word, or the file is refused."""
+
+
+TMX = UnitFormat(
+    "TMX", frozenset({"tmx"}), frozenset({"tu"}), frozenset({"tuv"}), "seg",
+    codes=frozenset({"bpt", "ept", "it", "ph", "ut"}),
+)  # fmt: skip
+
+
+class UnitTexts(NamedTuple):
+    """The texts of a unit, each with the tag of its language, and the line on which it begins."""
+
+    line: int
+    texts: list[tuple[str, str]]
+
+
+class XmlUnits(XmlParser):
+    """The units of an XML file, read in bounded pieces."""
+
+    GAP = "\0"  # no XML file can hold one
+    """Left by <ph> and <ut>, such as a line break: it keeps words, and sentences, apart."""
+    APART = re.compile(rf"(?<=[\w.,:;!?…%)\]}}»”]){GAP}+(?=[\w(\[{{«“„¿¡])")
+
+    def __init__(self, path: Path, format_: UnitFormat) -> None:
         super().__init__(str(path))
-        self.path = path
-        self._finished: list[Record] = []
+        self.path, self.format = path, format_
+        self.KIND, self.ROOTS = format_.name, format_.roots
+        self.source = ""
+        """The language of the source, as the header of a TMX file has it."""
+        self._finished: list[UnitTexts] = []
+        self._unit = UnitTexts(0, [])
+        self._language = ""
+        self._text: list[str] | None = None
+        self._code_depth = 0  # of elements whose text is dropped
         self._most = longest_line()
         self._left = self._most  # bytes that this unit may still have, an element counting as `OF_ELEMENT`
         self._n_bytes = 0
         self._held = b""  # a reference that goes on in the next block
         self._decoder: codecs.IncrementalDecoder | None = None
 
-    def read(self) -> Iterator[list[Record]]:
-        """Parse the file, and yield what is finished block by block. DataError: it is not of this format."""
+    def read(self) -> Iterator[UnitTexts]:
+        """Parse the file, and yield unit by unit. DataError: it is not of this format."""
         block = b" "
         with open_bytes(self.path) as file:
             while block:
                 self._feed(block := file.read(BLOCK))
                 finished, self._finished = self._finished, []
-                yield finished
+                yield from finished
 
     def _feed(self, block: bytes) -> None:
         is_last = not block
@@ -225,98 +277,49 @@ class XmlStream(XmlParser, Generic[Record]):
         if self._n_bytes - self.parser.CurrentByteIndex > self._most + BLOCK:
             self._take(self._most + 1)  # a tag that does not end
 
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._take(OF_ELEMENT)
-        super()._start(tag, attributes)
-
     def _take(self, n: int) -> None:
         self._left -= n
         if self._left < 0:
             raise too_long(f"{self.path} {self.place()}", self._most)
 
-
-def language_of(attributes: dict[str, str]) -> str:
-    """Return the language that the attributes of an element name, or ""."""
-    return attributes.get("xml:lang") or attributes.get("lang") or ""
-
-
-class _UnitTexts(XmlStream[tuple[str, str]]):
-    """The texts of finished translation units in two languages."""
-
-    KIND, ROOTS = "TMX", frozenset({"tmx"})
-    CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
-    GAP = "\0"  # no XML file can hold one
-    """Left by <ph> and <ut>, such as a line break: it keeps words, and sentences, apart."""
-    APART = re.compile(rf"(?<=[\w.,:;!?…%)\]}}»”]){GAP}+(?=[\w(\[{{«“„¿¡])")
-
-    def __init__(self, path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> None:
-        super().__init__(path)
-        self.src_lang, self.tgt_lang, self.notes = src_lang, tgt_lang, notes
-        self.source = ""
-        """The language of the source, as the header has it."""
-        self.languages: Counter[str] = Counter()
-        """In how many units each is, by its tag."""
-        self.taken: tuple[Counter[str], Counter[str]] = Counter(), Counter()
-        """How many sources, and how many targets, were taken from each variant of their language."""
-        self.n_variants = 0
-        self._texts: list[tuple[str, str]] = []  # (language, text) of this unit
-        self._language = ""
-        self._segment: list[str] | None = None
-        self._code_depth = 0  # of elements whose text is dropped
-
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        if self._segment is not None:
-            if self._code_depth or tag in self.CODES:
+        self._take(OF_ELEMENT)
+        if self._text is not None:
+            if self._code_depth or tag in self.format.codes:
                 self._code_depth += 1
-                self._segment.append(self.GAP if tag in ("ph", "ut") else "")
+                self._text.append(self.GAP if tag in ("ph", "ut") else "")
         elif tag == "header":
             self.source = attributes.get("srclang", "")
-        elif tag == "tu":
-            self._texts, self._left = [], self._most
-        elif tag == "tuv":
-            self._language = language_of(attributes)
-        elif tag == "seg":
-            self._segment = []
+        elif tag in self.format.unit:
+            self._unit, self._left = UnitTexts(self.parser.CurrentLineNumber, []), self._most
+        elif tag in self.format.language:
+            self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
+            if self.format.is_complete and not self._language:
+                self.refuse(f"<{tag}> has no xml:lang; name its language")
+        elif tag == self.format.text:
+            self._text = []
 
     def _characters(self, text: str) -> None:
-        if self._segment is not None and not self._code_depth:
+        if self._text is not None and not self._code_depth:
             self._take(len(text))
-            self._segment.append(text)
+            self._text.append(text)
 
     def _closed(self, tag: str) -> None:
         if self._code_depth:
             self._code_depth -= 1
-        elif tag == "seg" and self._segment is not None:
-            text = "".join(self._segment)
+        elif tag == self.format.text and self._text is not None:
+            text = "".join(self._text)
             if self.GAP in text:
                 text = self.APART.sub(" ", text).replace(self.GAP, "")
-            self._texts.append((self._language, one_line(text)))
-            self._segment = None
-        elif tag == "tu":
-            self._finish()
-
-    def _finish(self) -> None:
-        """Make a pair of the unit that has just ended, or count what it lacks."""
-        self.notes.n_read += 1
-        if len(self.languages) < 100:
-            self.languages.update({language for language, _ in self._texts})
-        src, tgt = self._text_in(self.src_lang), self._text_in(self.tgt_lang)
-        if src is None or tgt is None:
-            lacks = [lang for lang, text in ((self.src_lang, src), (self.tgt_lang, tgt)) if text is None]
-            self.notes.skipped[f"without {' and '.join(lacks)}"] += 1
-        elif CONTROL in src[1] + tgt[1]:
-            self.notes.skipped[WITH_CONTROLS] += 1
-        else:
-            self._finished.append((src[1], tgt[1]))
-            for counts, (tag, _) in zip(self.taken, (src, tgt), strict=True):
-                counts[tag.lower().replace("_", "-")] += len(counts) < 100
-
-    def _text_in(self, language: str) -> tuple[str, str] | None:
-        """Return the tag and the text in the language itself, else in a variant of it."""
-        fitting = [tagged for tagged in self._texts if language_matches(tagged[0], language)]
-        exact = [tagged for tagged in fitting if len(tagged[0]) == len(language)]
-        self.n_variants += len(fitting) > 1 and len(exact) != 1
-        return next(iter(exact or fitting), None)
+            text = one_line(text)
+            if self.format.is_complete and not text.strip():
+                self.refuse(f"<{tag}> is empty; write one, or remove it")
+            self._unit.texts.append((self._language, text))
+            self._text = None
+        elif tag in self.format.language:
+            self._language = ""
+        elif tag in self.format.unit:
+            self._finished.append(self._unit)
 
 
 @dataclass
@@ -436,68 +439,3 @@ def _unescaped(text: str, path: Path, n: int) -> str:
         return _ESCAPES.sub(replace, text) if "\\" in text else text
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from error
-
-
-class Segment(NamedTuple):
-    """A text of an IWSLT file. `id` is "" in training files, which have none."""
-
-    id: str
-    text: str
-
-
-def is_iwslt(path: Path) -> bool:
-    """By its name, an official file of IWSLT: train.tags.en-de.en, or IWSLT17.TED.tst2010.en-de.en.xml."""
-    return path.name.startswith("train.tags.") or format_suffix(path.name) == ".xml"
-
-
-def has_segment_ids(path: Path) -> bool:
-    """Whether an official file of IWSLT is one with <seg id="...">."""
-    return format_suffix(path.name) == ".xml"
-
-
-def iwslt_segments(path: Path, notes: Notes) -> Iterator[Segment]:
-    """Yield the texts of an IWSLT file: what stands in <seg>, or in training files on lines without tags.
-
-    They look like XML and are not always: they are read line by line. The tags that describe talks are
-    left out. DataError: a <seg> that does not end on its line.
-    """
-    has_ids = has_segment_ids(path)
-    for n, line in enumerate(open_lines(path), start=1):
-        notes.n_read += 1
-        if has_ids:
-            tags = line.lower().count("<seg"), line.lower().count("</seg>")
-            segments = _SEGMENT.findall(line) if tags[0] == tags[1] else []  # never slow, even if hostile
-            if len(segments) != max(tags):
-                raise DataError(
-                    f"{path} line {n}: a <seg> that has no id, or does not end on its line; "
-                    "give an official file of IWSLT, or two plain text files"
-                )
-        else:
-            segments = [] if _TALK.match(line) else [("", line)]
-        if not segments:
-            notes.skipped["that describe talks"] += 1
-        yield from (Segment(segment_id, _decoded(text)) for segment_id, text in segments)
-
-
-_TALK = re.compile(
-    r"\s*<(\?xml|!|/?(mteval|refset|srcset|doc|url|keywords|speaker|talkid|title|description|reviewer|"
-    r"translator|transcript|content)\b)",
-    re.IGNORECASE,
-)
-_SEGMENT = re.compile(r"<seg\s+id\s*=\s*\"?([^\s\">]*)\"?\s*>(.*?)</seg>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});")
-_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-
-
-def _decoded(text: str) -> str:
-    """Return the text with the entities of XML replaced, without the white space around it."""
-
-    def replace(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in _ENTITIES:
-            return _ENTITIES[name]
-        code = int(name.removeprefix("#").replace("x", "0x"), 0 if "x" in name else 10)
-        is_character = 0 < code < 0x110000 and not 0xD800 <= code < 0xE000
-        return chr(code) if is_character else match[0]
-
-    return _ENTITY.sub(replace, text).strip()

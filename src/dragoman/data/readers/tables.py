@@ -214,20 +214,16 @@ class TabSeparated(DelimitedTable):
             yield from self._under_header(columns)
             return
         last, width, wider = max(numbers), 0, 0
-        with closing(open_lines(self.path, position=self.position)) as lines:
-            for n, line in enumerate(lines, start=1):
-                cells = line.split("\t")
+        with closing(self.records()) as records:
+            for n, cells in records:
                 width = width or len(cells)
                 wider += len(cells) > width
-                if len(cells) > last:
-                    yield n, [cells[i] for i in numbers]
-                elif not line.strip():
-                    yield n, [""] * len(columns)
-                else:
+                if cells and len(cells) <= last:
                     raise DataError(
                         f"{self.where(n)}: no column {last}, counted from 0, among {len(cells)}; "
                         f"separate the columns by tabs, or name others with {self.setting}"
                     )
+                yield n, [cells[i] for i in numbers] if cells else [""] * len(columns)
         if wider:
             notes.remarks.append(
                 f"{wider:,} line{' has' if wider == 1 else 's have'} more tabs than the first one, which has "
@@ -487,6 +483,11 @@ def check_format(name: str) -> None:
         raise DataError(
             f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
             "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"
+        )
+    if Path(name).name.startswith("train.tags."):
+        raise DataError(
+            f"{name}: a tagged file of IWSLT; get its text with: dragoman data fetch iwslt17-en-de, "
+            "or remove the lines that begin with <"
         )
     with open_bytes(find_file(name)) as file:
         start = file.read(1 << 12).removeprefix(codecs.BOM_UTF8).lstrip()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.data.readers.files import find_file, format_suffix
-from dragoman.data.readers.formats import CONTROL, WITH_CONTROLS, XmlStream, language_matches, language_of
+from dragoman.data.readers.formats import CONTROL, WITH_CONTROLS, UnitFormat, XmlUnits, language_matches
 from dragoman.data.readers.tables import CommaSeparated, Notes, TabSeparated, one_line
 from dragoman.errors import DataError
 
 NAMES = ("source", "src"), ("target", "tgt")
 """Names of the columns of source and target, besides the codes of their languages."""
+TBX = UnitFormat(
+    "TBX", frozenset({"martif", "tbx"}), frozenset({"termEntry", "conceptEntry"}),
+    frozenset({"langSet", "langSec"}), "term", is_complete=True,
+)  # fmt: skip
+"""TBX-Basic, TBX version 2 (<termEntry>) and 3 (<conceptEntry>)."""
 
 
 class TermPair(NamedTuple):
@@ -66,16 +70,16 @@ def _header(cells: list[str], languages: tuple[str, str]) -> tuple[int, int] | N
 
 def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermPair]:
     """Yield each source term of an entry with the first target term."""
-    entries = _Entries(path)
     term_languages: set[str] = set()
-    for line, terms in chain.from_iterable(entries.read()):
+    for line, texts in XmlUnits(path, TBX).read():
         notes.n_read += 1
-        if any(CONTROL in term for _, term in terms):
+        if any(CONTROL in term for _, term in texts):
             notes.skipped[WITH_CONTROLS] += 1
             continue
-        term_languages |= {language for language, _ in terms}
+        term_languages |= {language for language, _ in texts}
         sources, targets = (
-            [term for language, term in terms if language_matches(language, code)] for code in languages
+            [" ".join(term.split()) for language, term in texts if language_matches(language, code)]
+            for code in languages
         )
         if not sources or not targets:
             notes.skipped[f"without a term in both {' and '.join(languages)}"] += 1
@@ -86,49 +90,3 @@ def _tbx(path: Path, languages: tuple[str, str], notes: Notes) -> Iterator[TermP
             f"{path}: no entry has terms in both {languages[0]} and {languages[1]}; "
             f"its languages: {', '.join(sorted(term_languages)) or 'none'}"
         )
-
-
-class _Entries(XmlStream[tuple[int, list[tuple[str, str]]]]):
-    """The entries of a term base, each with its line, and the language and text of its terms.
-
-    TBX-Basic, TBX version 2 (<termEntry>) and 3 (<conceptEntry>).
-    """
-
-    KIND, ROOTS = "TBX", frozenset({"martif", "tbx"})
-    ENTRIES = frozenset({"termEntry", "conceptEntry"})
-    LANGUAGES = frozenset({"langSet", "langSec"})
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._terms: list[tuple[str, str]] = []  # (language, term) of this entry
-        self._entry_line = 0
-        self._language = ""
-        self._term: list[str] | None = None
-
-    def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag in self.ENTRIES:
-            self._terms, self._left = [], self._most
-            self._entry_line = self.parser.CurrentLineNumber
-        elif tag in self.LANGUAGES:
-            self._language = language_of(attributes)
-            if not self._language:
-                self.refuse(f"<{tag}> has no xml:lang; name its language")
-        elif tag == "term":
-            self._term = []
-
-    def _characters(self, text: str) -> None:
-        if self._term is not None:
-            self._take(len(text))
-            self._term.append(text)
-
-    def _closed(self, tag: str) -> None:
-        if tag == "term" and self._term is not None:
-            term = " ".join("".join(self._term).split())
-            if not term:
-                self.refuse("<term> is empty; write one, or remove it")
-            self._terms.append((self._language, term))
-            self._term = None
-        elif tag in self.LANGUAGES:
-            self._language = ""
-        elif tag in self.ENTRIES:
-            self._finished.append((self._entry_line, self._terms))

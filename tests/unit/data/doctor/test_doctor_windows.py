@@ -11,7 +11,9 @@ import pytest
 
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import Report, check_corpus, checkup, kinds_to_drop, write_clean
-from dragoman.data.doctor.findings import THRESHOLDS, thresholds_of
+from dragoman.data.doctor.alignment import check_alignment
+from dragoman.data.doctor.findings import thresholds_of
+from dragoman.data.doctor.words import SideReader, length_deviations
 from dragoman.data.records import Numbered
 from dragoman.errors import ConfigError, RunError
 from faulty import InMemory, lines_with, phrases
@@ -57,13 +59,11 @@ def test_the_report_does_not_depend_on_the_number_of_workers(small_windows: None
             tgt_lang="de",
             held_out=some,
             earlier={"other": InMemory(pairs[100:102])},
-            with_survey=True,
             n_workers=n_workers,
         )
         for n_workers in (1, 3)
     ]
     assert reports[0].record() == reports[1].record()
-    assert reports[0].survey == reports[1].survey
     for kind in ("empty", "duplicate", "duplicate-near", "duplicate-across", "overlap", "shifted"):
         assert lines_with(reports[0], kind) == lines_with(reports[1], kind) != []
 
@@ -143,20 +143,19 @@ def test_a_clean_copy_of_many_windows(small_windows: None, tmp_path: Path) -> No
 def test_thresholds_decide_what_is_a_fault() -> None:
     pairs = phrases(1500)
     pairs[700] = (pairs[700][0], " ".join(pairs[i][1] for i in range(700, 706)))
-    survey = check_corpus(InMemory(pairs), with_survey=True).survey
-    for kind in ("length", "unrelated"):
-        found = THRESHOLDS[kind]
-        for value in (2, 6, 20) if kind == "length" else (0.04, 0.12, 0.4):
-            report = check_corpus(InMemory(pairs), thresholds=thresholds_of([f"{kind}={value}"]))
-            steps = [
-                s for s in survey[kind] if (s.threshold <= value if found.is_upper else s.threshold >= value)
-            ]
-            count = max((step.n_found for step in steps), default=0)
-            assert len(lines_with(report, kind)) == count
-            for step in steps:
-                assert found.exceeded(np.array([step.value]), step.threshold)
-                assert step.example.texts == pairs[step.example.line - 1]
-    assert max(step.n_found for step in survey["unrelated"]) > 1
+    readers = SideReader(), SideReader()
+    for reader, texts in zip(readers, zip(*pairs, strict=True), strict=True):
+        reader.add(texts)
+    sides = readers[0].side(), readers[1].side()
+    deviations, probability = np.abs(length_deviations(*sides)), check_alignment(*sides).probability
+    assert 701 in np.flatnonzero(deviations >= 6) + 1
+    for value in (2, 6, 20):
+        report = check_corpus(InMemory(pairs), thresholds=thresholds_of([f"length={value}"]))
+        assert lines_with(report, "length") == (np.flatnonzero(deviations >= value) + 1).tolist()
+    assert (probability < 0.999).any()
+    for value in (0.04, 0.4, 0.999):
+        report = check_corpus(InMemory(pairs), thresholds=thresholds_of([f"unrelated={value}"]))
+        assert lines_with(report, "unrelated") == (np.flatnonzero(probability < value) + 1).tolist()
 
 
 @pytest.mark.parametrize(
