@@ -18,7 +18,7 @@ from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
-from dragoman.interop import argos, browser, huggingface, onnx
+from dragoman.interop import REPORT, argos, browser, huggingface, onnx
 from dragoman.interop.browser import check_browser, runtime_files, write_browser
 from dragoman.interop.parity import (
     Parity,
@@ -51,8 +51,6 @@ from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
 Progress: TypeAlias = Callable[[int], None]
 RuntimeEngine: TypeAlias = CTranslate2Engine | onnx.OnnxEngine | huggingface.HuggingFaceEngine
 
-REPORT = "export.json"
-"""What an export says about itself; a folder that holds it may be replaced by another export."""
 MISSING = {
     "copy": "a text without a letter is translated{}; the run copies it",
     "case": "text in capitals and in title case is read as it is{}; the run reads it in the case of its "
@@ -347,7 +345,9 @@ def _to_huggingface(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> huggingface.HuggingFaceEngine:
     huggingface.write_huggingface(run, translator, folder)
-    return huggingface.HuggingFaceEngine(folder)
+    config = translator.config
+    first = huggingface.first_target_id(config, translator.tokenizers)
+    return huggingface.HuggingFaceEngine(folder, first=first, source_end=config.model.source_end)
 
 
 def _to_argos(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> CTranslate2Engine:
