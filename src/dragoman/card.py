@@ -262,26 +262,8 @@ def _inline(text: str) -> str:
     return re.sub(r"([\\`*<>\[\]|])", r"\\\1", " ".join(plain.split()))
 
 
-def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """`value` as the lines of a block of YAML; strings are quoted as JSON has it, so that they stay such."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if isinstance(inner, (Mapping, list)):
-                yield f"{indent}{key}:"
-                yield from _yaml(inner, indent + "  ")
-            else:
-                yield f"{indent}{key}: {_scalar(inner)}"
-    else:
-        for inner in value:
-            if isinstance(inner, (Mapping, list)):
-                first, *rest = _yaml(inner, indent + "  ")
-                yield f"{indent}- {first.strip()}"
-                yield from rest
-            else:
-                yield f"{indent}- {_scalar(inner)}"
-
-
-def _scalar(value: str | float) -> str:
-    if isinstance(value, str):
-        value = "".join(c if c.isprintable() else " " for c in value[:500])
-    return json.dumps(value, ensure_ascii=False)
+def _yaml(head: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `head` as YAML, a key a line: its values as JSON, which is YAML, so that strings stay strings."""
+    for key, value in head.items():
+        line = json.dumps(value, ensure_ascii=False)
+        yield f"{key}: {''.join(c if c.isprintable() else ' ' for c in line)}"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -173,10 +173,6 @@ class Machine:
     gpus: tuple[str, ...]
     ceilings: dict[str, float]
     """Operations a second of a large matrix product, by type, on the device that "auto" means."""
-
-    def facts(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
-        return {**asdict(self), "gpus": list(self.gpus)}
 
 
 def look_around() -> Machine:
