@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -42,7 +42,10 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
     records = saved_scores(run)
     scores = [record for record in records if ALTERATIONS not in record]
     altered = [record for record in records if ALTERATIONS in record]
-    head = "\n".join(_yaml(_head(run, scores, name=name, licence=licence)))
+    # YAML reads JSON, and so strings stay strings; what cannot be seen becomes a space.
+    entries = _head(run, scores, name=name, licence=licence).items()
+    head = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entries)
+    head = "".join(c if c.isprintable() or c == "\n" else " " for c in head)
     texts = [
         (part, ", ".join(files), *licence_of(files)) for part, files in published(run.config).data.files()
     ]
@@ -260,10 +263,3 @@ def _inline(text: str) -> str:
     """`text` on one line, nothing in it a command to Markdown, HTML or a terminal."""
     plain = "".join(c if c.isprintable() or c == "\xa0" else " " for c in text[:500])
     return re.sub(r"([\\`*<>\[\]|])", r"\\\1", " ".join(plain.split()))
-
-
-def _yaml(head: Mapping[str, Any]) -> Iterator[str]:
-    """Yield `head` as YAML, a key a line: its values as JSON, which is YAML, so that strings stay strings."""
-    for key, value in head.items():
-        line = json.dumps(value, ensure_ascii=False)
-        yield f"{key}: {''.join(c if c.isprintable() else ' ' for c in line)}"

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -154,8 +153,7 @@ def resident_memory() -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """Facts about the machine, for `dragoman doctor`."""
 
     n_cores: int

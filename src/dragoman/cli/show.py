@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -183,7 +182,7 @@ def doctor(as_json: AsJson = False) -> None:
     say("measuring matrix products (some seconds)")
     machine = look_around()
     if as_json:
-        typer.echo(json.dumps({**asdict(machine), "advice": advice(machine)}, indent=2))
+        typer.echo(json.dumps({**machine._asdict(), "advice": advice(machine)}, indent=2))
         return
     for name, value in rows(machine):
         typer.echo(f"{name:<16}{value}")
