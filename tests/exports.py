@@ -64,7 +64,7 @@ def run_script_of_readme(
         f"runpy.run_path(f'{{sys.argv[1]}}/{script}', run_name='__main__')"
     )
     done = subprocess.run(
-        [sys.executable, "-IB", "-c", code, str(export), *more],
+        [sys.executable, "-IB", "-Wignore", "-c", code, str(export), *more],
         input=lines, text=True, capture_output=True, check=False, encoding="utf-8",
         env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
     )  # fmt: skip

@@ -6,7 +6,7 @@ other toolkit's files, as its architecture was published.
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +118,82 @@ def heads(q: Tensor, k: Tensor, v: Tensor, n_heads: int, *, causal: bool) -> Ten
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+
+
+class Reference:
+    """A Transformer without dropout, of tensors by the names that a toolkit gives them."""
+
+    tokens: Mapping[str, str]
+    """The embedding of each side."""
+    layers: Mapping[str, str]
+    norms: Mapping[str, Sequence[str]]
+    """Those of a layer, in the order of its blocks."""
+    last: str = "{}.layer_norm"
+    """The norm behind the last layer of a side, where norms come first."""
+    output: str
+    attention: Mapping[str, Sequence[str]]
+    """To the side itself, and of a decoder to the source."""
+    qkv: Sequence[str] = ()
+    mix: str
+    """What an attention's heads go through together."""
+    wide: str
+    narrow: str
+    n_heads = 2
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        *,
+        positions: Callable[[str, int], Tensor],
+        pre: bool = True,
+        eps: float = 1e-5,
+        activation: str = "relu",
+        scale: float = math.sqrt(8),
+    ) -> None:
+        """`positions` gives the encodings (length, D) of a side; `scale` is that of its embeddings."""
+        self.tensors, self.positions, self.pre, self.eps, self.scale = tensors, positions, pre, eps, scale
+        self.activation = ACTIVATIONS[activation]
+
+    def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """src (S,), tgt_in (T,) -> (T, V)."""
+        hidden = self.run("decoder", tgt_in, self.run("encoder", src, None))
+        return linear(hidden, self.tensors, self.output)
+
+    def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
+        x = self.scale * self.tensors[f"{self.tokens[side]}.weight"][ids] + self.positions(side, len(ids))
+        i = 0
+        while any(name.startswith(f"{self.layers[side]}.{i}.") for name in self.tensors):
+            x = self.layer(side, f"{self.layers[side]}.{i}", x, memory)
+            i += 1
+        assert i > 0
+        return self.norm(x, self.last.format(side)) if self.pre else x
+
+    def layer(self, side: str, at: str, x: Tensor, memory: Tensor | None) -> Tensor:
+        own, *other = (f"{at}.{name}" for name in self.attention[side])
+        blocks = [lambda y: self.attend(own, y, y, causal=memory is not None)]
+        if memory is not None:
+            blocks.append(lambda y: self.attend(other[0], y, memory, causal=False))
+        blocks.append(lambda y: self.feed_forward(at, y))
+        for name, block in zip(self.norms[side], blocks, strict=True):
+            if self.pre:
+                x = x + block(self.norm(x, f"{at}.{name}"))
+            else:
+                x = self.norm(x + block(x), f"{at}.{name}")
+        return x
+
+    def feed_forward(self, at: str, x: Tensor) -> Tensor:
+        inner = self.activation(linear(x, self.tensors, f"{at}.{self.wide}"))
+        return linear(inner, self.tensors, f"{at}.{self.narrow}")
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        return norm(x, self.tensors, name, self.eps)
+
+    def attend(self, at: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
+        context = heads(*self.project(at, x, memory), self.n_heads, causal=causal)
+        return linear(context, self.tensors, f"{at}.{self.mix}")
+
+    def project(self, at: str, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x (T, D), keys and values of memory (S, D)."""
+        read = zip((x, memory, memory), self.qkv, strict=True)
+        q, k, v = (linear(tensor, self.tensors, f"{at}.{name}") for tensor, name in read)
+        return q, k, v

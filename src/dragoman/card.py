@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -42,7 +42,10 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
     records = saved_scores(run)
     scores = [record for record in records if ALTERATIONS not in record]
     altered = [record for record in records if ALTERATIONS in record]
-    head = "\n".join(_yaml(_head(run, scores, name=name, licence=licence)))
+    # YAML reads JSON, and so strings stay strings; what cannot be seen becomes a space.
+    entries = _head(run, scores, name=name, licence=licence).items()
+    head = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entries)
+    head = "".join(c if c.isprintable() or c == "\n" else " " for c in head)
     texts = [
         (part, ", ".join(files), *licence_of(files)) for part, files in published(run.config).data.files()
     ]
@@ -260,28 +263,3 @@ def _inline(text: str) -> str:
     """`text` on one line, nothing in it a command to Markdown, HTML or a terminal."""
     plain = "".join(c if c.isprintable() or c == "\xa0" else " " for c in text[:500])
     return re.sub(r"([\\`*<>\[\]|])", r"\\\1", " ".join(plain.split()))
-
-
-def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """`value` as the lines of a block of YAML; strings are quoted as JSON has it, so that they stay such."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if isinstance(inner, (Mapping, list)):
-                yield f"{indent}{key}:"
-                yield from _yaml(inner, indent + "  ")
-            else:
-                yield f"{indent}{key}: {_scalar(inner)}"
-    else:
-        for inner in value:
-            if isinstance(inner, (Mapping, list)):
-                first, *rest = _yaml(inner, indent + "  ")
-                yield f"{indent}- {first.strip()}"
-                yield from rest
-            else:
-                yield f"{indent}- {_scalar(inner)}"
-
-
-def _scalar(value: str | float) -> str:
-    if isinstance(value, str):
-        value = "".join(c if c.isprintable() else " " for c in value[:500])
-    return json.dumps(value, ensure_ascii=False)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -154,8 +153,7 @@ def resident_memory() -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """Facts about the machine, for `dragoman doctor`."""
 
     n_cores: int
@@ -173,10 +171,6 @@ class Machine:
     gpus: tuple[str, ...]
     ceilings: dict[str, float]
     """Operations a second of a large matrix product, by type, on the device that "auto" means."""
-
-    def facts(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
-        return {**asdict(self), "gpus": list(self.gpus)}
 
 
 def look_around() -> Machine:

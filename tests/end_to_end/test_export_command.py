@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from commands import error_of, succeed
-from dragoman.interop.exporting import REPORT
+from dragoman.interop import REPORT
 from tiny import damaged_run
 
 

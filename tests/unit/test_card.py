@@ -136,9 +136,8 @@ def test_nothing_in_a_run_becomes_markup_or_yaml(run: Run) -> None:
     card = model_card(run)
     head, body = front_matter(card), card.split("---\n", 2)[2]
     assert head["license"] == "unknown"
-    assert [result["dataset"]["name"] for result in head["model-index"][0]["results"]] == [
-        "".join(c if c.isprintable() else " " for c in evil)
-    ]
+    names = [result["dataset"]["name"] for result in head["model-index"][0]["results"]]
+    assert names == [evil.replace("\u202e", " ")]
     assert "<script>" not in body.replace("\\<script\\>", "")
     assert "](javascript" not in body.replace("\\]", "")
     assert not any(ord(c) < 32 and c != "\n" for c in card)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -38,7 +37,7 @@ def test_a_sound_machine_needs_no_advice() -> None:
 def test_each_lack_has_its_advice(change: dict[str, object], expected: str) -> None:
     import re
 
-    (line,) = advice(replace(SOUND, **change))  # type: ignore[arg-type]
+    (line,) = advice(SOUND._replace(**change))  # type: ignore[arg-type]
     assert re.search(expected, line)
 
 
@@ -98,7 +97,7 @@ def test_a_slow_machine_is_not_measured_for_long(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_command_shows_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "look_around", lambda: replace(SOUND, n_threads=1))
+    monkeypatch.setattr(hardware, "look_around", lambda: SOUND._replace(n_threads=1))
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0
     assert "4, of which PyTorch uses 1" in done.stdout

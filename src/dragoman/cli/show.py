@@ -182,7 +182,7 @@ def doctor(as_json: AsJson = False) -> None:
     say("measuring matrix products (some seconds)")
     machine = look_around()
     if as_json:
-        typer.echo(json.dumps({**machine.facts(), "advice": advice(machine)}, indent=2))
+        typer.echo(json.dumps({**machine._asdict(), "advice": advice(machine)}, indent=2))
         return
     for name, value in rows(machine):
         typer.echo(f"{name:<16}{value}")

@@ -8,6 +8,9 @@ from typing import Annotated
 
 from dragoman.errors import RunError
 
+REPORT = "export.json"
+"""What an export says about itself; a folder that holds it may be replaced by another export."""
+
 
 @dataclass(frozen=True)
 class ImportOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
 from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
-from dragoman.interop import argos, browser, huggingface, onnx
+from dragoman.interop import REPORT, argos, browser, huggingface, onnx
 from dragoman.interop.browser import check_browser, runtime_files, write_browser
 from dragoman.interop.parity import (
     Parity,
@@ -31,12 +30,10 @@ from dragoman.interop.parity import (
 )
 from dragoman.interop.portable import (
     check_portable,
-    check_texts,
     portable,
     portable_transformations,
     to_json,
 )
-from dragoman.interop.sentencepieces import imported_model
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.predict.engine import Engine
@@ -44,15 +41,12 @@ from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text import transformations
-from dragoman.text.foreign import sentencepiece_processor
 from dragoman.text.slots import SLOTS
-from dragoman.text.tokenizer import EOS_ID, UNK_ID, TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]
 RuntimeEngine: TypeAlias = CTranslate2Engine | onnx.OnnxEngine | huggingface.HuggingFaceEngine
 
-REPORT = "export.json"
-"""What an export says about itself; a folder that holds it may be replaced by another export."""
 MISSING = {
     "copy": "a text without a letter is translated{}; the run copies it",
     "case": "text in capitals and in title case is read as it is{}; the run reads it in the case of its "
@@ -208,8 +202,6 @@ def _export_translator(
         elif script:  # a page has a tokenizer of its own
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
-            if notes and to == "ctranslate2" and _write_sentencepiece(run, translator, folder, texts):
-                notes, script = (), "model_of_sentencepiece"
         n_before = sum(parity.n_sentences for parity in parities)
         parity = compare(one, texts, origin, engine, compared, progress=options.progress, n_before=n_before)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
@@ -288,32 +280,6 @@ def _write_tokenizers(
     return ()
 
 
-def _write_sentencepiece(run: Run, translator: Translator, folder: Path, texts: Sequence[str]) -> bool:
-    """Write source.spm and target.spm, and return whether a script can read and write text by them alone."""
-    tokenizers = translator.tokenizers
-    src, tgt = (
-        imported_model(json.loads((run.tokenizer_folder / name).read_bytes()))
-        for name in tokenizers.file_names
-    )
-    if src is None or tgt is None or not translator.model.config.source_end:
-        return False
-    models = src, tgt
-    for side, model in zip(("source", "target"), models, strict=True):
-        write_atomically(folder / f"{side}.spm", model)
-    reader, writer = map(sentencepiece_processor, models)
-    ids = {piece: i for i, piece in enumerate(tokenizers.src.pieces())}
-    pieces = tokenizers.tgt.pieces()
-    check_texts(
-        lambda text: [*(ids.get(piece, UNK_ID) for piece in reader.EncodeAsPieces(text)), EOS_ID],
-        lambda tokens: str(writer.DecodePieces([pieces[i] for i in tokens])).strip(),
-        tokenizers,
-        [text for text in texts if not text.startswith(">>")],
-        end=True,
-        where="source.spm",
-    )
-    return True
-
-
 def _to_ctranslate2(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> CTranslate2Engine:
@@ -347,7 +313,9 @@ def _to_huggingface(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> huggingface.HuggingFaceEngine:
     huggingface.write_huggingface(run, translator, folder)
-    return huggingface.HuggingFaceEngine(folder)
+    config = translator.config
+    first = huggingface.first_target_id(config, translator.tokenizers)
+    return huggingface.HuggingFaceEngine(folder, first=first, source_end=config.model.source_end)
 
 
 def _to_argos(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> CTranslate2Engine:

@@ -208,7 +208,7 @@ class ForeignFormat(NamedTuple):
     looks_for: str
     """What tells it, in words."""
     detects: Callable[[ForeignFolder], bool]
-    read: Callable[[ForeignFolder, ImportOptions], Foreign | Imported]
+    read: Callable[[ForeignFolder, ImportOptions], Foreign]
     """RunError: it is not whole, or computes what our Transformer does not."""
 
 

@@ -1,4 +1,4 @@
-"""Translators as Hugging Face's `transformers` loads them, and back: Marian (post-norm), Pegasus (pre-norm).
+"""Translators as Hugging Face's `transformers` loads them: Marian (post-norm), Pegasus (pre-norm).
 
 Both are the Transformer of the paper with sinusoids, sines in the first half of the width and cosines in the
 second, where ours take turns. Putting the even dimensions before the odd ones in everything that reads or
@@ -6,9 +6,6 @@ writes the residual stream makes one of the other, exactly. Forbidden tokens are
 
 transformers has one tokenizer for both sides. Two vocabularies become one: the target's tokens behind the
 source's, with a bias that forbids the source's to be written.
-
-An export is read back: the same weights, and tokens and settings from what config.json holds under RUN, and
-from the folder RUN with the run's own tokenizers.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +27,8 @@ from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
-from dragoman.interop.assembling import FAIRSEQ_LAYER, checked, in_order, take_parameters, their_names
-from dragoman.interop.foreign import ForeignFolder, ForeignFormat, Imported, ImportOptions
+from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, their_names
+from dragoman.interop.foreign import ForeignFolder
 from dragoman.interop.portable import TARGET, Spec, check_texts, pieces_of, portable, portable_pair, to_json
 from dragoman.interop.settings import Setting
 from dragoman.interop.torch_files import ForeignTensors, read_torch
@@ -58,9 +54,6 @@ FORBIDDING = -1e9
 
 NORM_EPS = 1e-5
 """What layer norm adds to the variance there: PyTorch's default."""
-
-RUN = "dragoman"
-"""The key in config.json, and the folder, that keep what a run needs and transformers does not."""
 
 TYPICAL_PENALTY = 20 / (20 + 5)
 """p over alpha where log-probability / length^p, as there, and / ((5 + length) / 6)^alpha, as here, weigh the
@@ -154,41 +147,6 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Tensor], *, shared
     return theirs | {"lm_head.weight": output}
 
 
-def from_huggingface(
-    tensors: ForeignTensors, config: ModelConfig, kept: Mapping[str, Any], n_src: int, n_tgt: int
-) -> dict[str, Tensor]:
-    """Return the weights of a run by our names: the exact inverse of `to_huggingface`.
-
-    `kept` is what config.json has under RUN. RunError: a weight is missing, is left over, or is not as
-    `config` says.
-    """
-    back = order_of_width(config).argsort()
-    expected = parameters(config, n_src, n_tgt)
-    weights = take_parameters(tensors, NAMES, [one for one in expected if one.side], order=back)
-    for side, prefix in SIDES.items():
-        name = f"model.{side}.embed_positions.weight"
-        if config.positions != "sinusoidal":
-            table = tensors.take(name, config.max_positions, config.d_model)
-            weights[f"{prefix}_embedding.positions"] = in_order(table, ("P", "D"), back)
-        tensors.pop(name, None)
-    shared, bias = "model.shared.weight", "final_logits_bias"
-    names = [f"{NAMES[part]}.weight" for part in ("src_embedding", "tgt_embedding", "output")]
-    for whole, name in zip((shared, shared, names[1]), names, strict=True):
-        tensors.repeat(whole, name)
-    first = 0 if kept["shared"] else n_src
-    matrices = [tensors.take(name, first + n_tgt, config.d_model) for name in names]
-    sides = (matrices[0][:n_src], matrices[1][first:], matrices[2][first:])
-    for name, matrix in zip(embedding_names(config), sides, strict=True):
-        weights.setdefault(name, in_order(matrix, ("T", "D"), back).contiguous())
-    if config.output_bias:
-        weights["output.bias"] = tensors.take(bias, 1, first + n_tgt)[0, first:].clone()
-        weights["output.bias"][list(FORBIDDEN)] = torch.tensor(kept["forbidden_bias"])
-    for name in (shared, bias):
-        tensors.pop(name, None)
-    tensors.check_all_taken()
-    return weights
-
-
 def read_weights(folder: ForeignFolder) -> ForeignTensors:
     """Read the weights in a folder of transformers. RunError: there are none, or the file is damaged."""
     for name, read_file in (("model.safetensors", load_tensors), ("pytorch_model.bin", read_torch)):
@@ -197,69 +155,26 @@ def read_weights(folder: ForeignFolder) -> ForeignTensors:
     raise RunError(f"{folder.path}: holds neither model.safetensors nor pytorch_model.bin; is it complete?")
 
 
-def read(folder: ForeignFolder, options: ImportOptions) -> Imported:
-    """Return the run in a folder.
-
-    RunError: it is incomplete, damaged, or of parts that do not belong together; or the user names other
-    languages.
-    """
-    kept: Any = folder.json("config.json").get(RUN)
-    if not isinstance(kept, dict) or kept.get("version") != 1 or not isinstance(kept.get("config"), dict):
-        raise RunError(
-            f"{folder.path / 'config.json'}: {RUN} is of another version, or damaged; export again"
-        )
-    config = checked(TranslationConfig, kept["config"], where=folder.path / "config.json")
-    src, tgt = config.languages
-    if (options.src_lang or src, options.tgt_lang or tgt) != (src, tgt):
-        raise RunError(f"{folder.given}: translates {config.subject}; omit --src-lang and --tgt-lang")
-    for name in ["shared.json"] if folder.has(f"{RUN}/shared.json") else ["src.json", "tgt.json"]:
-        folder.file(f"{RUN}/{name}")  # transformers saves a model without this folder
-    tokenizers = TokenizerPair.load(folder.path / RUN)
-    sizes = tokenizers.src.vocab_size, tokenizers.tgt.vocab_size
-    if kept.get("src_vocab_size") != sizes[0] or kept.get("shared") is not config.tokenizer.shared:
-        raise RunError(
-            f"{folder.path}: its config.json and its folder {RUN} are of different runs; copy both from one"
-        )
-    bias: Any = kept.get("forbidden_bias")
-    is_list = isinstance(bias, list) and all(isinstance(one, float) and isfinite(one) for one in bias)
-    if config.model.output_bias and not (is_list and len(bias) == len(FORBIDDEN)):
-        raise RunError(f"{folder.path / 'config.json'}: {RUN}.forbidden_bias is damaged; export again")
-    return Imported(config, tokenizers, from_huggingface(read_weights(folder), config.model, kept, *sizes))
-
-
-FORMAT = ForeignFormat(
-    "dragoman",
-    f"config.json with the key {RUN}, as dragoman export --to huggingface writes it",
-    lambda folder: folder.has("config.json") and RUN in folder.json("config.json"),
-    read,
-)
-
-
 def ties_all(config: ModelConfig, *, shared: bool) -> bool:
     """Their three matrices are one: two vocabularies, one behind the other, count as one."""
     return config.tie_embeddings == "all" or (config.tie_embeddings == "output" and not shared)
 
 
-def model_config(
-    config: TranslationConfig, weights: Mapping[str, Tensor], tokenizers: TokenizerPair
-) -> dict[str, Any]:
-    """config.json; under RUN it has enough to make the run again."""
-    model, shared = config.model, config.tokenizer.shared
-    first = 0 if shared else tokenizers.src.vocab_size
+def first_target_id(config: TranslationConfig, tokenizers: TokenizerPair) -> int:
+    """Return where the target's ids begin: of two vocabularies, behind the source's."""
+    return 0 if config.tokenizer.shared else tokenizers.src.vocab_size
+
+
+def model_config(config: TranslationConfig, tokenizers: TokenizerPair) -> dict[str, Any]:
+    """Return the content of config.json."""
+    model, first = config.model, first_target_id(config, tokenizers)
     n_ids = first + tokenizers.tgt.vocab_size
-    all_tied = ties_all(model, shared=shared)
+    all_tied = ties_all(model, shared=config.tokenizer.shared)
     architecture: dict[str, Any] = {
         "model_type": "pegasus", "architectures": ["PegasusForConditionalGeneration"],
     } if model.norm == "pre" else {
         "model_type": "marian", "architectures": ["MarianMTModel"],
         "decoder_vocab_size": n_ids, "share_encoder_decoder_embeddings": all_tied,
-    }  # fmt: skip
-    bias = weights.get("output.bias")
-    kept = {
-        "version": 1, "languages": list(config.languages), "shared": shared,
-        "src_vocab_size": tokenizers.src.vocab_size,
-        "forbidden_bias": None if bias is None else bias[list(FORBIDDEN)].tolist(),
-        "config": config.model_dump(mode="json"),
     }  # fmt: skip
     settings = {
         setting.name.replace("*", side): getattr(model, ours)
@@ -269,7 +184,7 @@ def model_config(
     return architecture | settings | {
         "vocab_size": n_ids, "tie_word_embeddings": all_tied, "is_encoder_decoder": True, "dtype": "float32",
         "pad_token_id": PAD_ID, "bos_token_id": first + BOS_ID, "decoder_start_token_id": first + BOS_ID,
-        "eos_token_id": first + EOS_ID, "forced_eos_token_id": None, RUN: kept,
+        "eos_token_id": first + EOS_ID, "forced_eos_token_id": None,
     }  # fmt: skip
 
 
@@ -367,7 +282,7 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
     """Write what transformers loads into `folder`. ConfigError: something cannot be expressed."""
     config, tokenizers = translator.config, translator.tokenizers
     weights = {name: tensor.detach() for name, tensor in translator.model.named_parameters()}
-    described = model_config(config, weights, tokenizers)
+    described = model_config(config, tokenizers)
     write_atomically(folder / "config.json", as_json(described))
     generation = as_json(generation_config(config.search, described))
     write_atomically(folder / "generation_config.json", generation)
@@ -392,20 +307,17 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
         write_atomically(
             folder / "tokenizer_config.json", as_json({"tokenizer_class": "PreTrainedTokenizerFast"})
         )
-    tokenizers.save(folder / RUN)
 
 
 class HuggingFaceEngine(StepEngine):
     """Dragoman's search, and `generate`, over a directory that `write_huggingface` wrote."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, first: int, source_end: bool) -> None:
+        """`first` is the `first_target_id`; without `source_end` the encoder reads no end token."""
         with quiet_transformers() as transformers:
             loader = transformers.AutoModelForSeq2SeqLM
             self.model = loader.from_pretrained(folder, local_files_only=True).eval()
-        kept = getattr(self.model.config, RUN)
-        self.first = 0 if kept["shared"] else kept["src_vocab_size"]
-        """Of the target's ids."""
-        self.source_end = ModelConfig.model_validate(kept["config"]["model"]).source_end
+        self.first, self.source_end = first, source_end
 
     @property
     def longest(self) -> int:

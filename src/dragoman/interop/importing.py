@@ -17,7 +17,7 @@ from dragoman.data.readers.files import hash_file
 from dragoman.errors import RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import environment
-from dragoman.interop import fairseq, huggingface, joeynmt, marian, opennmt, sockeye
+from dragoman.interop import REPORT, fairseq, joeynmt, marian, opennmt, sockeye
 from dragoman.interop.assembling import checked
 from dragoman.interop.foreign import (
     Foreign,
@@ -47,7 +47,6 @@ FORMATS: dict[str, ForeignFormat] = {
         opennmt.FORMAT,
         opennmt.EOLE_FORMAT,
         sockeye.FORMAT,
-        huggingface.FORMAT,
     )
 }
 """The formats that are read: a new importer is one file, and one line here."""
@@ -67,9 +66,8 @@ def import_model(
     if format_name is not None and format_name not in FORMATS:
         raise RunError(f"--format {format_name}: there are {', '.join(FORMATS)}")
     name = format_name or detect(folder)
-    model = FORMATS[name].read(folder, options or ImportOptions())
-    imported = model if isinstance(model, Imported) else in_our_terms(model, folder)
-    return write_run(name, imported, out, folder)
+    foreign = FORMATS[name].read(folder, options or ImportOptions())
+    return write_run(name, in_our_terms(foreign, folder), out, folder)
 
 
 def _check_free(out: Path) -> None:
@@ -79,7 +77,11 @@ def _check_free(out: Path) -> None:
 
 
 def detect(folder: ForeignFolder) -> str:
-    """Detect the format of a folder. RunError: none matches, or several, or a file is damaged."""
+    """Detect the format of a folder. RunError: it is an export of ours, matches none, or several; damage."""
+    origin = folder.json(REPORT).get("origin") if folder.has(REPORT) else None
+    if isinstance(origin, dict):
+        name = str(origin.get("name"))[:50]
+        raise RunError(f"{folder.given}: was exported by Dragoman from the run {name!r}; use that run itself")
     formats = [name for name, one in FORMATS.items() if one.detects(folder)]
     if len(formats) == 1:
         return formats[0]
@@ -89,7 +91,7 @@ def detect(folder: ForeignFolder) -> str:
     if isinstance(kind, str):
         raise RunError(
             f"{folder.given}: is a model of type {kind[:50]!r} (model_type in config.json), which cannot be "
-            "imported; of transformers' models marian can, and those that Dragoman exported"
+            "imported; of transformers' models marian can"
         )
     expected = "; ".join(f"{name}: {one.looks_for}" for name, one in FORMATS.items())
     raise RunError(f"{folder.given}: holds no model of a known format. Looked for, {expected}")

@@ -21,7 +21,7 @@ from dragoman.config import ModelConfig, SearchConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import assemble, checked, model_config
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
-from dragoman.interop.huggingface import NAMES, RUN, SETTINGS, halves, read_weights
+from dragoman.interop.huggingface import NAMES, SETTINGS, halves, read_weights
 from dragoman.interop.settings import ForeignSettings, Setting, read_settings
 from dragoman.interop.torch_files import ForeignTensors
 from dragoman.model.architecture import SIDES
@@ -64,11 +64,7 @@ def read(folder: ForeignFolder, options: ImportOptions) -> Foreign:
 FORMAT = ForeignFormat(
     "marian",
     "config.json with model_type marian, vocab.json, source.spm and target.spm",
-    lambda folder: (
-        folder.has("config.json")
-        and folder.json("config.json").get("model_type") == "marian"
-        and RUN not in folder.json("config.json")  # not exported by Dragoman
-    ),
+    lambda folder: folder.has("config.json") and folder.json("config.json").get("model_type") == "marian",
     read,
 )
 

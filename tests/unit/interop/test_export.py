@@ -19,8 +19,8 @@ from dragoman.data.document_batching import make_documents
 from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.files import replacing_folder
 from dragoman.hardware import has_int8
-from dragoman.interop import exporting, onnx
-from dragoman.interop.exporting import REPORT, export_run
+from dragoman.interop import REPORT, exporting, onnx
+from dragoman.interop.exporting import export_run
 from dragoman.interop.importing import import_model
 from dragoman.interop.onnx import import_package
 from dragoman.interop.parity import random_texts
@@ -146,39 +146,17 @@ def test_transformers_reads_the_tokenizer_of_each_target(tiny_many: Path, tmp_pa
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out" / f"to-{target}")
         expected = translator.towards(target).tokenizers.src.encode("red <2de> cat")
         assert tokenizer("red <2de> cat").input_ids == [*expected, EOS_ID]
-    again = import_model(tmp_path / "out", tmp_path / "again")
-    assert again.config.data == Run.open(tiny_many).config.data
-    texts = ["red cat", "old dog"]
-    found = Translator.load(again.path, precision="fp32").translate(texts, to="fr")
-    assert found == translator.translate(texts, to="fr")
 
 
 @pytest.mark.slow
-def test_a_sentencepiece_model_is_exported_for_a_script_without_dragoman(tmp_path: Path) -> None:
-    run = import_model(write_marian(tmp_path / "opus"), tmp_path / "run")
-    export_run(run.path, tmp_path / "out", to="ctranslate2", n_sentences=5)
-    text = "the old dog " * 60
-    n_tokens = len(Translator.load(run.path).tokenizers.src.encode(text)) + 1
-    warning = f"line 3: {n_tokens} tokens; only the first 64 are translated"
-    found = run_script_of_readme(tmp_path / "out", f"the red cat\n\n{text}\n", warns=warning)
-    engine = {"engine": "ctranslate2", "device": "cpu", "precision": "fp32"}
-    translator = Translator.load(run.path, **engine)
-    expected = translator.translate(["the red cat"], beam_size=4, max_length_factor=1e-9, max_length_extra=63)
-    assert found[0] == expected[0].text
-    assert [bool(line) for line in found] == [True, False, True]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
-def test_a_line_without_its_language_is_refused_where_lines_say_it(to: str, tmp_path: Path) -> None:
+def test_a_line_without_its_language_is_refused_where_lines_say_it(tmp_path: Path) -> None:
     opus = write_marian(tmp_path / "opus", languages=(">>deu<<", ">>nld<<"))
     run = import_model(opus, tmp_path / "run").path
-    export_run(run, tmp_path / "out", to=to, n_sentences=4)
+    export_run(run, tmp_path / "out", to="huggingface", n_sentences=4)
     assert not [*(tmp_path / "out").glob("to-*")]
     refusal = "line 3: begin it with its language, one of >>deu<< >>nld<<"
     assert run_script_of_readme(tmp_path / "out", ">>nld<< red\n\nred\n", refuses=refusal) == []
-    if to == "ctranslate2":
-        assert len(run_script_of_readme(tmp_path / "out", ">>nld<< red\n\n>>deu<< red\n")) == 3
+    assert len(run_script_of_readme(tmp_path / "out", ">>nld<< red\n\n>>deu<< red\n")) == 3
 
 
 @pytest.mark.slow

@@ -1,16 +1,12 @@
-"""Exports that transformers loads, and the way back."""
+"""Exports that transformers loads."""
 
-import json
-import shutil
 import warnings
 from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from commands import error_of, succeed
 from dragoman.errors import ConfigError, RunError
 from dragoman.interop.exporting import export_run
 from dragoman.interop.importing import import_model
@@ -46,7 +42,6 @@ def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) 
     assert exact == [1.0] * 3
     assert 0 < report.parity.largest["nats a token"] < 1e-4
     check_loading(tmp_path / "out", "pegasus" if model.get("norm", "pre") == "pre" else "marian")
-    check_way_back(Run.open(run), tmp_path)
 
 
 TWO: dict[str, Any] = {"shared": False, "kind": "unigram"}
@@ -68,7 +63,6 @@ def test_tokenizers_read_and_write_as_ours_do(name: str, tmp_path: Path) -> None
     report = export_run(run, tmp_path / "out", to="huggingface", n_sentences=5)
     assert report.parity.same["greedy by generate"] == 1.0
     check_loading(tmp_path / "out", "marian" if model.get("norm") == "post" else "pegasus")
-    check_way_back(Run.open(run), tmp_path)
     ours = TokenizerPair.load(run / "tokenizer")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     first = 0 if shared else ours.src.vocab_size
@@ -77,17 +71,6 @@ def test_tokenizers_read_and_write_as_ours_do(name: str, tmp_path: Path) -> None
         ids = [i for i in ours.tgt.encode(text) if i > 3]
         written = [first + i for i in (1, *ids, 2)] + [0, 0]
         assert theirs.decode(written, skip_special_tokens=True) == ours.tgt.decode(ids)
-
-
-def check_way_back(run: Run, folder: Path) -> None:
-    """The export in `folder` becomes the same run: weights to the bit, tokens and settings."""
-    back = import_model(folder / "out", folder / "back")
-    before, after = run.load_weights(), back.load_weights()
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert back.config == run.config
-    for file in run.tokenizer_folder.iterdir():
-        assert (back.tokenizer_folder / file.name).read_bytes() == file.read_bytes()
 
 
 def check_loading(folder: Path, architecture: str, more: Set[str] = frozenset()) -> None:
@@ -138,7 +121,7 @@ def test_the_script_translates(tiny_run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_imported_marian_goes_out_and_comes_back_the_same(tmp_path: Path) -> None:
+def test_an_imported_marian_goes_out_as_the_same(tmp_path: Path) -> None:
     model = write_marian(tmp_path / "opus")
     run = import_model(model, tmp_path / "run")
     report = export_run(run.path, tmp_path / "out", to="huggingface", n_sentences=10)
@@ -152,7 +135,6 @@ def test_an_imported_marian_goes_out_and_comes_back_the_same(tmp_path: Path) -> 
     assert type(theirs).__name__ == "MarianTokenizer"
     for text in SENTENCES:
         assert theirs(text).input_ids == [*tokenizers.src.encode(text), 2]
-    check_way_back(run, tmp_path)
 
 
 @pytest.mark.slow
@@ -191,67 +173,3 @@ def test_a_tokenizer_that_reads_otherwise_is_an_error(
     with pytest.raises(RunError, match=r"AutoTokenizer: '.*' becomes other tokens than in the run; nothing"):
         export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=20)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("original")
-    run = untrained_run(folder / "r", model=MODELS["Marian"])
-    export_run(run, folder / "there", to="huggingface", n_sentences=2)
-    return folder
-
-
-@pytest.fixture
-def there(original: Path, tmp_path: Path) -> Path:
-    """An export that may be changed."""
-    return Path(shutil.copytree(original / "there", tmp_path / "there"))
-
-
-def test_what_was_trained_there_comes_back(original: Path, there: Path, tmp_path: Path) -> None:
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(there)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    ids = torch.tensor([[10, 11, 2]])
-    model(input_ids=ids, labels=ids).loss.backward()
-    optimizer.step()
-    model.save_pretrained(tmp_path / "trained")
-    assert "holds no dragoman/" in error_of("import", tmp_path / "trained", "--out", tmp_path / "back")
-    shutil.copytree(there / "dragoman", tmp_path / "trained" / "dragoman")
-    command = ("import", tmp_path / "trained", "--out", tmp_path / "back")
-    assert "translates en → de; omit --src-lang and --tgt-lang" in error_of(*command, "--tgt-lang", "nl")
-    succeed(*command)
-    translator = Translator.load(tmp_path / "back", precision="fp32", device="cpu")
-    with torch.inference_mode():
-        ours = translator.model(ids, ids != 0, torch.tensor([[1, 7, 9]]))
-        theirs = model.eval()(input_ids=ids, decoder_input_ids=torch.tensor([[1, 7, 9]])).logits
-    torch.testing.assert_close(ours[..., 4:], theirs[..., 4:], atol=1e-4, rtol=0)
-    before, after = (Run.open(path).load_weights() for path in (original / "r" / "run", tmp_path / "back"))
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert "decoder.0.feed_forward.linear1.weight" in changed
-
-
-@pytest.mark.slow
-def test_parts_of_different_exports_are_told_apart(there: Path, tmp_path: Path) -> None:
-    config = json.loads((there / "config.json").read_bytes())["dragoman"]["config"]
-
-    def with_model(**settings: int) -> dict[str, object]:
-        return {"config": {**config, "model": {**config["model"], **settings}}}
-
-    for changed, message in (
-        ({"version": 2}, "dragoman is of another version, or damaged; export again"),
-        ({"config": 3}, "dragoman is of another version, or damaged; export again"),
-        ({"src_vocab_size": 5}, "its config.json and its folder dragoman are of different runs"),
-        ({"config": {**config, "seed": -1}}, "seed = -1"),
-        (with_model(d_model=10**12), "input should be less than or equal to 100000"),
-        (with_model(n_decoder_layers=2), "holds no model.decoder.layers.1.self_attn.q_proj.weight"),
-        (with_model(d_ff=25), "fc1.weight has shape (16, 16), its settings say (25, 16)"),
-        (with_model(d_model=18), "q_proj.weight has shape (16, 16), its settings say (18, 18)"),
-        ({"forbidden_bias": [0.5, "x", 1e999]}, "dragoman.forbidden_bias is damaged; export again"),
-    ):
-        shutil.copytree(there, tmp_path / "changed")
-        path = tmp_path / "changed" / "config.json"
-        settings = json.loads(path.read_bytes())
-        settings["dragoman"] |= changed
-        path.write_text(json.dumps(settings))
-        assert message in error_of("import", tmp_path / "changed", "--out", tmp_path / "back")
-        assert not (tmp_path / "back").exists()
-        shutil.rmtree(tmp_path / "changed")

@@ -6,7 +6,7 @@ import re
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from dragoman.interop.importing import import_model
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
+from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 
 D, F = 8, 12
@@ -116,53 +116,28 @@ def fairseq_positions(args: dict[str, Any], tensors: dict[str, Tensor], side: st
     return table
 
 
-class Fairseq:
-    """`TransformerModel` without dropout, from its arguments and tensors."""
+class Fairseq(Reference):
+    tokens: ClassVar = {side: f"{side}.embed_tokens" for side in ("encoder", "decoder")}
+    layers: ClassVar = {side: f"{side}.layers" for side in ("encoder", "decoder")}
+    norms: ClassVar = {
+        "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+        "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+    }
+    attention: ClassVar = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
+    output, wide, narrow = "decoder.output_projection", "fc1", "fc2"
 
-    def __init__(self, args: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.args, self.tensors = args, tensors
+    qkv, mix = ("q_proj", "k_proj", "v_proj"), "out_proj"
 
-    def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """src (S,), tgt_in (T,) -> (T, V)."""
-        hidden = self.run("decoder", tgt_in, self.run("encoder", src, None))
-        return hidden @ self.tensors["decoder.output_projection.weight"].T
 
-    def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
-        scale = 1.0 if self.args.get("no_scale_embedding") else math.sqrt(D)
-        x = scale * self.tensors[f"{side}.embed_tokens.weight"][ids]
-        x = x + fairseq_positions(self.args, self.tensors, side, len(ids))
-        for i in range(self.args[f"{side}_layers"]):
-            x = self.layer(side, f"{side}.layers.{i}", x, memory)
-        pre = self.args[f"{side}_normalize_before"]
-        return norm(x, self.tensors, f"{side}.layer_norm", 1e-5) if pre else x
-
-    def layer(self, side: str, at: str, x: Tensor, memory: Tensor | None) -> Tensor:
-        pre, activation = self.args[f"{side}_normalize_before"], ACTIVATIONS[self.args["activation_fn"]]
-
-        def own(y: Tensor) -> Tensor:
-            return self.attend(f"{at}.self_attn", y, y, causal=memory is not None)
-
-        def cross(y: Tensor) -> Tensor:
-            assert memory is not None
-            return self.attend(f"{at}.encoder_attn", y, memory, causal=False)
-
-        def feed_forward(y: Tensor) -> Tensor:
-            return linear(activation(linear(y, self.tensors, f"{at}.fc1")), self.tensors, f"{at}.fc2")
-
-        blocks = {"self_attn_layer_norm": own, "final_layer_norm": feed_forward}
-        if memory is not None:
-            last = blocks.pop("final_layer_norm")
-            blocks |= {"encoder_attn_layer_norm": cross, "final_layer_norm": last}
-        for name, block in blocks.items():
-            y = norm(x, self.tensors, f"{at}.{name}", 1e-5) if pre else x
-            x = x + block(y)
-            x = x if pre else norm(x, self.tensors, f"{at}.{name}", 1e-5)
-        return x
-
-    def attend(self, at: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
-        q = linear(x, self.tensors, f"{at}.q_proj")
-        k, v = (linear(memory, self.tensors, f"{at}.{part}_proj") for part in "kv")
-        return linear(heads(q, k, v, 2, causal=causal), self.tensors, f"{at}.out_proj")
+def fairseq(args: dict[str, Any], tensors: dict[str, Tensor]) -> Fairseq:
+    """`TransformerModel`, from its arguments and tensors."""
+    return Fairseq(
+        tensors,
+        positions=lambda side, length: fairseq_positions(args, tensors, side, length),
+        pre=args["encoder_normalize_before"],
+        activation=args["activation_fn"],
+        scale=1.0 if args.get("no_scale_embedding") else math.sqrt(D),
+    )
 
 
 @pytest.mark.slow
@@ -171,7 +146,7 @@ def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str) -> None
     folder, args, tensors = write(tmp_path / "there", **VARIANTS[name])
     run = import_model(folder, tmp_path / "run")
     foreign = read(ForeignFolder(folder), ImportOptions())
-    Pair(foreign).check(run.path, Fairseq(args, tensors).logits)
+    Pair(foreign).check(run.path, fairseq(args, tensors).logits)
     model = foreign.model
     assert model.max_positions == 30
     assert model.positions == {"learned positions": "learned"}.get(name, "stored")
@@ -218,7 +193,7 @@ def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pyte
     assert any("Moses" in note for note in foreign.notes)
     run = import_model(folder, tmp_path / "run")
     args |= {"source_lang": "en", "target_lang": "de"}
-    Pair(foreign).check(run.path, Fairseq(args, tensors).logits)
+    Pair(foreign).check(run.path, fairseq(args, tensors).logits)
 
 
 def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dragoman.interop.importing import import_model
 from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, heads, linear, norm, random_tensors
+from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
 
 D, F, N_POSITIONS = 8, 12, 5000
@@ -36,71 +36,29 @@ OPT: dict[str, Any] = {
 }  # fmt: skip
 
 
-class OpenNMT:
-    """`NMTModel` without dropout: pre-norm, and a norm behind the last layer. Its names are below."""
+class OpenNMT(Reference):
+    """`NMTModel`: pre-norm, and a norm behind the last layer."""
 
-    EMBEDDINGS: ClassVar[dict[str, str]] = {
-        side: f"{side}.embeddings.make_embedding.emb_luts.0.weight" for side in SIDES
-    }
-    LAYERS: ClassVar[dict[str, str]] = {
-        "encoder": "encoder.transformer",
-        "decoder": "decoder.transformer_layers",
-    }
-    NORMS: ClassVar[dict[str, tuple[str, ...]]] = {
+    tokens: ClassVar = {side: f"{side}.embeddings.make_embedding.emb_luts.0" for side in SIDES}
+    layers: ClassVar = {"encoder": "encoder.transformer", "decoder": "decoder.transformer_layers"}
+    norms: ClassVar = {
         "encoder": ("layer_norm", "feed_forward.layer_norm"),
         "decoder": ("layer_norm_1", "layer_norm_2", "feed_forward.layer_norm"),
     }
-    WIDE, NARROW = "feed_forward.w_1", "feed_forward.w_2"
+    attention: ClassVar = {"encoder": ("self_attn",), "decoder": ("self_attn", "context_attn")}
+    output, wide, narrow = "generator", "feed_forward.w_1", "feed_forward.w_2"
 
-    def __init__(
-        self, tensors: dict[str, Tensor], *, eps: float, activation: str, positions: Tensor,
-        scale: float = D**0.5,
-    ) -> None:  # fmt: skip
-        self.tensors, self.eps, self.activation = tensors, eps, ACTIVATIONS[activation]
-        self.positions, self.scale = positions, scale
-
-    def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """src (S,), tgt_in (T,) -> (T, V)."""
-        hidden = self.run("decoder", tgt_in, self.run("encoder", src, None))
-        return linear(hidden, self.tensors, "generator")
-
-    def run(self, side: str, ids: Tensor, memory: Tensor | None) -> Tensor:
-        x = self.tensors[self.EMBEDDINGS[side]][ids] * self.scale + self.positions[: len(ids)]
-        i = 0
-        while any(name.startswith(f"{self.LAYERS[side]}.{i}.") for name in self.tensors):
-            x = self.layer(side, f"{self.LAYERS[side]}.{i}", x, memory)
-            i += 1
-        assert i > 0
-        return norm(x, self.tensors, f"{side}.layer_norm", self.eps)
-
-    def layer(self, side: str, at: str, x: Tensor, memory: Tensor | None) -> Tensor:
-        first, *cross, last = self.NORMS[side]
-        y = norm(x, self.tensors, f"{at}.{first}", self.eps)
-        x = x + self.attend(f"{at}.self_attn", y, y, causal=side == "decoder")
-        if memory is not None:
-            y = norm(x, self.tensors, f"{at}.{cross[0]}", self.eps)
-            x = x + self.attend(f"{at}.context_attn", y, memory, causal=False)
-        y = norm(x, self.tensors, f"{at}.{last}", self.eps)
-        inner = self.activation(linear(y, self.tensors, f"{at}.{self.WIDE}"))
-        return x + linear(inner, self.tensors, f"{at}.{self.NARROW}")
-
-    def attend(self, at: str, x: Tensor, memory: Tensor, *, causal: bool) -> Tensor:
-        q = linear(x, self.tensors, f"{at}.linear_query")
-        k, v = (linear(memory, self.tensors, f"{at}.linear_{part}") for part in ("keys", "values"))
-        return linear(heads(q, k, v, 2, causal=causal), self.tensors, f"{at}.final_linear")
+    qkv, mix = ("linear_query", "linear_keys", "linear_values"), "final_linear"
 
 
 class Eole(OpenNMT):
-    EMBEDDINGS: ClassVar[dict[str, str]] = {
-        "encoder": "src_emb.embeddings.weight",
-        "decoder": "tgt_emb.embeddings.weight",
-    }
-    LAYERS: ClassVar[dict[str, str]] = {side: f"{side}.transformer_layers" for side in SIDES}
-    NORMS: ClassVar[dict[str, tuple[str, ...]]] = {
+    tokens: ClassVar = {"encoder": "src_emb.embeddings", "decoder": "tgt_emb.embeddings"}
+    layers: ClassVar = {side: f"{side}.transformer_layers" for side in SIDES}
+    norms: ClassVar = {
         "encoder": ("input_layernorm", "post_attention_layernorm"),
         "decoder": ("input_layernorm", "precontext_layernorm", "post_attention_layernorm"),
     }
-    WIDE, NARROW = "mlp.gate_up_proj", "mlp.down_proj"
+    wide, narrow = "mlp.gate_up_proj", "mlp.down_proj"
 
 
 def shapes(
@@ -109,27 +67,27 @@ def shapes(
     """The state of a model with two layers in the encoder and one in the decoder."""
     found: dict[str, tuple[int, ...]] = {"generator.weight": (sizes[1], D), "generator.bias": (sizes[1],)}
     for side, n_layers, size in (("encoder", 2, sizes[0]), ("decoder", 1, sizes[1])):
-        found[toolkit.EMBEDDINGS[side]] = (size, D)
+        found[f"{toolkit.tokens[side]}.weight"] = (size, D)
         found |= {f"{side}.layer_norm.{kind}": (D,) for kind in ("weight", "bias")}
         for i in range(n_layers):
-            at = f"{toolkit.LAYERS[side]}.{i}"
-            for name in toolkit.NORMS[side]:
+            at = f"{toolkit.layers[side]}.{i}"
+            for name in toolkit.norms[side]:
                 found |= {f"{at}.{name}.{kind}": (D,) for kind in ("weight", "bias")}
-            for block in ("self_attn", "context_attn")[: len(toolkit.NORMS[side]) - 1]:
+            for block in ("self_attn", "context_attn")[: len(toolkit.norms[side]) - 1]:
                 for part in ("linear_query", "linear_keys", "linear_values", "final_linear"):
                     found[f"{at}.{block}.{part}.weight"] = (D, D)
                     if attention_bias:
                         found[f"{at}.{block}.{part}.bias"] = (D,)
-            for name, (n_out, n_in) in {toolkit.WIDE: (F, D), toolkit.NARROW: (D, F)}.items():
+            for name, (n_out, n_in) in {toolkit.wide: (F, D), toolkit.narrow: (D, F)}.items():
                 found[f"{at}.{name}.weight"] = (n_out, n_in)
                 if mlp_bias:
                     found[f"{at}.{name}.bias"] = (n_out,)
     return found
 
 
-def interleaved() -> Tensor:
+def interleaved(side: str = "", length: int = 20) -> Tensor:
     """sin(t / 10000^(2i / D)) and the cosine of the same, one after the other."""
-    angles = [[t / 10000 ** (2 * i / D) for i in range(D // 2)] for t in range(20)]
+    angles = [[t / 10000 ** (2 * i / D) for i in range(D // 2)] for t in range(length)]
     return torch.tensor([[f(angle) for angle in row for f in (math.sin, math.cos)] for row in angles])
 
 
@@ -143,7 +101,7 @@ def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[st
     folder.mkdir(parents=True)
     sizes = len(tokens["src"]), len(tokens["tgt"])
     tensors = random_tensors(shapes(OpenNMT, sizes, attention_bias=opt["add_qkvbias"]))
-    src, tgt = OpenNMT.EMBEDDINGS.values()
+    src, tgt = (f"{name}.weight" for name in OpenNMT.tokens.values())
     if shared:
         tensors[tgt] = tensors[src]
         tensors["generator.weight"] = tensors[tgt]
@@ -177,7 +135,7 @@ def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None
         tensors,
         eps=settings.get("norm_eps", 1e-6),
         activation=settings.get("pos_ffn_activation_fn", "relu"),
-        positions=interleaved(),
+        positions=interleaved,
     )
     Pair(foreign, source_end=False).check(run.path, there.logits)
     model = foreign.model
@@ -200,7 +158,7 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
     (note,) = foreign.notes
     assert note == "every source began with '<2de>' (transform prefix): write it in front yourself"
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
-    there = OpenNMT(tensors, eps=1e-6, activation="relu", positions=interleaved())
+    there = OpenNMT(tensors, eps=1e-6, activation="relu", positions=interleaved)
     Pair(foreign).check(run.path, there.logits)
 
 
@@ -261,7 +219,7 @@ def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
     activation = settings.get("mlp_activation_fn", "relu")
 
     there = Eole(
-        tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved()
+        tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved
     )
     Pair(foreign, source_end=False).check(run.path, there.logits)
     assert foreign.model.positions == "sinusoidal"

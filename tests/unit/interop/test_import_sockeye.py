@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
 from dragoman.interop.sockeye import read
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import ACTIVATIONS, TARGET_WORDS, WORDS, Pair, linear, norm, random_tensors
+from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, linear, random_tensors
 
 pytest.importorskip("yaml")
 
@@ -119,62 +119,38 @@ def sockeye_positions(length: int) -> Tensor:
     return table
 
 
-class Sockeye:
-    """`SockeyeModel` without dropout, in inference, where keys and values of a head stand together."""
+class Sockeye(Reference):
+    """`SockeyeModel` in inference, where keys and values of a head stand together."""
+
+    tokens: ClassVar = {"encoder": "embedding_source.embedding", "decoder": "embedding_target.embedding"}
+    layers: ClassVar = {side: f"{side}.layers" for side in ("encoder", "decoder")}
+    last, output, wide, narrow = "{}.final_process.layer_norm", "output_layer", "ff.ff1", "ff.ff2"
+    attention: ClassVar = {"encoder": ("self_attention",), "decoder": ("autoregr_layer", "enc_attention")}
+    mix = "ff_out"
 
     def __init__(self, side: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.side, self.tensors = side, tensors
+        activation = {"swish1": "swish"}.get(side["act_type"], side["act_type"])
+        super().__init__(
+            tensors,
+            positions=lambda name, length: tensors[f"{name}.pos_embedding.weight"][:length],
+            pre=side["preprocess_sequence"] == "n",
+            eps=1e-6,
+            activation=activation,
+        )
+        place = "pre" if self.pre else "post"
+        self.norms = {
+            name: [f"{place}_{block}.layer_norm" for block in (*blocks, "ff")]
+            for name, blocks in self.attention.items()
+        }
 
-    def logits(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """src (S,), tgt_in (T,) -> (T, V)."""
-        hidden = self.run("decoder", tgt_in, self.run("encoder", src, None))
-        return linear(hidden, self.tensors, "output_layer")
-
-    def run(self, name: str, ids: Tensor, memory: Tensor | None) -> Tensor:
-        embedding = "embedding_source" if name == "encoder" else "embedding_target"
-        x = self.tensors[f"{embedding}.embedding.weight"][ids] * D**0.5
-        x = x + self.tensors[f"{name}.pos_embedding.weight"][: len(ids)]
-        for i in range(self.side["num_layers"]):
-            x = self.layer(f"{name}.layers.{i}", x, memory)
-        return self.process(f"{name}.final_process", self.side["preprocess_sequence"], x, None)
-
-    def layer(self, at: str, x: Tensor, memory: Tensor | None) -> Tensor:
-        own = "self_attention" if memory is None else "autoregr_layer"
-        y = self.before(at, own, x)
-        q, kv = linear(y, self.tensors, f"{at}.{own}.ff_in").split((D, 2 * D), dim=-1)
-        x = self.after(at, own, self.attend(f"{at}.{own}", q, kv, causal=memory is not None), x)
-        if memory is not None:
-            q = linear(self.before(at, "enc_attention", x), self.tensors, f"{at}.enc_attention.ff_q")
-            kv = linear(memory, self.tensors, f"{at}.enc_attention.ff_kv")
-            x = self.after(at, "enc_attention", self.attend(f"{at}.enc_attention", q, kv, causal=False), x)
-        activation = ACTIVATIONS[{"swish1": "swish"}.get(self.side["act_type"], self.side["act_type"])]
-        inner = activation(linear(self.before(at, "ff", x), self.tensors, f"{at}.ff.ff1"))
-        return self.after(at, "ff", linear(inner, self.tensors, f"{at}.ff.ff2"), x)
-
-    def attend(self, at: str, q: Tensor, kv: Tensor, *, causal: bool) -> Tensor:
-        """kv (S, 2 D): of each head its keys, then its values."""
-        q = q.view(len(q), HEADS, -1)
-        kv = kv.view(len(kv), HEADS, 2, -1)
-        scores = torch.einsum("thd,shd->hts", q * q.shape[-1] ** -0.5, kv[:, :, 0])
-        if causal:
-            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -1e8)
-        context = torch.einsum("hts,shd->thd", scores.softmax(-1), kv[:, :, 1])
-        return linear(context.flatten(1), self.tensors, f"{at}.ff_out")
-
-    def before(self, at: str, block: str, x: Tensor) -> Tensor:
-        return self.process(f"{at}.pre_{block}", self.side["preprocess_sequence"], x, None)
-
-    def after(self, at: str, block: str, x: Tensor, residual: Tensor) -> Tensor:
-        return self.process(f"{at}.post_{block}", self.side["postprocess_sequence"], x, residual)
-
-    def process(self, at: str, sequence: str, x: Tensor, residual: Tensor | None) -> Tensor:
-        for step in sequence:
-            if step == "r":
-                assert residual is not None
-                x = x + residual
-            elif step == "n":
-                x = norm(x, self.tensors, f"{at}.layer_norm", 1e-6)
-        return x
+    def project(self, at: str, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values (S, 2 D) are of each head its keys, then its values."""
+        if at.endswith("enc_attention"):
+            q, kv = linear(x, self.tensors, f"{at}.ff_q"), linear(memory, self.tensors, f"{at}.ff_kv")
+        else:
+            q, kv = linear(x, self.tensors, f"{at}.ff_in").split((D, 2 * D), dim=-1)
+        k, v = kv.view(len(kv), HEADS, 2, -1).unbind(2)
+        return q, k.flatten(1), v.flatten(1)
 
 
 @pytest.mark.slow

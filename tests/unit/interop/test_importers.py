@@ -21,15 +21,13 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
-from dragoman.interop import fairseq, huggingface, joeynmt, opennmt, sockeye
+from dragoman.interop import REPORT, fairseq, huggingface, joeynmt, opennmt, sockeye
 from dragoman.interop.assembling import model_config, their_names
-from dragoman.interop.exporting import export_run
 from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import FORMATS, detect, import_model
 from dragoman.interop.settings import Setting, parse_yaml
 from dragoman.model.architecture import SIDES, parameters
 from dragoman.model.layers import sinusoids
-from exports import untrained_run
 from foreign_checkpoints import WORDS, Attack, random_tensors
 from foreign_models import write_marian
 from migrating import run_section
@@ -55,12 +53,6 @@ def write_joeynmt(folder: Path) -> None:
         shapes |= {name: (parameter.shape[0] // len(names), *parameter.shape[1:]) for name in names}
     tables = {f"{name}.pe.pe": sinusoids(20, 8)[None] for name in SIDES}
     torch.save({"model_state": random_tensors(shapes) | tables}, folder / "best.ckpt")
-
-
-def write_export(folder: Path) -> None:
-    """A run as Dragoman exports it to Hugging Face."""
-    run = untrained_run(folder.parent / "exported-run", model={"output_bias": True})
-    export_run(run, folder, to="huggingface", n_sentences=1)
 
 
 class Sample(NamedTuple):
@@ -106,7 +98,6 @@ SAMPLES = {
         test_import_sockeye.write, "params.best", "", "encoder.layers.0.ff.ff1.weight", "config",
         sockeye.SETTINGS,
     ),
-    "dragoman": Sample(write_export, "model.safetensors", "", "model.encoder.layers.0.fc1.weight"),
 }  # fmt: skip
 IN_TORCH = [name for name, sample in SAMPLES.items() if not sample.weights.endswith(".safetensors")]
 
@@ -206,6 +197,13 @@ def test_a_format_is_told_by_its_files(name: str, there: Path, tmp_path: Path) -
     assert origin["format"] == name
     assert SAMPLES[name].weights in origin["files"]
     assert origin["n_parameters"] == sum(tensor.numel() for tensor in run.load_weights().values())
+
+
+def test_an_export_of_ours_is_refused_and_names_its_run(folders: dict[str, Path], tmp_path: Path) -> None:
+    there = Path(shutil.copytree(folders["marian"], tmp_path / "there"))
+    (there / REPORT).write_text(json.dumps({"origin": {"name": "my-run"}}))
+    said = "there: was exported by Dragoman from the run 'my-run'; use that run itself"
+    assert said in refused(there, tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
