@@ -71,8 +71,7 @@ def far_away(open_: Callable[[int], Any], chunks: Iterator[Chunk], **options: An
     """What `processes.in_order` does, without processes: what they need to know travels all the same."""
     work = pickle.loads(pickle.dumps(open_))(0)
     for chunk in chunks:
-        travelled = Chunk(*json.loads(json.dumps(chunk)))  # as on a cluster
-        yield pickle.loads(pickle.dumps(work(travelled, options["tick"])))
+        yield pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(chunk)), options["tick"])))
 
 
 def runs_of(letter: bytes) -> list[tuple[str, bool | None]]:

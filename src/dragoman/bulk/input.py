@@ -160,11 +160,6 @@ class Input(Sent):
             return len(self.document.sentences)
         return 0 if self.is_stream else self.local.stat().st_size
 
-    def resolved(self) -> Input:
-        """Return the same with absolute paths of files of this machine."""
-        beside = {name: path.resolve() for name, path in self.beside.items()}
-        return replace(self, path=self.local.resolve(), beside=beside)
-
     @cached_property
     def document(self) -> DocumentFile:
         """The document, read whole. DataError: it is damaged, too large, or not in the format of its name."""

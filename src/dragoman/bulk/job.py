@@ -13,7 +13,6 @@ from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input, S
 from dragoman.bulk.output import Dropped, Output, SyntheticPairs, as_line
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed
-from dragoman.documents.passages import Tags
 from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.alignment import pharaoh
@@ -53,8 +52,6 @@ class Done(NamedTuple):
     """What is to be said of single lines; with a journal they are counted."""
     links: str = ""
     """The lines of --pharaoh."""
-    problem: str = ""
-    """Error message for the user; "" = no error."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +242,8 @@ def _flow(
     """Return the translations of the lines of a chunk, `skipped` ones empty, and the links of their words."""
     number = chunk.first_number
     if chunk.tags is not None:
-        tags = Tags(*chunk.tags)  # a list, if it comes from Ray
-        return (yield from tags.translations(translator, texts, job.request, first_number=number)), None
+        tagged = chunk.tags.translations(translator, texts, job.request, first_number=number)
+        return (yield from tagged), None
     beside = {
         name: ["" if i in skipped else line for i, line in enumerate(lines)]
         for name, lines in chunk.beside.items()

@@ -9,16 +9,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import methodcaller
 
 import torch
 
-from dragoman.bulk.input import Chunk, Input
+from dragoman.bulk.input import Chunk
 from dragoman.bulk.job import Done, Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import write_output
 from dragoman.data.readers.files import compressed
-from dragoman.errors import ConfigError, require
+from dragoman.errors import require
 from dragoman.files import refuse_overwriting
 from dragoman.processes import Tick, in_order, usable_cores
 from dragoman.runs import Run
@@ -125,8 +124,6 @@ def translate_file(
     compressed(b"", job.out.name if job.out else "")  # complains now rather than later
     if ray is not None:
         require("ray", extra="ray", purpose=f"--ray {ray}")
-        if job.input.is_stream:
-            raise ConfigError(f"--ray {ray}: {job.input.name} cannot be read on a cluster; name a file")
     start, status = time.monotonic(), Status()
     refuse_overwriting(
         job.out,
@@ -143,18 +140,19 @@ def translate_file(
         status.seconds = time.monotonic() - start
         watch(status)
 
+    def read(n_done: int, digest: str) -> Iterator[Chunk]:
+        for chunk in job.input.chunks(n_done=n_done, digest=digest, chunk_lines=chunk_lines):
+            status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
+            yield chunk
+
     with output as written:
         status.n_read = status.n_earlier = written.n_lines
         if not written.finished:
             status.size = job.input.size()
-            chunks = methodcaller(
-                "chunks", n_done=written.n_lines, digest=written.digest, chunk_lines=chunk_lines
-            )
-            with closing(_results(job, chunks, status, tick, n_workers=n_workers, ray=ray)) as results:
+            chunks = read(written.n_lines, written.digest)
+            with closing(_results(job, chunks, tick, n_workers=n_workers, ray=ray)) as results:
                 for done in results:
                     written.append(done)
-                    if status.n_read < written.n_lines:  # read elsewhere
-                        status.n_read, status.n_bytes = written.n_lines, done.n_bytes
                     tick(max(0, written.n_lines - status.n_lines))
         written.finish()
     status.counts, status.seconds = written.counts, time.monotonic() - start
@@ -162,37 +160,22 @@ def translate_file(
 
 
 def _results(
-    job: Job,
-    chunks: Callable[[Input], Iterator[Chunk]],
-    status: Status,
-    tick: Tick,
-    *,
-    n_workers: int,
-    ray: str | None,
+    job: Job, chunks: Iterator[Chunk], tick: Tick, *, n_workers: int, ray: str | None
 ) -> Generator[Done, None, None]:
-    """Return the results of the chunks of the input, in order; `status` hears of those that are read here.
-
-    Parameters and errors are those of `translate_file`; nothing is written.
-    """
+    """Return the results of the chunks, in order. Parameters and errors: those of `translate_file`."""
     if job.model.engine != "native" and (ray is not None or n_workers > 1):
         replace(job.model).translator  # converts the run once, and not in each worker  # noqa: B018
     if ray is not None:
         from dragoman.bulk.cluster import on_cluster
 
         return on_cluster(job, chunks, address=ray, n_workers=n_workers)
-
-    def read() -> Iterator[Chunk]:
-        for chunk in chunks(job.input):
-            status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
-            yield chunk
-
     if n_workers == 1:
         translate = job.open()
-        return (translate(chunk, tick) for chunk in read())
+        return (translate(chunk, tick) for chunk in chunks)
     remedy = "the same command starts again"
     if job.has_journal:
         remedy = "what was finished is kept, and the same command continues"
-    return in_order(partial(_open, job, n_workers), read(), n_workers=n_workers, tick=tick, remedy=remedy)
+    return in_order(partial(_open, job, n_workers), chunks, n_workers=n_workers, tick=tick, remedy=remedy)
 
 
 def _open(job: Job, n_workers: int, number: int) -> Callable[[Chunk, Tick], Done]:

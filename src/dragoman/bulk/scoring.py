@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -123,10 +123,6 @@ class PairsInput(Input):
     def size(self) -> int:
         """Return the stored bytes of the first file; 0 = it is not a file."""
         return self.path.stat().st_size if self.path.is_file() else 0
-
-    def resolved(self) -> PairsInput:
-        target = None if self.target is None else self.target.resolve()
-        return replace(self, path=self.path.resolve(), target=target)
 
     def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
         corpus = self.corpus()

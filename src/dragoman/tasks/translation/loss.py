@@ -79,12 +79,3 @@ def before_softmax(model: Seq2SeqTransformer, rows: Tensor) -> tuple[Tensor, Ten
         torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1),
         torch.cat([output.weight, output.bias[:, None]], dim=1),
     )
-
-
-def from_other_classes(smoothing: float, n_classes: int) -> float:
-    """Convert a label smoothing over the other C - 1 classes to ours over all C classes.
-
-    The former gives the target 1 - e and every other class e/(C-1). We follow PyTorch: the target gets
-    1 - e' + e'/C, every other class e'/C. Both agree for e' = e C/(C-1).
-    """
-    return smoothing * n_classes / (n_classes - 1)
