@@ -8,7 +8,7 @@ different on purpose.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
@@ -170,13 +169,14 @@ async def translate_html(
 def languages(request: Request) -> Response:
     """List all languages, each with its target languages. Needs no key."""
     models = service_of(request).models
-    return _json_list(
-        schemas.LibreLanguage(
-            code=code,
-            name=name_of(code),
-            targets=sorted({code, *(target for source, target in models.directions if source == code)}),
-        )
-        for code in _languages(models)
+    targets = {code: {code} for code in _languages(models)}
+    for source, target in models.directions:
+        targets[source].add(target)
+    return json_response(
+        [
+            schemas.LibreLanguage(code=code, name=name_of(code), targets=sorted(into))
+            for code, into in targets.items()
+        ]
     )
 
 
@@ -191,7 +191,7 @@ async def detect_language(request: Request, fields: Fields) -> Response:
     service = service_of(request)
     text = "\n".join(_texts(fields))
     service.take_texts(request, "detection", [text])
-    return _json_list(_detected(each) for each in detect(text, _languages(service.models) or None))
+    return json_response([_detected(each) for each in detect(text, _languages(service.models) or None)])
 
 
 @router.post(
@@ -327,12 +327,6 @@ def _languages(models: Models) -> list[str]:
 def _detected(guess: Detected) -> schemas.LibreDetection:
     """Return a language in LibreTranslate's format, with a confidence from 0 to 100."""
     return schemas.LibreDetection(confidence=round(100 * guess.confidence, 1), language=guess.language)
-
-
-def _json_list(messages: Iterable[BaseModel]) -> Response:
-    return Response(
-        f"[{','.join(each.model_dump_json() for each in messages)}]", media_type="application/json"
-    )
 
 
 async def read_fields(request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import Request
-from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.datastructures import Headers
 
 from dragoman.errors import DataError
@@ -23,7 +23,8 @@ from dragoman.serving.monitoring import Figures, Metrics
 from dragoman.serving.settings import ServeConfig
 
 Result = TypeVar("Result")
-Event: TypeAlias = tuple[str, BaseModel]
+Tell: TypeAlias = Callable[[str, Any], None]
+"""Send an event of a stream: its name, and data that JSON can hold."""
 
 SENTENCES_A_SECOND = 50
 """Assumed speed, for estimates of waiting time."""
@@ -204,22 +205,22 @@ class Service:
             client.leave()
 
     async def stream(
-        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], Flow[Any]]
-    ) -> AsyncIterator[Event]:
+        self, request: Request, work: Callable[[Client, Tell], Flow[Any]]
+    ) -> AsyncIterator[bytes]:
         """Yield the events of a flow as they arrive. Errors: as `run`, and those of the flow."""
         loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        events: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-        def tell(name: str, data: BaseModel) -> None:
+        def tell(name: str, data: Any) -> None:
             if name != "partial" or events.qsize() <= MAX_EVENTS:
-                loop.call_soon_threadsafe(events.put_nowait, (name, data))
+                loop.call_soon_threadsafe(events.put_nowait, event(name, data))
 
         running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
         running.add_done_callback(_retrieve)
         running.add_done_callback(lambda _: events.put_nowait(None))
         try:
-            while (event := await events.get()) is not None:
-                yield event
+            while (each := await events.get()) is not None:
+                yield each
             await running
         finally:
             running.cancel()
@@ -253,6 +254,11 @@ class Service:
             return await client.finish(flow, self._threads)
         finally:
             self._documents.release()
+
+
+def event(name: str, data: Any) -> bytes:
+    """Return a server-sent event: `event:` and `data:`, one line each."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), to_json(data))
 
 
 def _retrieve(ended: asyncio.Future[Any]) -> None:
