@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter
@@ -175,18 +175,26 @@ class Service:
         """Return the result of the flow that `work` begins for a client.
 
         Its code runs in threads if its request has more than `BRIEF` bytes or `is_document`, which waits for
-        a turn first.
+        a turn first. It may run on for a while after its client has left or its time is up, and counts as
+        running until it ends.
 
         Raises:
             HTTPError: too many running requests (429), or it takes longer than `seconds`, by default
                 `limits.seconds` (504).
             LeftError: the client has disconnected.
         """
+        if self._n_active >= self.config.limits.requests:
+            raise come_later(f"{self._n_active:,} requests are running; retry in 1 s", 1.0)
         client = Client(self.batcher)
         announced = request.headers.get("Content-Length", "")
         is_brief = not is_document and announced.isdecimal() and int(announced[:20]) <= BRIEF
         flow, threads = work(client), None if is_brief else self._threads
-        working = self._begin(self._in_turn(client, flow) if is_document else client.finish(flow, threads))
+        self._n_active += 1
+        self.metrics.active.inc()
+        working = asyncio.ensure_future(
+            self._in_turn(client, flow) if is_document else client.finish(flow, threads)
+        )
+        working.add_done_callback(self._end)
         leaving = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {working, leaving}
         limit = self.config.limits.seconds if seconds is None else seconds
@@ -224,21 +232,6 @@ class Service:
             await running
         finally:
             running.cancel()
-
-    def _begin(self, working: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
-        """Start `working` and count it as a running request until it ends.
-
-        It may continue for a while after its client has left or its time is up. HTTPError: too many
-        running requests (429).
-        """
-        if self._n_active >= self.config.limits.requests:
-            working.close()
-            raise come_later(f"{self._n_active:,} requests are running; retry in 1 s", 1.0)
-        self._n_active += 1
-        self.metrics.active.inc()
-        begun = asyncio.ensure_future(working)
-        begun.add_done_callback(self._end)
-        return begun
 
     def _end(self, working: asyncio.Future[Any]) -> None:
         self._n_active -= 1
