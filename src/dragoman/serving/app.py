@@ -84,7 +84,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 class Application(FastAPI):
-    """FastAPI, whose OpenAPI schema lists the messages of `posted`, but no status 422, never sent."""
+    """FastAPI, whose OpenAPI schema lists the messages of `v1.endpoint`, but no status 422, never sent."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,9 +41,10 @@ def one_line(message: str) -> str:
     return printable(" ".join(message.split()))
 
 
-def json_response(message: BaseModel) -> Response:
-    """Return a message as a JSON response, without the fields that were not set."""
-    return Response(message.model_dump_json(exclude_unset=True), media_type="application/json")
+def json_response(answer: BaseModel | Sequence[BaseModel]) -> Response:
+    """Return a message, without the fields that were not set, or several messages as a JSON response."""
+    content = answer.model_dump_json(exclude_unset=True) if isinstance(answer, BaseModel) else to_json(answer)
+    return Response(content, media_type="application/json")
 
 
 def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

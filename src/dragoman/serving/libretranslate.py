@@ -8,7 +8,7 @@ different on purpose.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
 from dragoman.config import parse_json
@@ -61,7 +60,7 @@ async def admitted(request: Request) -> AsyncIterator[dict[str, Any]]:
         fields = await read_fields(request)
         key = fields.get("api_key")
         if key is not None and not isinstance(key, str):
-            raise invalid("Invalid request: api_key parameter is not a text")
+            raise HTTPError(400, "Invalid request: api_key parameter is not a text")
         service_of(request).admit(request, key)
         yield fields
     except HTTPError as refusal:
@@ -94,13 +93,13 @@ async def translate(request: Request, fields: Fields) -> Response:
     n_alternatives = _n_alternatives(fields, service)
     longest, limit = max(map(len, texts)), service.config.limits.characters
     if longest > limit:
-        raise invalid(f"Invalid request: request ({longest}) exceeds text limit ({limit})")
+        raise HTTPError(400, f"Invalid request: request ({longest}) exceeds text limit ({limit})")
     text_format = fields.get("format")
     is_html = text_format == "html"
     read = [plain(text) for text in texts] if is_html else texts
     directions = [choose(service.models, source, target, text) for text in read]
     if text_format not in ("text", "html", "", None):
-        raise invalid(f"{shown(text_format)} format is not supported")
+        raise HTTPError(400, f"{shown(text_format)} format is not supported")
     results = [[text] for text in texts]
     for served in dict.fromkeys(direction.served for direction in directions if direction.served):
         places = [i for i, direction in enumerate(directions) if direction.served is served]
@@ -170,13 +169,14 @@ async def translate_html(
 def languages(request: Request) -> Response:
     """List all languages, each with its target languages. Needs no key."""
     models = service_of(request).models
-    return _json_list(
-        schemas.LibreLanguage(
-            code=code,
-            name=name_of(code),
-            targets=sorted({code, *(target for source, target in models.directions if source == code)}),
-        )
-        for code in _languages(models)
+    targets = {code: {code} for code in _languages(models)}
+    for source, target in models.directions:
+        targets[source].add(target)
+    return json_response(
+        [
+            schemas.LibreLanguage(code=code, name=name_of(code), targets=sorted(into))
+            for code, into in targets.items()
+        ]
     )
 
 
@@ -191,7 +191,7 @@ async def detect_language(request: Request, fields: Fields) -> Response:
     service = service_of(request)
     text = "\n".join(_texts(fields))
     service.take_texts(request, "detection", [text])
-    return _json_list(_detected(each) for each in detect(text, _languages(service.models) or None))
+    return json_response([_detected(each) for each in detect(text, _languages(service.models) or None)])
 
 
 @router.post(
@@ -204,13 +204,13 @@ async def translate_file(request: Request, fields: Fields) -> Response:
     service = service_of(request)
     file = fields.get("file")
     if not isinstance(file, UploadFile):
-        raise invalid("Invalid request: missing file parameter")
+        raise HTTPError(400, "Invalid request: missing file parameter")
     source, target = required(fields, "source"), required(fields, "target")
     if not file.filename:
-        raise invalid("Invalid request: empty file")
+        raise HTTPError(400, "Invalid request: empty file")
     name = safe_name(file.filename)
     if not name.lower().endswith(tuple(FORMATS)):
-        raise invalid("Invalid request: file format not supported")
+        raise HTTPError(400, "Invalid request: file format not supported")
     direction = choose(service.models, source, target, None)
     translated = await translate_document(
         request, service, name, await file.read(), source=direction.source.language, target=direction.target
@@ -297,10 +297,10 @@ def choose(models: Models, source: str, target: str, text: str | None) -> Direct
     if source != AUTO:
         language = known(source, codes)
         if language is None:
-            raise invalid(f"{shown(source)} is not supported")
+            raise HTTPError(400, f"{shown(source)} is not supported")
         detected = Detected(language, 1.0)
     if into is None:
-        raise invalid(f"{shown(target)} is not supported")
+        raise HTTPError(400, f"{shown(target)} is not supported")
     if source == AUTO:
         if text is None:
             return Direction(Detected(AUTO, 0.0), into, None)
@@ -313,9 +313,10 @@ def choose(models: Models, source: str, target: str, text: str | None) -> Direct
     is_same = source == AUTO or standard_code(source) == standard_code(target)  # "en-US" is not "en-GB"
     if is_same and detected.language == into and text is not None:
         return Direction(detected, into, None)
-    raise invalid(
+    raise HTTPError(
+        400,
         f"{name_of(into)} ({into}) is not available as a target language from "
-        f"{name_of(detected.language)} ({detected.language})"
+        f"{name_of(detected.language)} ({detected.language})",
     )
 
 
@@ -329,12 +330,6 @@ def _detected(guess: Detected) -> schemas.LibreDetection:
     return schemas.LibreDetection(confidence=round(100 * guess.confidence, 1), language=guess.language)
 
 
-def _json_list(messages: Iterable[BaseModel]) -> Response:
-    return Response(
-        f"[{','.join(each.model_dump_json() for each in messages)}]", media_type="application/json"
-    )
-
-
 async def read_fields(request: Request) -> dict[str, Any]:
     """Read the fields of a request: from JSON, or from its query and form; the query goes first.
 
@@ -346,14 +341,14 @@ async def read_fields(request: Request) -> dict[str, Any]:
         except ValueError:
             fields = None
         if not isinstance(fields, dict):
-            raise invalid("Invalid JSON format")
+            raise HTTPError(400, "Invalid JSON format")
         return fields
     form: list[tuple[str, Any]]  # not read by Starlette, which takes raw bytes for Latin-1
     if request.headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
         try:
             form = list(parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict"))
         except ValueError as error:
-            raise invalid("Invalid request: the form is not UTF-8") from error
+            raise HTTPError(400, "Invalid request: the form is not UTF-8") from error
     else:
         form = (await request.form(max_part_size=service_of(request).config.limits.body_bytes)).multi_items()
     fields = {**dict(reversed(form)), **dict(reversed(request.query_params.multi_items()))}
@@ -366,9 +361,9 @@ def required(fields: dict[str, Any], name: str) -> str:
     """Return a required field. HTTPError: it is missing, or not a string (400)."""
     value = fields.get(name)
     if not value:
-        raise invalid(f"Invalid request: missing {name} parameter")
+        raise HTTPError(400, f"Invalid request: missing {name} parameter")
     if not isinstance(value, str):
-        raise invalid(f"Invalid request: {name} parameter is not a text")
+        raise HTTPError(400, f"Invalid request: {name} parameter is not a text")
     return value
 
 
@@ -376,16 +371,16 @@ def _texts(fields: dict[str, Any]) -> list[str]:
     """Return the texts in `q`, a string or a list."""
     q = fields.get("q")
     if not q:
-        raise invalid("Invalid request: missing q parameter")
+        raise HTTPError(400, "Invalid request: missing q parameter")
     texts = q if isinstance(q, list) else [q]
     for text in texts:
         if not isinstance(text, str):
-            raise invalid("Invalid request: q parameter is not a text, nor a list of texts")
+            raise HTTPError(400, "Invalid request: q parameter is not a text, nor a list of texts")
         try:
             text.encode()
         except UnicodeEncodeError as error:
             message = "Invalid request: q parameter holds half of a surrogate pair, which is no text"
-            raise invalid(message) from error
+            raise HTTPError(400, message) from error
     return texts
 
 
@@ -396,17 +391,12 @@ def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
     if isinstance(value, str) and re.fullmatch("-?[0-9]{1,9}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:
-        raise invalid("Invalid request: alternatives parameter is not a number")
+        raise HTTPError(400, "Invalid request: alternatives parameter is not a number")
     n = max(0, int(value))
     most = service.config.limits.beam_size - 1
     if n > most:
-        raise invalid(f"Invalid request: alternatives parameter must be <= {most}")
+        raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {most}")
     return n
-
-
-def invalid(message: str) -> HTTPError:
-    """Return an error for a bad request (400)."""
-    return HTTPError(400, message)
 
 
 def shown(value: Any) -> str:

@@ -105,27 +105,17 @@ class WordMessage(Message):
     probability: float
 
 
-class SourceSentence(Message):
-    """A sentence of a text. Positions count Unicode code points."""
+class SentenceMessage(Message):
+    """The translation of a sentence, and its place in the translation of the text."""
 
     source_start: int = Field(description="Where the sentence stands in its text.")
     source_end: int
     source: str
-
-
-class TranslatedSentence(SourceSentence):
-    """The translation of a sentence."""
-
     text: str
     score: Number
     alternatives: list[AlternativeMessage] = Field(description="n_best of them; the first is `text`.")
     links: list[LinkMessage] | None = Field(description="Within `source` and `text`.")
     words: list[WordMessage] | None = Field(description="Within `text`.")
-
-
-class SentenceMessage(TranslatedSentence):
-    """The translation of a sentence, and its place in the translation of the text."""
-
     start: int = Field(description="Where its translation stands in the text's translation.")
     end: int
 
@@ -137,8 +127,8 @@ class TranslationMessage(Message):
     sentences: list[SentenceMessage]
 
 
-class DirectionMessage(Message):
-    """The model that translates, and its languages."""
+class TranslateResponse(Message):
+    """A translation for each text; with `stream`, the data of the event "done"."""
 
     model: str
     source: str
@@ -146,40 +136,7 @@ class DirectionMessage(Message):
     pivot: str | None = Field(
         default=None, description="The language that was translated through, where no model has this pair."
     )
-
-
-class TranslateResponse(DirectionMessage):
-    """A translation for each text; with `stream`, the data of the event "done"."""
-
     translations: list[TranslationMessage]
-
-
-class SentencesMessage(Message):
-    """The sentences of a text."""
-
-    sentences: list[SourceSentence]
-
-
-class BeginEvent(DirectionMessage):
-    """The sentences that will be translated: the first event of a stream."""
-
-    translations: list[SentencesMessage]
-
-
-class PartialEvent(Message):
-    """The first words of a translation, sent while it is being written."""
-
-    text: int = Field(description="Number of the text, from 0.")
-    sentence: int = Field(description="Number of the sentence in its text, from 0.")
-    partial: str
-
-
-class SentenceEvent(Message):
-    """A translated sentence of a stream."""
-
-    text: int = Field(description="Number of the text, from 0.")
-    sentence: int = Field(description="Number of the sentence in its text, from 0.")
-    result: TranslatedSentence
 
 
 class AttentionRequest(Message):

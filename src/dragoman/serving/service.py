@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import Request
-from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.datastructures import Headers
 
 from dragoman.errors import DataError
@@ -23,7 +23,8 @@ from dragoman.serving.monitoring import Figures, Metrics
 from dragoman.serving.settings import ServeConfig
 
 Result = TypeVar("Result")
-Event: TypeAlias = tuple[str, BaseModel]
+Tell: TypeAlias = Callable[[str, Any], None]
+"""Send an event of a stream: its name, and data that JSON can hold."""
 
 SENTENCES_A_SECOND = 50
 """Assumed speed, for estimates of waiting time."""
@@ -174,18 +175,26 @@ class Service:
         """Return the result of the flow that `work` begins for a client.
 
         Its code runs in threads if its request has more than `BRIEF` bytes or `is_document`, which waits for
-        a turn first.
+        a turn first. It may run on for a while after its client has left or its time is up, and counts as
+        running until it ends.
 
         Raises:
             HTTPError: too many running requests (429), or it takes longer than `seconds`, by default
                 `limits.seconds` (504).
             LeftError: the client has disconnected.
         """
+        if self._n_active >= self.config.limits.requests:
+            raise come_later(f"{self._n_active:,} requests are running; retry in 1 s", 1.0)
         client = Client(self.batcher)
         announced = request.headers.get("Content-Length", "")
         is_brief = not is_document and announced.isdecimal() and int(announced[:20]) <= BRIEF
         flow, threads = work(client), None if is_brief else self._threads
-        working = self._begin(self._in_turn(client, flow) if is_document else client.finish(flow, threads))
+        self._n_active += 1
+        self.metrics.active.inc()
+        working = asyncio.ensure_future(
+            self._in_turn(client, flow) if is_document else client.finish(flow, threads)
+        )
+        working.add_done_callback(self._end)
         leaving = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {working, leaving}
         limit = self.config.limits.seconds if seconds is None else seconds
@@ -204,40 +213,25 @@ class Service:
             client.leave()
 
     async def stream(
-        self, request: Request, work: Callable[[Client, Callable[[str, BaseModel], None]], Flow[Any]]
-    ) -> AsyncIterator[Event]:
+        self, request: Request, work: Callable[[Client, Tell], Flow[Any]]
+    ) -> AsyncIterator[bytes]:
         """Yield the events of a flow as they arrive. Errors: as `run`, and those of the flow."""
         loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        events: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-        def tell(name: str, data: BaseModel) -> None:
+        def tell(name: str, data: Any) -> None:
             if name != "partial" or events.qsize() <= MAX_EVENTS:
-                loop.call_soon_threadsafe(events.put_nowait, (name, data))
+                loop.call_soon_threadsafe(events.put_nowait, event(name, data))
 
         running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
         running.add_done_callback(_retrieve)
         running.add_done_callback(lambda _: events.put_nowait(None))
         try:
-            while (event := await events.get()) is not None:
-                yield event
+            while (each := await events.get()) is not None:
+                yield each
             await running
         finally:
             running.cancel()
-
-    def _begin(self, working: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
-        """Start `working` and count it as a running request until it ends.
-
-        It may continue for a while after its client has left or its time is up. HTTPError: too many
-        running requests (429).
-        """
-        if self._n_active >= self.config.limits.requests:
-            working.close()
-            raise come_later(f"{self._n_active:,} requests are running; retry in 1 s", 1.0)
-        self._n_active += 1
-        self.metrics.active.inc()
-        begun = asyncio.ensure_future(working)
-        begun.add_done_callback(self._end)
-        return begun
 
     def _end(self, working: asyncio.Future[Any]) -> None:
         self._n_active -= 1
@@ -253,6 +247,11 @@ class Service:
             return await client.finish(flow, self._threads)
         finally:
             self._documents.release()
+
+
+def event(name: str, data: Any) -> bytes:
+    """Return a server-sent event: `event:` and `data:`, one line each."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), to_json(data))
 
 
 def _retrieve(ended: asyncio.Future[Any]) -> None:

@@ -12,7 +12,6 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from fastapi import Request
-from pydantic import BaseModel
 
 from dragoman.documents import Document, DocumentFile
 from dragoman.errors import DataError
@@ -36,13 +35,10 @@ from dragoman.serving.batching import Client
 from dragoman.serving.downloads import MAX_STEM, safe_name
 from dragoman.serving.errors import too_much
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.service import Service
+from dragoman.serving.service import Service, Tell
 from dragoman.serving.settings import LimitsConfig
 from dragoman.text.languages import detect, known
 from dragoman.text.slots import PATTERNS
-
-Tell: TypeAlias = Callable[[str, BaseModel], None]
-"""Callback for stream events: name and data."""
 
 Fields: TypeAlias = dict[str, Any]
 """Those of a message, which is made of all of them at once."""
@@ -90,11 +86,10 @@ def translation(
     ]
     places = [(i, k) for i, of_text in enumerate(sources) for k in range(len(of_text))]
     service.take_in(request, served.info.name, len(places))
-    direction = {"model": served.info.name, "source": languages[0], "target": languages[1]}
+    direction: Fields = {"model": served.info.name, "source": languages[0], "target": languages[1]}
     direction |= {"pivot": served.pivot} if served.pivot else {}
     if tell is not None:
-        begun: Any = [{"sentences": of_text} for of_text in sources]
-        tell("begin", schemas.BeginEvent(**direction, translations=begun))
+        tell("begin", direction | {"translations": [{"sentences": of_text} for of_text in sources]})
     phrases = [*map(Inflectable if asked.inflect else str, asked.required)]
     sentences: list[Any] = []  # the fields of each
     while (first := len(sentences)) < len(places):
@@ -118,16 +113,15 @@ def translation(
             of_links, of_words = links[n] if links else None, words[n] if words else None
             sentences.append(sources[i][k] | _fields(each, asked.n_best, of_links, of_words))
             if tell is not None:
-                tell("sentence", schemas.SentenceEvent(text=i, sentence=k, result=sentences[-1]))
+                tell("sentence", {"text": i, "sentence": k, "result": sentences[-1]})
     remaining = iter(sentences)
     messages: Any = [
         _written(document, list(islice(remaining, len(document.sentences))), languages)
         for document in documents
     ]
-    answer = schemas.TranslateResponse(**direction, translations=messages)
     if tell is not None:
-        tell("done", answer)
-    return answer
+        tell("done", direction | {"translations": messages})
+    return schemas.TranslateResponse(**direction, translations=messages)
 
 
 def _written(document: Document, sentences: Sequence[Fields], languages: tuple[str, str]) -> Fields:
@@ -182,7 +176,7 @@ def _teller(
         if ids and number in places and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
             last[number] = now
             i, k = places[number]
-            tell("partial", schemas.PartialEvent(text=i, sentence=k, partial=written(sentence, [ids])[0]))
+            tell("partial", {"text": i, "sentence": k, "partial": written(sentence, [ids])[0]})
 
     return see
 
@@ -193,7 +187,7 @@ def _fields(
     links: Sequence[Link] | None,
     words: Sequence[WordProbability] | None,
 ) -> Fields:
-    """Return the fields of a `TranslatedSentence` but for its place."""
+    """Return the fields of a `SentenceMessage` but for its places."""
     return {
         "text": translation.text,
         "score": finite(translation.score),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from anyio import to_thread
@@ -33,7 +33,7 @@ from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
 from dragoman.serving.models import ServedTranslator
-from dragoman.serving.service import Event, admitted, media_type, service_of
+from dragoman.serving.service import Service, admitted, event, media_type, service_of
 from dragoman.serving.translating import chosen, finite, texts_of, translate_document, translation
 from dragoman.text.languages import detect
 
@@ -54,38 +54,53 @@ MEDIA_TYPES = {
 REFERENCE = "#/components/schemas/{model}"
 """Where OpenAPI describes a message."""
 
+Asked = TypeVar("Asked", bound=BaseModel)
+Answering: TypeAlias = Callable[[Service, Request, Asked], Awaitable[BaseModel | Response]]
+"""Answer a request, given its service and its message."""
+
 
 def described(
-    asked: type[BaseModel], answer: Any, kinds: Sequence[str] = ("application/json",), **success: Any
+    kind: type[BaseModel], answer: Any, media: Sequence[str] = ("application/json",), **success: Any
 ) -> dict[str, Any]:
-    """Return what OpenAPI says of a route: it reads an `asked` of these content types, and returns `answer`.
+    """Return what OpenAPI says of a route: it reads a `kind` of these content types, and returns `answer`.
 
     `success` are further facts of its answer.
     """
-    schema = asked.model_json_schema(ref_template=REFERENCE)
-    body = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    schema = kind.model_json_schema(ref_template=REFERENCE)
+    body = {"required": True, "content": {each: {"schema": schema} for each in media}}
     responses = {200: {"model": answer, **success}, **PROBLEMS}
     return {"responses": responses, "openapi_extra": {"requestBody": body}}
 
 
-def posted(kind: type[BaseModel]) -> Any:
-    """Return the dependency that admits the sender of a request, then reads its body as a `kind`.
+def endpoint(
+    path: str, summary: str, kind: type[Asked], answer: type[BaseModel], **success: Any
+) -> Callable[[Answering[Asked]], Answering[Asked]]:
+    """Return a decorator: the function answers POST requests, whose JSON is a `kind`; rest: as `described`.
 
-    A body parameter would be read before its sender is admitted, and by the rules of Python's JSON.
+    A sender is admitted before the body is read. A body parameter of FastAPI would be read before that, and
+    by the rules of Python's JSON.
     """
+    facts: dict[str, Any] = {"summary": summary, **described(kind, answer, **success)}
 
-    async def read(request: Request) -> BaseModel:
-        service_of(request).admit(request)
-        body = await request.body() if is_json(request) else b"null"
-        try:
-            return kind.model_validate_json(body)
-        except ValidationError as error:
-            problems = error.errors(include_url=False)
-            raise RequestValidationError(
-                [{**each, "loc": ("body", *each["loc"])} for each in problems]
-            ) from error
+    def register(function: Answering[Asked]) -> Answering[Asked]:
+        @router.post(path, name=function.__name__, description=function.__doc__, **facts)
+        async def respond(request: Request) -> Response:
+            service = service_of(request)
+            service.admit(request)
+            body = await request.body() if is_json(request) else b"null"
+            try:
+                asked = kind.model_validate_json(body)
+            except ValidationError as error:
+                problems = error.errors(include_url=False)
+                raise RequestValidationError(
+                    [{**each, "loc": ("body", *each["loc"])} for each in problems]
+                ) from error
+            answer = await function(service, request, asked)
+            return answer if isinstance(answer, Response) else json_response(answer)
 
-    return Depends(read)
+        return function
+
+    return register
 
 
 def is_json(request: Request) -> bool:
@@ -133,22 +148,17 @@ EVENTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@router.post(
-    "/translate",
-    summary="Translate text",
-    **described(schemas.TranslateRequest, schemas.TranslateResponse, **EVENTS),
-)
+@endpoint("/translate", "Translate text", schemas.TranslateRequest, schemas.TranslateResponse, **EVENTS)
 async def translate(
-    request: Request, asked: Annotated[schemas.TranslateRequest, posted(schemas.TranslateRequest)]
-) -> Response:
+    service: Service, request: Request, asked: schemas.TranslateRequest
+) -> schemas.TranslateResponse | Response:
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
-    service = service_of(request)
     texts = texts_of(asked)
     served = chosen(service.models, lambda _: "\n".join(texts), asked.model, asked.source, asked.target)
     service.take_texts(request, served.info.name, texts)
     work = partial(translation, service, request, served, asked)
     if not asked.stream:
-        return json_response(await service.run(request, work))
+        return await service.run(request, work)
     events = service.stream(request, work)
     first = await anext(events)  # what is refused is refused with its status
     return StreamingResponse(
@@ -156,33 +166,24 @@ async def translate(
     )
 
 
-async def _sent(first: Event, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-    """Yield events as they are sent: `event:` and `data:`, one line each. An error is the last event."""
-    yield _event(first)
+async def _sent(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield all events of a stream. An error is the last one."""
+    yield first
     try:
-        async for event in events:
-            yield _event(event)
+        async for each in events:
+            yield each
     except GoneError:
         return
-    except HTTPError as refusal:
-        yield _event(("error", schemas.Problem(error=refusal.detail)))
-    except DragomanError as error:
-        yield _event(("error", schemas.Problem(error=refusal_of(error).detail)))
+    except (HTTPError, DragomanError) as error:
+        refusal = refusal_of(error) if isinstance(error, DragomanError) else error
+        yield event("error", {"error": refusal.detail})
 
 
-def _event(event: Event) -> bytes:
-    name, data = event
-    return f"event: {name}\ndata: {data.model_dump_json(exclude_unset=True)}\n\n".encode()
-
-
-@router.post(
-    "/attention", summary="Show attention", **described(schemas.AttentionRequest, schemas.AttentionResponse)
-)
+@endpoint("/attention", "Show attention", schemas.AttentionRequest, schemas.AttentionResponse)
 async def attention(
-    request: Request, asked: Annotated[schemas.AttentionRequest, posted(schemas.AttentionRequest)]
-) -> Response:
+    service: Service, request: Request, asked: schemas.AttentionRequest
+) -> schemas.AttentionResponse:
     """Attention weights of a translator for a sentence and its translation, by layer and head."""
-    service = service_of(request)
     info, translator = service.models.in_one_step(asked.model, asked.to)
     texts = [asked.text, asked.target or ""]
     service.take_texts(request, info.name, texts)
@@ -198,25 +199,20 @@ async def attention(
                 f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
                 "send a shorter text",
             )
-        maps = yield from computed(
-            partial(attention_maps, translator, asked.text, target), len(asked.text) // CHARACTERS_A_TOKEN
-        )
-        cross = maps.cross
+        draw = partial(attention_maps, translator, asked.text, target)
+        cross = (yield from computed(draw, len(asked.text) // CHARACTERS_A_TOKEN)).cross
         return schemas.AttentionResponse(
             source_tokens=list(cross.columns),
             target_tokens=list(cross.rows),
             weights=cross.weights.astype(float).round(4).tolist(),
         )
 
-    return json_response(await service.run(request, work))
+    return await service.run(request, work)
 
 
-@router.post("/score", summary="Score translations", **described(schemas.ScoreRequest, schemas.ScoreResponse))
-async def score(
-    request: Request, asked: Annotated[schemas.ScoreRequest, posted(schemas.ScoreRequest)]
-) -> Response:
+@endpoint("/score", "Score translations", schemas.ScoreRequest, schemas.ScoreResponse)
+async def score(service: Service, request: Request, asked: schemas.ScoreRequest) -> schemas.ScoreResponse:
     """Score given translations, token by token."""
-    service = service_of(request)
     info, translator = service.models.in_one_step(asked.model, asked.to)
     sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
     service.take_texts(request, info.name, sources + targets)
@@ -240,17 +236,14 @@ async def score(
         ]
         return schemas.ScoreResponse(model=info.name, scores=scores)
 
-    return json_response(await service.run(request, work))
+    return await service.run(request, work)
 
 
-@router.post(
-    "/classify", summary="Classify text", **described(schemas.ClassifyRequest, schemas.ClassifyResponse)
-)
+@endpoint("/classify", "Classify text", schemas.ClassifyRequest, schemas.ClassifyResponse)
 async def classify(
-    request: Request, asked: Annotated[schemas.ClassifyRequest, posted(schemas.ClassifyRequest)]
-) -> Response:
+    service: Service, request: Request, asked: schemas.ClassifyRequest
+) -> schemas.ClassifyResponse:
     """Classify one or several texts: label, label probabilities and, on request, word importance."""
-    service = service_of(request)
     served = service.models.classifier(asked.model)
     texts = texts_of(asked)
     service.take_texts(request, served.info.name, texts)
@@ -280,23 +273,20 @@ async def classify(
             )
         return schemas.ClassifyResponse(model=served.info.name, results=results)
 
-    return json_response(await service.run(request, work))
+    return await service.run(request, work)
 
 
-@router.post(
-    "/detect", summary="Detect a language", **described(schemas.DetectRequest, schemas.DetectResponse)
-)
+@endpoint("/detect", "Detect a language", schemas.DetectRequest, schemas.DetectResponse)
 async def detect_language(
-    request: Request, asked: Annotated[schemas.DetectRequest, posted(schemas.DetectRequest)]
-) -> Response:
+    service: Service, request: Request, asked: schemas.DetectRequest
+) -> schemas.DetectResponse:
     """Detect the language of a text: the five most likely ones."""
-    service = service_of(request)
     service.take_texts(request, "detection", [asked.text])
     languages = [
         schemas.LanguageMessage(language=each.language, confidence=round(each.confidence, 4))
         for each in (await to_thread.run_sync(detect, asked.text))[:5]
     ]
-    return json_response(schemas.DetectResponse(languages=languages))
+    return schemas.DetectResponse(languages=languages)
 
 
 @router.post(
