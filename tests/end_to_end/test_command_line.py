@@ -136,6 +136,7 @@ def test_two_files_are_enough_and_the_settings_used_are_in_the_run(corpus: tuple
     start = said.index("train.en + train.de, as it is read:")
     assert [line[:6] for line in said[start + 1 : start + 7]] == ["  en: ", "  de: "] * 3
     assert said[start + 7].startswith("warning (few): only 60 pairs: ")
+    assert not re.search(r"source +|hypothesis|\x1b|━", result.stderr), "what only a terminal shows"
     number = r"\d+(\.\d+)?"  # a line of the log carries its units
     line = rf"^step 2 · epoch 1 · loss {number} nats/token · {number}k? tokens/s · lr {number}e-\d$"
     assert_line(result.stderr, line)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import dragoman, error_of, succeed
+from commands import error_of, succeed
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.named import open_training, open_validation
 from dragoman.data.records import Pair, has_text
@@ -113,17 +113,6 @@ def test_both_texts_are_scored_and_drawn_and_the_new_one_chooses(there: Path) ->
     compared = succeed("compare", "on", "other").stdout
     assert "valid new: " in compared
     assert "valid replay: " in compared
-
-
-@pytest.mark.slow
-def test_a_killed_training_with_replay_ends_as_one_that_never_stopped(there: Path) -> None:
-    succeed(*REPLAY, *TRAINING)
-    whole = Run.open("on").load_weights()
-    shutil.rmtree("on")
-    assert dragoman(*REPLAY, *TRAINING, "--max-hours", "1e-9").exit_code == 75
-    succeed(*REPLAY, *TRAINING)
-    for name, value in Run.open("on").load_weights().items():
-        assert value.equal(whole[name]), name
 
 
 def test_a_run_with_validation_files_is_replayed_with_them(
