@@ -65,7 +65,7 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recase", [True, False])
+@pytest.mark.parametrize("recase", [True, pytest.param(False, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("to", ["onnx", "huggingface"])
 def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     to: str, recase: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -169,7 +169,7 @@ def test_a_sentencepiece_model_is_exported_for_a_script_without_dragoman(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+@pytest.mark.parametrize("to", ["ctranslate2", pytest.param("huggingface", marks=pytest.mark.nightly)])
 def test_a_line_without_its_language_is_refused_where_lines_say_it(to: str, tmp_path: Path) -> None:
     opus = write_marian(tmp_path / "opus", languages=(">>deu<<", ">>nld<<"))
     run = import_model(opus, tmp_path / "run").path
