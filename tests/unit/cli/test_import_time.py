@@ -23,6 +23,7 @@ def test_help_imports_nothing_slow() -> None:
     assert not modules & set(SLOW)
 
 
+@pytest.mark.slow
 def test_settings_and_runs_import_no_torch() -> None:
     modules, _ = imported("-c", "import dragoman, dragoman.config, dragoman.errors, dragoman.runs")
     assert "dragoman.runs" in modules

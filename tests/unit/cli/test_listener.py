@@ -101,6 +101,7 @@ def test_a_learning_rate_has_two_digits(rate: float, words: str) -> None:
     assert describe_record(record, item="token").endswith(f" · lr {words}")
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Path, tmp_path: Path) -> None:
     console = terminal(width=100)
     run = Run.open(tiny_run)
@@ -117,6 +118,7 @@ def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Pat
     assert "left" in said
 
 
+@pytest.mark.slow
 def test_samples_of_a_classifier_are_text_label_prediction(tiny_classifier_run: Path, tmp_path: Path) -> None:
     console = terminal(width=100)
     settings = Run.open(tiny_classifier_run).config.model_dump()

@@ -280,6 +280,7 @@ def content(cache: Path) -> dict[str, bytes]:
     return {str(path.relative_to(cache)): path.read_bytes() for path in cache.glob("*/*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [None, (1, 2)])
 def test_a_shard_that_is_broken_off_goes_on_where_it_was_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropout: tuple[int, ...] | None
@@ -295,6 +296,7 @@ def test_a_shard_that_is_broken_off_goes_on_where_it_was_noted(
     assert content(broken) == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["src.ids", "tgt.offsets", "progress.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "flipped"])
 def test_what_was_begun_and_is_damaged_is_begun_again(
@@ -313,6 +315,7 @@ def test_what_was_begun_and_is_damaged_is_begun_again(
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "NOTED_PAIRS", 2 * CHUNK)
     n_synced = 0
@@ -332,6 +335,7 @@ def test_a_full_disk_keeps_what_was_noted(tmp_path: Path, monkeypatch: pytest.Mo
     assert encoded.n_pairs == len(MANY) - 2 * CHUNK
 
 
+@pytest.mark.slow
 def test_two_processes_that_want_the_same_store_make_it_once(tmp_path: Path) -> None:
     slow = Listed(MANY)
     made: list[TokenStore] = []

@@ -159,6 +159,7 @@ def tokenizer_of(folder: Path, kind: Any, *, lowercase: bool) -> tuple[SubwordTo
     return tokenizer, sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_sentencepiece_cuts_any_text_as_the_tokenizer(

@@ -184,6 +184,7 @@ def test_another_epsilon_of_the_norms_is_refused_and_goes_to_the_others(tmp_path
         assert report.parity.same["greedy"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_reads_otherwise_is_an_error(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def there(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original / "there", tmp_path / "there"))
 
 
+@pytest.mark.slow
 def test_what_was_trained_there_comes_back(original: Path, there: Path, tmp_path: Path) -> None:
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(there)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

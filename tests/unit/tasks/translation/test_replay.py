@@ -157,6 +157,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_replayed_is_said_in_one_line(there: Path, name: str) -> None:
     options, message = REFUSED[name]
