@@ -6,13 +6,19 @@ export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test nightly quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
+.PHONY: demo test durations nightly quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
 
 test: .venv/installed
 	$(PYTEST) -m "not nightly" $(ARGS)
+
+# The same, and what it took into tests/durations.json, which `make check` compares with tests/budgets.toml.
+durations: .venv/installed
+	mkdir -p build
+	$(PYTEST) -m "not nightly" --junitxml=build/tests.xml $(ARGS)
+	$(BIN)/python tests/durations.py build/tests.xml
 
 # All tests, those that take a quarter of a minute and more by themselves as well.
 nightly: .venv/installed
@@ -78,6 +84,7 @@ check: .venv/installed
 	$(BIN)/lint-imports
 	$(BIN)/python tools/prose.py
 	$(BIN)/python tools/house.py --ceilings
+	$(BIN)/python tests/durations.py
 
 setup: .venv/installed
 

@@ -15,6 +15,7 @@ from dragoman.data.readers.files import open_lines
 from dragoman.predict.flow import TranslationRequest
 from tiny import WORDS
 
+pytestmark = pytest.mark.nightly  # by day test_workers.py kills one
 CHUNK_LINES = 10
 GREEDY = {"beam_size": 1}
 
@@ -82,13 +83,9 @@ def uninterrupted(corpus: Path, tiny_run: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("work", "victim", "n_kills"),
-    [
-        ("translating", "parent", 2),
-        pytest.param("scoring", "worker", 1, marks=pytest.mark.nightly),
-        pytest.param("translating", "worker", 2, marks=pytest.mark.nightly),
-        pytest.param("scoring", "parent", 1, marks=pytest.mark.nightly),
-    ],
-)
+    [("translating", "parent", 2), ("scoring", "worker", 1), ("translating", "worker", 2),
+     ("scoring", "parent", 1)],
+)  # fmt: skip
 def test_kills_at_random_instants_leave_what_continues_to_the_byte(
     work: str, victim: str, n_kills: int, corpus: Path, uninterrupted: dict[str, list[str]], tiny_run: Path,
     tmp_path: Path,

@@ -13,6 +13,7 @@ import pytest
 from commands import error_of, succeed
 from commands import folder as folder
 from dragoman.config import load_recipe
+from dragoman.tasks import config_for
 from killing import train_and_kill, write_killed
 from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
 
@@ -36,27 +37,14 @@ def run(tiny_classifier_run: Path, folder: Path) -> Path:
 # dragoman train --task classification
 
 
-@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
-def test_any_labelled_file_becomes_a_classifier(suffix: str) -> None:
-    result = succeed("train", f"reviews.{suffix}", "--task", "classification", *SETTINGS)
-    assert result.stdout == "runs/reviews\n"
-    text, label = ("1", "0") if suffix == "tsv" else ("'review'", "'sentiment'")
-    assert f"the text is in column {text}, the label is in column {label}" in result.stderr
-    assert "60 texts of " in result.stderr
-    told = succeed("train", f"reviews.{suffix}", "--task", "classification", "--text-column", text.strip("'"),
-                   "--out", "told", *SETTINGS).stderr  # fmt: skip
-    assert f"the label is in column {label}; if not, say --label-column" in told
-    assert "2 labels" in result.stderr
-    assert "dragoman classify runs/reviews" in result.stderr
-    config = load_recipe("runs/reviews/config.toml")
-    assert config.task == "classification"
-    found = succeed("classify", "runs/reviews", stdin="a good tree\n").stdout
-    assert found.split("\t")[0] in ("blame", "praise")
-
-
-def test_after_a_training_the_validation_score_stands_beside_the_baseline_s() -> None:
+def test_a_labelled_file_becomes_a_classifier_with_its_score_beside_the_baseline_s() -> None:
     pytest.importorskip("sklearn")
     result = succeed("train", "reviews.tsv", "--task", "classification", *SETTINGS)
+    assert result.stdout == "runs/reviews\n"
+    assert "the text is in column 1, the label is in column 0" in result.stderr
+    assert "60 texts of " in result.stderr
+    assert "2 labels" in result.stderr
+    assert "dragoman classify runs/reviews" in result.stderr
     lines = result.stderr.splitlines()
     assert any(line.startswith("valid · 6 texts · 2 labels") for line in lines)
     assert any(line.startswith("  baseline accuracy ") for line in lines)
@@ -64,6 +52,24 @@ def test_after_a_training_the_validation_score_stands_beside_the_baseline_s() ->
     shown = succeed("show", "runs/reviews").stdout
     assert "score     valid · accuracy " in shown
     assert " · baseline " in shown
+    found = succeed("classify", "runs/reviews", stdin="a good tree\n").stdout
+    assert found.split("\t")[0] in ("blame", "praise")
+    shutil.copy("runs/reviews/config.toml", "recipe.toml")  # a recipe says its task itself
+    assert succeed("train", "recipe.toml", "--out", "again").stdout == "again\n"
+    finished = succeed("train", "recipe.toml", "--task", "classification", "--out", "again")
+    assert "again is finished" in finished.stderr
+    weights = [Path(name, "model.safetensors").read_bytes() for name in ("runs/reviews", "again")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_columns_are_found_by_their_names_or_told(suffix: str) -> None:
+    found, told = [], []
+    config = config_for(f"reviews.{suffix}", task="classification", say=found.append)
+    assert "the text is in column 'review', the label is in column 'sentiment'" in "\n".join(found)
+    assert (config.data.text_column, config.data.label_column) == ("review", "sentiment")
+    config_for(f"reviews.{suffix}", task="classification", text_column="review", say=told.append)
+    assert "the label is in column 'sentiment'; if not, say --label-column" in "\n".join(told)
 
 
 def test_columns_validation_and_weights_can_be_said() -> None:
@@ -81,17 +87,6 @@ def test_columns_validation_and_weights_can_be_said() -> None:
     config = load_recipe("runs/table/config.toml")
     assert config.task == "classification"
     assert (config.data.text_column, config.data.label_column) == ("words", "stars")
-    columns = ("--text-column", 2, "--label-column", 0)
-    succeed("train", "more.tsv", "--task", "classification", *columns, *SETTINGS, "--out", "numbers")
-
-
-def test_a_recipe_says_its_task_itself() -> None:
-    succeed("train", "reviews.tsv", "--task", "classification", *SETTINGS)
-    shutil.copy("runs/reviews/config.toml", "recipe.toml")
-    assert succeed("train", "recipe.toml", "--out", "again").stdout == "again\n"
-    assert succeed("train", "recipe.toml", "--task", "classification", "--out", "third").stdout == "third\n"
-    weights = [Path(name, "model.safetensors").read_bytes() for name in ("runs/reviews", "again")]
-    assert weights[0] == weights[1]
 
 
 # dragoman classify
@@ -138,6 +133,7 @@ def test_what_is_cut_is_reported_once(run: Path) -> None:
     assert result.stderr == "cut 14 tokens off 1 of 2 texts (data.max_windows)\n"
 
 
+@pytest.mark.nightly
 def test_a_line_through_a_pipe_is_classified_as_it_comes(run: Path) -> None:
     command, pipe = [sys.executable, "-m", "dragoman", "classify", str(run)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as running:

@@ -22,7 +22,7 @@ from services import named, running, service_of
 SETTINGS = """\
 [generation]
 deterministic = true
-max-examples = 3
+max-examples = {n_examples}
 database = "none"
 
 [checks]
@@ -106,11 +106,16 @@ def test_every_example_of_a_json_body_is_answered(url: str, operations: dict[str
     assert n_examples >= n_bodies > 0
 
 
-def test_every_answer_is_as_described_whatever_is_asked(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phases", "n_examples"),
+    [("examples,coverage", 1), pytest.param("fuzzing", 3, marks=pytest.mark.nightly)],
+)
+def test_every_answer_is_as_described_whatever_is_asked(
+    url: str, tmp_path: Path, phases: str, n_examples: int
+) -> None:
     settings = tmp_path / "schemathesis.toml"
-    settings.write_text(SETTINGS, encoding="utf-8")
+    settings.write_text(SETTINGS.format(n_examples=n_examples), encoding="utf-8")
     command = Path(sys.executable).with_name("schemathesis")
-    phases = "examples,coverage,fuzzing"
     done = subprocess.run(
         [command, "--config-file", settings, "run", f"{url}/openapi.json", "--no-color", "--phases", phases],
         cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -104,13 +104,6 @@ def test_a_version_has_a_folder_of_its_own(web: Web, tmp_path: Path) -> None:
     assert found == f"{tmp_path / 'data' / 'opus' / 'Books-v0' / 'en-pl'}\n"
 
 
-def test_a_cut_download_is_continued(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    web.replies = [Reply(), Reply(drop_after=200)]
-    succeed("data", "fetch", "opus:Books/en-pl")
-    assert [request.get("Range") for request in web.requests] == [None, None, "bytes=200-"]
-
-
 def test_texts_that_do_not_match_are_refused(web: Web, tmp_path: Path) -> None:
     web.put("OPUS-Books/v1/moses/en-pl.txt.zip", archive(**{"Books.en-pl.en": "One.\n"}))
     assert "do not match line by line: 1 in en and 2 in pl" in error_of("data", "fetch", "opus:Books/en-pl")

@@ -13,7 +13,7 @@ import torch
 
 from commands import error_of, succeed
 from dragoman.config import parse_config, to_toml
-from ranks import children_of, command, losses, wait_for, write_corpus, write_recipe
+from ranks import Training, children_of, command, losses, wait_for, write_corpus, write_recipe
 from sharing import made_once
 
 CLASSIFIER = {
@@ -63,11 +63,30 @@ def run_command(words: list[str], folder: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(words, cwd=folder, timeout=600, capture_output=True, text=True, check=False)
 
 
-def test_several_processes_have_the_losses_of_one(workplace: Path, run_of_one: Path) -> None:
-    """Every batch is the same and is spread over all, gradients are those of the mean over all of it."""
+KILLED_ONCE = """
+import os, pathlib, signal
+killed = pathlib.Path("killed")
+if os.environ.get("RANK") == "1" and not killed.exists():
+    from dragoman.tasks.translation.objective import TranslationObjective
+    batch = TranslationObjective.batch
+    def deadly(*arguments):
+        if any(pathlib.Path("run").glob("checkpoints/step-*")):
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch(*arguments)
+    TranslationObjective.batch = deadly
+"""
+"""The second process is killed when there is a checkpoint, once."""
+
+
+def test_two_processes_have_the_losses_of_one_though_one_is_killed(workplace: Path, run_of_one: Path) -> None:
+    """Every batch is the same and is spread over both, gradients are those of the mean over all of it."""
     write_recipe(workplace)
-    done = run(workplace, "run", "--processes", "3")
-    assert done.returncode == 0, done.stderr
+    with Training(workplace, "run", "--processes", "2", program=KILLED_ONCE) as training:
+        code, said = training.end()
+    assert code == 0, said
+    assert re.search(r"process 1 of 2 was killed by SIGKILL[^\n]*; restarting all processes", said), said
+    assert "continuing from step 6" in said
     assert len(losses(workplace / "run")) == 12
     assert losses(workplace / "run") == pytest.approx(losses(run_of_one), rel=1e-4)
 
@@ -82,6 +101,7 @@ def test_two_processes_have_the_losses_of_one_for_a_classifier_too(tmp_path: Pat
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
+@pytest.mark.nightly
 def test_spread_weights_have_the_losses_of_those_that_are_not(workplace: Path, run_of_one: Path) -> None:
     """FSDP2: each process holds half of every weight; files are the same, and one process can go on."""
     write_recipe(workplace)

@@ -13,7 +13,10 @@ import pytest
 
 from ranks import Training, command, is_equal, losses, pids_by_rank, wait_for, write_corpus, write_recipe
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+pytestmark = [
+    pytest.mark.nightly,  # by day one of two processes is killed in test_processes.py
+    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+]
 
 STEPS, EVERY = 160, 40
 KILLED = r"process [01] of 2 was killed by SIGKILL[^\n]*; restarting all processes"
@@ -48,7 +51,6 @@ if os.environ.get("RANK") == "0":
 """
 
 
-@pytest.mark.nightly
 def test_a_process_that_hangs_times_out_and_the_run_goes_on_to_the_bit(tmp_path: Path, whole: Path) -> None:
     """PyTorch's launcher asks the one that hangs to end, and kills it after half a minute."""
     folder = workplace(tmp_path, timeout_minutes=0.2)
@@ -88,7 +90,6 @@ if os.environ.get("RANK") == "{rank}":
 """
 
 
-@pytest.mark.nightly
 def test_a_full_disk_of_the_first_process_is_a_line_and_the_run_goes_on(tmp_path: Path, whole: Path) -> None:
     """The other process has none at any time, and needs none."""
     folder, other = workplace(tmp_path), FULL.format(rank=1, limit=1000)
@@ -111,7 +112,6 @@ def test_a_full_disk_of_the_first_process_is_a_line_and_the_run_goes_on(tmp_path
     assert is_equal(tmp_path / "run", whole, STEPS)
 
 
-@pytest.mark.nightly
 def test_a_machine_joins_a_training_and_leaves_it_and_no_update_is_lost(tmp_path: Path) -> None:
     """Two launchers on this machine stand for two machines."""
     write_corpus(tmp_path)

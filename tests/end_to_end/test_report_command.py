@@ -70,18 +70,10 @@ def test_a_report_is_one_small_page_and_a_second_one_translates_nothing(run: Pat
     assert again.stdout == f"{run / 'report.html'}\n"
 
 
-def test_what_a_corpus_holds_is_text_on_the_page(run: Path, tmp_path: Path) -> None:
-    own_test_set(run, tmp_path / "own", [(f"red {SCRIPT} cat", f"rot {SCRIPT} $x^{{ 5"), ("$y$ & x", "Hund")])
-    succeed("report", run)
-    html = (run / "report.html").read_text(encoding="utf-8")
-    assert "<script" not in html
-    assert "red &lt;script&gt;alert(1)&lt;/script&gt; cat" in html
-
-
 def test_a_run_without_weights_has_a_report_of_its_curves(run: Path) -> None:
     (run / "model.safetensors").unlink()
     (run / "report.json").unlink()
-    result = succeed("report", run)
+    result = succeed("report", run, "--sentences", 1)
     assert "no weights yet" in result.stderr
     html = (run / "report.html").read_text(encoding="utf-8")
     assert "not finished: step 6 of 6" in html
@@ -99,13 +91,22 @@ def test_a_damaged_run_is_one_line_and_no_page(tiny_run: Path, tmp_path: Path) -
     assert "there is no such folder" in error_of("report", tmp_path / "none")
 
 
-def test_a_missing_test_set_is_told_and_the_validation_pairs_stand_in(run: Path) -> None:
+def test_a_missing_test_set_is_told_and_the_validation_pairs_stand_in_as_text(
+    run: Path, tmp_path: Path
+) -> None:
     replace_in(run / "config.toml", "test.en", "gone.en")
-    result = succeed("report", run)
+    rows = f"red {SCRIPT} cat\trot {SCRIPT} $x^{{ 5\n$y$ & x\tHund\n"
+    (tmp_path / "hostile.tsv").write_text(rows, encoding="utf-8")
+    text = (run / "config.toml").read_text(encoding="utf-8")
+    text = re.sub(r"^valid = \[[^]]*\]", f'valid = ["{tmp_path}/hostile.tsv"]', text, flags=re.MULTILINE)
+    (run / "config.toml").write_text(text, encoding="utf-8")
+    result = succeed("report", run, "--sentences", 1)
     assert "The test sets could not be scored: " in result.stderr
     html = (run / "report.html").read_text(encoding="utf-8")
     assert "The test sets could not be scored: " in html
-    assert "valid: 20 of 20 lines" in html
+    assert "valid: 2 of 2 lines" in html
+    assert "<script" not in html
+    assert "red &lt;script&gt;alert(1)&lt;/script&gt; cat" in html
     assert "gone.en" in error_of("report", run, "--split", "test")
 
 

@@ -13,6 +13,7 @@ from commands import dragoman, error_of, succeed
 from dragoman.config import parse_config, to_toml
 from dragoman.reproduction.recipe import find_recipe
 from dragoman.runs import Run
+from sharing import made_once
 from tiny import TINY, write_corpus
 
 QUICK = "[training]\nmax_steps = 3\n"
@@ -22,10 +23,13 @@ def record(recipe: str, *runs: str, version: str = "full", add: bool = False) ->
     record_results.record(find_recipe(recipe), version, [Path(run) for run in runs], add=add)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, a recipe `mine`, two runs of it, and one of its quick version, all recorded."""
-    folder = tmp_path_factory.mktemp("recorded")
+    return made_once(tmp_path_factory, "recorded", record_recipe)
+
+
+def record_recipe(folder: Path) -> None:
     write_corpus(folder / "texts", "train", 200, seed=1)
     write_corpus(folder / "texts", "valid", 20, seed=2)
     write_corpus(folder / "texts", "test", 15, seed=3)
@@ -48,7 +52,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         succeed("train", "mine/recipe.toml", "--out", "quick-1", "--set", "training.max_steps=3")
         succeed("evaluate", "quick-1")
         record("mine", "quick-1", version="quick")
-    return folder
 
 
 @pytest.fixture
@@ -324,6 +327,7 @@ lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_rati
     assert "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files" in wrong
 
 
+@pytest.mark.nightly
 def test_a_start_brings_its_tokenizer_whatever_run_teaches(folder: Path) -> None:
     start, out = Path("runs/start"), Path("runs/mine-taught")
     succeed("train", "mine/recipe.toml", "--out", str(start), "--set", "tokenizer.vocab_size=310")

@@ -38,6 +38,7 @@ def check_that_both_are_equal(folder: Path) -> None:
         assert (folder / "cut" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_resumed_training_equals_uninterrupted_training(workplace: Path, precision: str) -> None:
     write_killed(workplace, {"data": DATA}, *SMALL, f"training.precision={precision}")
@@ -62,11 +63,12 @@ def test_a_mix_of_corpora_continues_to_the_bit(workplace: Path) -> None:
     }  # fmt: skip
     settings = {"data": data, "modifiers": {"upper": 0.2, "merge": 0.1}}
     write_killed(workplace, settings, *SMALL, "training.precision=fp32")
-    kills: list[dict[str, float]] = [{"step": 13}, {"validation": 1}, {"step": 27}]
-    assert train_and_kill(workplace, *kills) == [*[-signal.SIGKILL] * 3, 0]
+    kills: list[dict[str, float]] = [{"step": 7}, {"step": 13}, {"validation": 1}, {"step": 27}]
+    assert train_and_kill(workplace, *kills) == [*[-signal.SIGKILL] * 4, 0]
     check_that_both_are_equal(workplace)
 
 
+@pytest.mark.nightly
 def test_a_training_killed_at_ten_instants_equals_one_that_was_not(workplace: Path) -> None:
     write_killed(workplace, {"data": DATA}, *SMALL, "training.precision=fp32", "training.max_steps=400")
     rng = random.Random(7)

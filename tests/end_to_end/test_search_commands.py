@@ -1,6 +1,5 @@
 """The options of `translate` that choose a search, and `score-model`, as users type them."""
 
-import gzip
 import json
 import math
 import re
@@ -62,13 +61,6 @@ def test_what_files_say_is_in_the_translations(tiny_run: Path) -> None:
     assert empty == ""
     assert "Zelt" in last
     assert "Kater" not in last
-
-
-def test_a_file_is_compressed_as_its_name_says_also_with_a_glossary(tiny_run: Path) -> None:
-    glossary = write("glossary.tsv", "cat\tKater\n")
-    arguments = ("translate", tiny_run, write("in.txt", TEXT), "--glossary", glossary)
-    succeed(*arguments, "--out", "out.txt.gz")
-    assert gzip.decompress(Path("out.txt.gz").read_bytes()).decode() == succeed(*arguments).stdout
 
 
 def test_glossaries_of_every_format_say_the_same_and_may_be_inflected(tiny_run: Path) -> None:

@@ -163,6 +163,7 @@ def test_a_fetched_run_needs_no_network(pushed: Hub, tiny_run: Path, monkeypatch
     assert Translator.from_pretrained(NAME).translate(SOURCES) == first
 
 
+@pytest.mark.slow
 def test_offline_nothing_is_asked(pushed: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the variables that users set, in a process of its own."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
@@ -197,6 +198,7 @@ def test_commands_take_a_name_of_the_hub_for_a_run(pushed: Hub, tiny_run: Path) 
     assert f'Translator.from_pretrained("{NAME}")' in succeed("card", f"hf:{NAME}").stdout
 
 
+@pytest.mark.slow
 def test_a_run_of_the_hub_cannot_choose_among_the_files_of_this_machine(pushed: Hub, tmp_path: Path) -> None:
     files, diary = sent(pushed), tmp_path / "diary.txt"
     diary.write_text("mine\n")

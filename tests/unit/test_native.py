@@ -37,6 +37,7 @@ def fresh() -> Native:
     return native.__wrapped__()
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_it_is_compiled_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fresh().library is not None
@@ -46,6 +47,7 @@ def test_it_is_compiled_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPat
     assert made.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_other_flags_are_another_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fresh().library is not None
@@ -54,6 +56,7 @@ def test_other_flags_are_another_library(cache: Path, monkeypatch: pytest.Monkey
     assert len(list(cache.iterdir())) == 2
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_two_who_compile_at_once_have_one_whole_library(cache: Path) -> None:
     found: list[Native] = []
@@ -66,6 +69,7 @@ def test_two_who_compile_at_once_have_one_whole_library(cache: Path) -> None:
     assert [file.suffix for file in cache.iterdir()] == [".so"]
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_what_others_can_write_is_not_loaded(cache: Path) -> None:
     assert fresh().library is not None
@@ -97,6 +101,7 @@ def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.Monk
             file.unlink()
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_what_is_damaged_is_compiled_again(cache: Path) -> None:
     there = cache / module._name(module._flags(module._features()))

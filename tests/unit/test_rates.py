@@ -46,6 +46,7 @@ class Ticking(TrainingListener):
         self.clock.now += 3600.0
 
 
+@pytest.mark.slow
 def test_tokens_per_second_are_those_of_updates(clock: Clock) -> None:
     """Whatever is validated between two log lines, or interrupted: here a second passes in every update."""
     ticking = Ticking(clock)

@@ -260,6 +260,7 @@ def test_an_empty_file_becomes_an_empty_file(tmp_path: Path, tiny_run: Path) -> 
     assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b""
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_workers_write_what_one_process_writes(tmp_path: Path, tiny_run: Path) -> None:
     source = write_lines(tmp_path / "in.txt", sentences(60))
@@ -300,7 +301,7 @@ def test_no_line_is_done_twice(tmp_path: Path, tiny_run: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_workers", [1, 2])
+@pytest.mark.parametrize("n_workers", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_an_input_that_changed_in_what_is_done_is_not_continued(
     tmp_path: Path, tiny_run: Path, n_workers: int
 ) -> None:

@@ -66,6 +66,7 @@ def test_scores_of_a_stream_are_those_of_memory(
     assert summary.counts["with a side longer than the model accepts"] == 2
 
 
+@pytest.mark.slow
 def test_every_format_of_a_corpus_is_scored_alike(tmp_path: Path, tiny_run: Path) -> None:
     pairs = pairs_of(12)
     src, tgt = write_pairs(tmp_path, pairs)

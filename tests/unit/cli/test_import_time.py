@@ -6,21 +6,34 @@ from pathlib import Path
 
 import pytest
 
+SLOW = ("torch", "numpy", "rich", "pydantic", "tokenizers", "sacrebleu", "matplotlib")
 
-@pytest.mark.parametrize("module", ["dragoman", "dragoman.config", "dragoman.errors", "dragoman.runs"])
-def test_importing_does_not_import_torch(module: str) -> None:
-    code = f"import sys, {module}; print(*{{'torch', 'numpy', 'tokenizers', 'sacrebleu'}} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+
+def imported(*arguments: str) -> tuple[set[str], str]:
+    """The packages that a Python with these arguments imports, and what it prints."""
+    command = [sys.executable, "-X", "importtime", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
+
+
+def test_help_imports_nothing_slow() -> None:
+    modules, said = imported("-m", "dragoman", "--help")
+    assert said.startswith(f"Usage: {sys.executable} -m dragoman [OPTIONS] COMMAND")
+    assert "dragoman.cli" in modules
+    assert not modules & set(SLOW)
+
+
+@pytest.mark.slow
+def test_settings_and_runs_import_no_torch() -> None:
+    modules, _ = imported("-c", "import dragoman, dragoman.config, dragoman.errors, dragoman.runs")
+    assert "dragoman.runs" in modules
+    assert not modules & (set(SLOW) - {"pydantic"})
 
 
 @pytest.mark.slow
 def test_translating_does_not_import_a_compiler(tiny_run: Path) -> None:
     """PyTorch's takes more than a second, and what is done on the meta device may ask for it."""
-    code = (
-        "import sys; from dragoman.predict.translator import Translator; "
-        "Translator.load(sys.argv[1]).translate(['red cat']); "
-        "print(*{'torch._dynamo', 'sympy', 'transformers'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, tiny_run], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    code = "from dragoman.predict.translator import Translator; Translator.load({!r}).translate(['red cat'])"
+    modules, _ = imported("-c", code.format(str(tiny_run)))
+    assert "torch" in modules
+    assert not modules & {"torch._dynamo", "sympy", "transformers"}

@@ -2,7 +2,6 @@
 
 import io
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +101,7 @@ def test_a_learning_rate_has_two_digits(rate: float, words: str) -> None:
     assert describe_record(record, item="token").endswith(f" · lr {words}")
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Path, tmp_path: Path) -> None:
     console = terminal(width=100)
     run = Run.open(tiny_run)
@@ -118,21 +118,11 @@ def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Pat
     assert "left" in said
 
 
-def test_a_pipe_gets_log_lines_alone(
-    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with TerminalListener() as listener:
-        train(Run.open(tiny_run).config, tmp_path / "run", listener=listener)
-    said = capsys.readouterr().err
-    assert "\nstep 6 · epoch" in said
-    assert not re.search(r"source|hypothesis|\x1b|━", said)
-    assert sys.stderr.isatty() is False
-
-
+@pytest.mark.slow
 def test_samples_of_a_classifier_are_text_label_prediction(tiny_classifier_run: Path, tmp_path: Path) -> None:
     console = terminal(width=100)
     settings = Run.open(tiny_classifier_run).config.model_dump()
-    overrides = ("training.max_steps=4", "training.valid_every=2")
+    overrides = ("training.max_steps=2", "training.valid_every=1")
     config = parse_config(settings, overrides=overrides)
     with TerminalListener(console) as listener:
         train(config, tmp_path / "run", listener=listener)

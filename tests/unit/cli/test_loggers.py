@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from dragoman.cli import app
+from commands import succeed
 from dragoman.cli.listener import markdown_table, run_id, scalars
 from dragoman.runs import Run
 from dragoman.training.objective import N_SAMPLES
@@ -60,27 +59,10 @@ def test_signs_of_markdown_and_html_are_text_in_a_table() -> None:
 
 
 @pytest.mark.slow
-def test_tensorboard_reads_the_losses_of_the_history() -> None:
+def test_tensorboard_and_weights_and_biases_get_the_losses_of_the_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    done = CliRunner().invoke(app, [*COMMAND, "--tensorboard"])
-    assert done.exit_code == 0, done.stderr
-    events = reader.EventAccumulator("run/tensorboard")
-    events.Reload()
-    history = [r for r in Run.open("run").history() if r["kind"] == "train"]
-    found = [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors("train/train_loss")]
-    assert [step for step, _ in found] == [r["step"] for r in history]
-    assert [loss for _, loss in found] == pytest.approx([r["train_loss"] for r in history])
-    assert "valid/bleu" in events.Tags()["tensors"]
-    validations = [r["step"] for r in Run.open("run").history() if r["kind"] in ("valid", "average")]
-    samples = events.Tensors("valid/samples")
-    assert [event.step for event in samples] == validations
-    table = samples[-1].tensor_proto.string_val[0].decode()
-    assert table.startswith("| source | reference | hypothesis |\n")
-    assert len(table.splitlines()) == 2 + N_SAMPLES
-
-
-@pytest.mark.slow
-def test_weights_and_biases_gets_the_settings_and_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb")
     calls: list[Any] = []
 
@@ -93,11 +75,24 @@ def test_weights_and_biases_gets_the_settings_and_the_losses(monkeypatch: pytest
         return FakeRun()
 
     monkeypatch.setattr(wandb, "init", init)
-    done = CliRunner().invoke(app, [*COMMAND, "--wandb", "mine"])
-    assert done.exit_code == 0, done.stderr
+    succeed(*COMMAND, "--tensorboard", "--wandb", "mine")
+    history = [(r["step"], r["train_loss"]) for r in Run.open("run").history() if r["kind"] == "train"]
+
+    events = reader.EventAccumulator("run/tensorboard")
+    events.Reload()
+    found = [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors("train/train_loss")]
+    assert [step for step, _ in found] == [step for step, _ in history]
+    assert [loss for _, loss in found] == pytest.approx([loss for _, loss in history])
+    assert "valid/bleu" in events.Tags()["tensors"]
+    validations = [r["step"] for r in Run.open("run").history() if r["kind"] in ("valid", "average")]
+    samples = events.Tensors("valid/samples")
+    assert [event.step for event in samples] == validations
+    table = samples[-1].tensor_proto.string_val[0].decode()
+    assert table.startswith("| source | reference | hypothesis |\n")
+    assert len(table.splitlines()) == 2 + N_SAMPLES
+
     options, *logged = calls
     assert (options["project"], options["name"], options["resume"]) == ("mine", "run", "allow")
     assert options["config"]["training"]["max_steps"] == 6
     losses = [(step, values["train/train_loss"]) for step, values in logged if "train/train_loss" in values]
-    history = [(r["step"], r["train_loss"]) for r in Run.open("run").history() if r["kind"] == "train"]
     assert losses == history

@@ -63,6 +63,7 @@ def test_padded_tokens_stay_within_the_bound_unless_a_pair_is_alone(
             assert len(batch) * src[batch].max() <= SRC_ROOM * ratio * batch_tokens
 
 
+@pytest.mark.slow
 def test_a_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
     plans = [
         [batch.tolist() for batch in plan(store, seed=seed, epoch=epoch)]
@@ -72,6 +73,7 @@ def test_a_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
     assert plans[0] != plans[2] != plans[3] != plans[0]
 
 
+@pytest.mark.slow
 def test_pairs_meet_other_pairs_in_another_epoch(store: TokenStore) -> None:
     first, second = ({frozenset(batch.tolist()) for batch in plan(store, epoch=epoch)} for epoch in (0, 1))
     assert len(first & second) < len(first) / 10

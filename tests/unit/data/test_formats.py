@@ -277,6 +277,7 @@ def test_inline_codes_are_dropped_and_highlighted_text_is_kept(tmp_path: Path) -
     assert read(path) == [("A bold B.", "one two, three"), ("First. Second: 5 (x)!", "狗。貓 a")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be"])
 def test_a_unit_with_a_control_character_is_left_out_and_counted(tmp_path: Path, encoding: str) -> None:
     texts = ["é &amp; &#9;&#233;\t", "\x1f", "&#x1F;", "&#00031;", "&#xb;", "&#0;", "\x01" * 3, "x&#9;&#x41;"]
@@ -552,6 +553,7 @@ def test_a_split_of_a_data_set_is_a_corpus(offline_hub: Path) -> None:
     assert prints[0] != prints[1] == prints[2]
 
 
+@pytest.mark.slow
 def test_an_unknown_split_or_column_of_a_data_set_is_reported(offline_hub: Path) -> None:
     hub = offline_hub
     write(hub / "train.csv", "english,german\none,eins\n")

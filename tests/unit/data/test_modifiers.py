@@ -30,6 +30,7 @@ def test_without_rates_nothing_is_altered() -> None:
     assert list(modified({}).pairs()) == PAIRS
 
 
+@pytest.mark.slow
 def test_a_draw_is_the_same_each_time_and_another_is_another() -> None:
     first, again = modified(ROBUST), modified(ROBUST)
     assert list(first.pairs()) == list(first.pairs()) == list(again.pairs())
@@ -40,6 +41,7 @@ def test_a_draw_is_the_same_each_time_and_another_is_another() -> None:
         assert other.fingerprint() != first.fingerprint()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "is_altered"),
     [

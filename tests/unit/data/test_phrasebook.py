@@ -12,6 +12,7 @@ from make_phrasebook import FOLDER, reviews_text, sentences_text
 from phrasebook import corpus
 
 
+@pytest.mark.slow
 def test_there_are_at_least_50000_distinct_sentences() -> None:
     for texts in zip(*(phrase for split in SPLITS for phrase in phrases(split)), strict=True):
         assert len(texts) == len(set(texts)) >= 50_000

@@ -81,6 +81,7 @@ def test_a_remote_path_is_written_with_two_slashes_and_its_suffix_ends_before_a_
 # reading
 
 
+@pytest.mark.slow
 def test_objects_are_read_as_files_are_and_have_their_fingerprint(store: Store, tmp_path: Path) -> None:
     names = []
     for lang, text in (("en", "One.\nTwo.\n"), ("de", "Eins.\nZwei.\n")):
@@ -93,6 +94,7 @@ def test_objects_are_read_as_files_are_and_have_their_fingerprint(store: Store, 
     assert there.fingerprint() == here.fingerprint()
 
 
+@pytest.mark.slow
 def test_an_object_is_copied_once_and_again_when_it_has_changed(store: Store, tmp_path: Path) -> None:
     url = store.put("text.en", TEXT)
     first = find_file(url)
@@ -106,6 +108,7 @@ def test_an_object_is_copied_once_and_again_when_it_has_changed(store: Store, tm
     assert first.read_bytes() == TEXT, "another process may be reading it"
 
 
+@pytest.mark.slow
 def test_several_readers_make_one_copy(store: Store) -> None:
     url = store.put("text.en", TEXT)
     with ThreadPoolExecutor(2) as pool:
@@ -146,6 +149,7 @@ def test_a_broken_copy_is_continued(store: Store, tmp_path: Path) -> None:
     assert any(request.startswith("GET bytes=250000-") for request in store.requests)
 
 
+@pytest.mark.slow
 def test_an_object_that_changes_while_it_is_read_is_named(store: Store, tmp_path: Path) -> None:
     url = store.put("text.en", TEXT)
     store.before = lambda: (store.put("text.en", TEXT.upper()), None)[1]

@@ -119,6 +119,7 @@ def test_an_ensemble_teaches_what_its_models_write_together(
     assert ModelSpec(tiny_run).described() != ModelSpec(tiny_run, (other,)).described()
 
 
+@pytest.mark.slow
 def test_other_runs_teach_as_well_forwards_and_backwards(
     tiny_run: Path, config: TranslationConfig, taught: Taught, tiny_many: Path, tmp_path: Path
 ) -> None:
@@ -262,6 +263,7 @@ def test_settings_that_contradict_one_another_are_refused(config: TranslationCon
         check_lessons(config, Lessons()._replace(**settings))
 
 
+@pytest.mark.slow
 def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Path, tiny_many: Path) -> None:
     run = str(tiny_run)
     for lessons in (Lessons(keep_best=0.5, reverse=run), Lessons(backward=(str(tiny_many), run))):
@@ -283,6 +285,7 @@ def test_missing_text_is_named_and_nothing_written(tiny_run: Path, taught: Taugh
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Recommended. pip install sacremoses")
 def test_an_imported_run_teaches_other_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,7 @@ def cues_of(lines: st.SearchStrategy[str]) -> st.SearchStrategy[list[list[str]]]
     return st.lists(st.lists(lines, min_size=1, max_size=3), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(st.one_of(st.tuples(st.just("en"), cues_of(LINES)), st.tuples(st.just("zh"), cues_of(CHINESE))))
 def test_its_own_sentences_give_the_same_bytes_whatever_is_said(said: tuple[str, list[list[str]]]) -> None:
     language, cues = said

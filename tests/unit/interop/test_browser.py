@@ -66,6 +66,7 @@ def test_what_cannot_go_together_is_refused(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_the_worker_keeps_all_files_of_the_page_and_is_another_for_other_contents(
     tiny_run: Path, package: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_the_worker_keeps_all_files_of_the_page_and_is_another_for_other_content
     assert "python3 -m http.server" in readme
 
 
+@pytest.mark.slow
 def test_the_page_knows_the_tokens_of_every_direction(tiny_many: Path, package: Path, tmp_path: Path) -> None:
     export_run(tiny_many, tmp_path / "out", to="browser", onnxruntime_web=package, n_sentences=3)
     settings = json.loads((tmp_path / "out" / SETTINGS).read_bytes())

@@ -65,7 +65,7 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recase", [True, False])
+@pytest.mark.parametrize("recase", [True, pytest.param(False, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("to", ["onnx", "huggingface"])
 def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     to: str, recase: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -213,6 +213,7 @@ def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path)
         assert a == pytest.approx(b, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tmp_path: Path) -> None:
     onnx.write_translator(Translator.load(other_run, precision="fp32").model, tmp_path)
     engine = onnx.OnnxEngine(tmp_path, max_positions=64)
@@ -235,6 +236,7 @@ def test_int8_is_smaller_and_near(other_run: Path, tmp_path: Path) -> None:
     assert full.parity.largest["nats a token"] < small.parity.largest["nats a token"] < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tiny", "other"])
 def test_graphs_in_int8_are_near(kind: str, tiny_run: Path, other_run: Path, tmp_path: Path) -> None:
     run = tiny_run if kind == "tiny" else other_run
@@ -256,6 +258,7 @@ def matrices_of(graph: Path) -> dict[Any, list[int]]:
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tie", ["all", "output", "none"])
 def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_path: Path) -> None:
     run = untrained_run(tmp_path / tie, model={"tie_embeddings": tie}, vocab_size=400)
@@ -275,6 +278,7 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
         assert one == pytest.approx(expected, abs=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ngrams", [0, 2])
 def test_onnx_has_the_logits_of_a_classifier(ngrams: int, tiny_classifier_run: Path, tmp_path: Path) -> None:
     classifier = Classifier.load(tiny_classifier_run, precision="fp32")
@@ -292,6 +296,7 @@ def test_onnx_has_the_logits_of_a_classifier(ngrams: int, tiny_classifier_run: P
     assert np.abs(found - expected).max() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "lines", "n_labels"),
     [
@@ -332,6 +337,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 """A run, how it is to be exported, what is otherwise in the module or not installed, and what is said."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options", "otherwise", "message"), REFUSED)
 def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
     kind: str, options: dict[str, Any], otherwise: dict[str, Any], message: str, tiny_run: Path,
@@ -348,6 +354,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_only_dragoman_has_is_exported_with_a_note(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "r", kind="words", format_output=True, vocab_size=50)
     report = export_run(run, tmp_path / "out", to="onnx", n_sentences=3)
@@ -408,6 +415,7 @@ def test_an_export_may_take_the_place_of_an_earlier_one_and_of_another_kind(
         assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.json", "deep/er/notes.txt", "link"])
 def test_an_export_with_a_user_s_file_is_kept(name: str, tiny_classifier_run: Path, tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "out" / name
@@ -496,6 +504,7 @@ def test_a_kill_in_the_middle_leaves_no_export_and_the_next_succeeds(tiny_run: P
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.slow
 def test_the_weights_that_were_exported_are_named(tiny_run: Path, tmp_path: Path) -> None:
     export_run(tiny_run, tmp_path / "out", to="onnx", n_sentences=2)
     origin: dict[str, Any] = json.loads((tmp_path / "out" / REPORT).read_bytes())["origin"]

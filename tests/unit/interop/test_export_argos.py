@@ -103,7 +103,10 @@ def without_bytes(path: Path) -> Path:
     "settings",
     [
         {},
-        {"shared": False, "model": {"output_bias": True, "tie_embeddings": "output"}},
+        pytest.param(
+            {"shared": False, "model": {"output_bias": True, "tie_embeddings": "output"}},
+            marks=pytest.mark.nightly,
+        ),
         pytest.param({"kind": "unigram", "lowercase": True}, marks=pytest.mark.nightly),
         pytest.param({"model": {"output_bias": True, "source_end": False}}, marks=pytest.mark.nightly),
     ],
@@ -122,6 +125,7 @@ def test_argos_installs_a_package_and_translates_as_the_run(settings: dict[str, 
     assert len(set(found)) > 1
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_of_several_directions_becomes_a_package_for_each(tmp_path: Path) -> None:
     config = parse_config(write_many(tmp_path), overrides=[*TINY, "model.output_bias=true"])
@@ -155,6 +159,7 @@ def tokenizer_of(folder: Path, kind: Any, *, lowercase: bool) -> tuple[SubwordTo
     return tokenizer, sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_sentencepiece_cuts_any_text_as_the_tokenizer(

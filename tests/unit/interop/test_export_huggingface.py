@@ -166,6 +166,7 @@ def test_another_epsilon_of_the_norms_is_refused_and_goes_to_the_others(tmp_path
         assert report.parity.same["greedy"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_reads_otherwise_is_an_error(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_table_begins_as_sinusoids_and_draws_nothing(positions: str) -> None:
         assert torch.equal(parameter, dict(tabled.named_parameters())[name])
 
 
+@pytest.mark.slow
 def test_swish_is_x_times_its_sigmoid() -> None:
     feed_forward = small(activation="swish").encoder[0].feed_forward
     assert isinstance(feed_forward, nn.Module)

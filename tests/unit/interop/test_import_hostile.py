@@ -156,6 +156,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_folder_is_refused_in_one_line(name: str, there: Path, tmp_path: Path) -> None:
@@ -189,6 +190,7 @@ def test_names_that_lead_outside_are_not_followed(name: str, there: Path) -> Non
         ForeignFolder(there).file(name)
 
 
+@pytest.mark.slow
 def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
     for given, message in (
         (tmp_path / "nowhere", "there is no such folder"),

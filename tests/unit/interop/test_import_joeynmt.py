@@ -230,6 +230,7 @@ def test_text_is_cut_and_put_together_as_joeynmt_does(trained: Path, tmp_path: P
             assert ours.decode(ours.encode(text)) == joeys.post_process(pieces)
 
 
+@pytest.mark.slow
 def test_vocabularies_and_yaml_of_strangers_are_named(trained: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(trained, tmp_path / "there"))
 

@@ -125,6 +125,7 @@ def opus(pairs: dict[str, Pair]) -> Pair:
     return pairs["one vocabulary, all tied"]
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_transformers(pair: Pair) -> None:
     torch.manual_seed(0)
     src = torch.randint(4, len(pair.src_rows), (3, 9))
@@ -161,6 +162,7 @@ def test_greedy_search_finds_the_tokens_of_generate(pair: Pair) -> None:
         assert [pair.tgt_rows[i] for i in found[0].ids] == [i for i in theirs[1:] if i != 0]
 
 
+@pytest.mark.slow
 def test_text_is_cut_and_joined_as_by_their_tokenizer(pair: Pair) -> None:
     texts = [*SENTENCES, "a ½ ﬁne cat", "Δ red 猫", "green\u00a0house", "Rot - blau?"]
     for text in texts:
@@ -274,6 +276,7 @@ def test_the_report_says_where_a_run_came_from(opus: Pair) -> None:
     assert any("length^0.8" in note for note in origin["notes"])
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_read_and_what_comes_next(opus: Pair, tmp_path: Path) -> None:
     result = succeed("import", opus.folder, "--out", tmp_path / "run", "--src-lang", "eng")
     assert result.stdout == f"{tmp_path / 'run'}\n"

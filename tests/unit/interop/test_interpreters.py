@@ -76,6 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[sys.executable, "-IBc", PYTHON, "."], ["node", "main.js"]])
 def test_both_interpreters_read_and_write_as_the_library(folder: Path, command: list[str]) -> None:
     if shutil.which(command[0]) is None:

@@ -125,6 +125,7 @@ def test_a_length_penalty_is_generate_s_and_weighs_twenty_tokens_as_ours_does() 
     assert search_settings({"length_penalty": theirs}, search)["length_penalty"] == pytest.approx(0.7)
 
 
+@pytest.mark.slow
 def test_an_imported_marian_has_the_penalty_that_it_had(tmp_path: Path) -> None:
     run = import_model(write_marian(tmp_path / "opus"), tmp_path / "run")
     penalty = translation_config(run).search.length_penalty

@@ -62,6 +62,7 @@ def test_a_case_by_hand() -> None:
     assert scores["macro_f1"].value == pytest.approx((75 + 40 + 0) / 3)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_scikit_learn() -> None:
     reference = pytest.importorskip("sklearn.metrics")
     for seed in range(5):

@@ -102,6 +102,7 @@ def test_without_a_label_there_is_nothing_to_fit() -> None:
     assert Exclusive().fit_threshold(np.full((3, 2), 0.5), np.array([0, 1, 1])) == 0.5
 
 
+@pytest.mark.slow
 def test_scores_of_several_labels_are_those_of_scikit_learn() -> None:
     reference = pytest.importorskip("sklearn.metrics")
     for seed in range(3):

@@ -85,6 +85,7 @@ def sentence_ter(hypotheses: list[str]) -> SentenceScores:
     return SentenceScores("given", tuple(TER().sentence_score(h, [r]).score for h, r in both))
 
 
+@pytest.mark.slow
 @methods
 def test_given_numbers_have_the_p_values_of_the_metric_that_they_are_from(method: Method) -> None:
     systems = {"a": edited(1, 0.5), "b": edited(2, 0.4), "same": edited(1, 0.5)}

@@ -65,6 +65,7 @@ def test_chunked_losses_equal_the_plain_ones(n_rows: int, name: str) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @given(N_ROWS, st.integers(2, 6), st.integers(1, 3), st.sampled_from([0.0, 0.1, 0.9]), st.floats(0, 5), SEED)
 @settings(max_examples=15)
 def test_chunked_losses_have_the_gradients_of_their_values(

@@ -119,6 +119,7 @@ def taught_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return made_once(tmp_path_factory, "taught", make) / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 3)])
 def test_ctranslate2_finds_what_the_native_engine_finds(
     taught_run: Path, beam_size: int, n_best: int
@@ -158,6 +159,7 @@ def test_no_translation_is_empty_however_probable_the_end_is(
         assert found[0].score < -5, "the end that was forbidden still has its probability"
 
 
+@pytest.mark.slow
 @needs_int8
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_int8_finds_what_fp32_finds(taught_run: Path, beam_size: int) -> None:

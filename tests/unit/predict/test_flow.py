@@ -62,6 +62,7 @@ def both(
     return translations, (yield from aligned(model, translations))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(texts=TEXTS, request=REQUESTS, through=st.booleans())
 def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_they_were_given(

@@ -58,6 +58,7 @@ def holds(ids: list[int], words: list[str]) -> bool:
 phrases = st.sampled_from([["Rad"], ["roter", "Rad"], ["rot"], ["Rad", "Rad"]])
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(
     st.lists(phrases, min_size=1, max_size=2),

@@ -53,6 +53,7 @@ def edited(stepping: str, tiny_run: Path, tmp_path_factory: pytest.TempPathFacto
     return made_once(tmp_path_factory, f"edited-{stepping}", make) / "run"
 
 
+@pytest.mark.slow
 def test_an_edited_block_is_searched_as_it_was_trained(stepping: str, edited: Path) -> None:
     with pytest.warns(DragomanWarning, match=re.escape(f"{edited}: is not the network")):
         translator = Translator.load(edited, precision="fp32")

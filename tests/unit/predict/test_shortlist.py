@@ -140,6 +140,7 @@ def test_an_ensemble_of_two_engines_finds_what_one_engine_finds(
     assert ids_of(found) == ids_of(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("both_steps")
 @pytest.mark.parametrize("kind", ["one", "two", "int8", "shortlist"])
 @pytest.mark.parametrize("settings", [*SEARCHES.values(), PASSED_BY["sampling"]], ids=[*SEARCHES, "sampling"])

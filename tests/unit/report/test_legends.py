@@ -36,6 +36,7 @@ def covered(figure: Any) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bleu", [5.0, 30.0])
 def test_legends_lie_outside_of_points(bleu: float, figures: list[Any], tmp_path: Path) -> None:
     history = [{"kind": "valid", "step": n, "valid_loss": 3.0, "bleu": bleu / n} for n in range(1, 40)]

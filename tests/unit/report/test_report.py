@@ -66,6 +66,7 @@ def test_a_reference_run_stands_beside_the_curves(run: Run) -> None:
     assert all(sum(1 for e in curve.iter() if e.tag.endswith("use")) == 3 for curve in drawn)
 
 
+@pytest.mark.slow
 def test_losses_that_were_not_numbers_leave_a_gap(run: Run) -> None:
     log(run, step=1)
     log(run, step=2, loss=float("nan"))

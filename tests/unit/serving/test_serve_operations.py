@@ -257,6 +257,7 @@ SAFE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -533,6 +534,7 @@ def ask_for_the_log(port: int, lines: list[str]) -> None:
     until(lambda: len(lines) == 5)
 
 
+@pytest.mark.slow
 def test_a_log_for_programs_is_an_object_a_line_and_holds_no_text(port: int) -> None:
     with log_of(JsonFormatter()) as lines:
         ask_for_the_log(port, lines)

@@ -93,6 +93,7 @@ def check_words(found: list[dict[str, Any]], words: Sequence[Any], value: str, *
     assert [word[value] for word in found] == pytest.approx(values, **within)
 
 
+@pytest.mark.slow
 def test_sentences_stand_where_the_answer_says(client: TestClient) -> None:
     found = answer_of(client, "translate", text=TEXTS)["translations"]
     assert len(found) == len(TEXTS)
@@ -114,6 +115,7 @@ def test_sentences_of_any_text_stand_where_the_answer_says(client: TestClient, t
             assert [sentence["source"] for sentence in found["sentences"]] == [text]
 
 
+@pytest.mark.slow
 def test_translations_are_the_translators_whatever_else_is_translated(
     client: TestClient, translator: Translator
 ) -> None:
@@ -188,6 +190,7 @@ def test_the_terms_of_a_glossary_are_in_the_sentences_that_have_their_sources(
     assert (found_exact["text"], found_inflected["text"]) == (exact, inflected)
 
 
+@pytest.mark.slow
 def test_requests_with_different_glossaries_are_searched_together(
     client: TestClient, translator: Translator
 ) -> None:
@@ -279,6 +282,7 @@ def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClien
             assert isinstance(each["partial"], str)
 
 
+@pytest.mark.slow
 def test_the_language_of_a_text_chooses_the_model(client: TestClient) -> None:
     german = "Das alte Haus steht am Fluss."
     english, polish = "The old house stands by the river.", "Stary dom stoi nad rzeką."
@@ -319,6 +323,7 @@ def test_labels_and_effects_are_those_of_the_classifier(client: TestClient, clas
     assert [each["words"] for each in plain] == [None] * 3
 
 
+@pytest.mark.slow
 def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> None:
     texts = ["house street wave boat red", "big old red"]
     with TestClient(create_app(service_of([tiny_topics_run]))) as client:

@@ -48,6 +48,7 @@ def test_final_points_go_from_both_sides_or_from_none() -> None:
     assert without_final_point(["A title", "Ein Titel."]) == ["A title", "Ein Titel."]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200), st.integers())
 def test_typing_mistakes_are_in_a_seventh_of_the_long_words(text: str, seed: int) -> None:
     altered = with_typos(text, Random(seed))

@@ -89,11 +89,13 @@ def slots_among(ids: list[int], pair: TokenizerPair) -> list[str]:
     return [pieces[i] for i in ids if pieces[i] in SLOTS]
 
 
+@pytest.mark.slow
 @given(text=st.lists(st.sampled_from([*SLOTS, " ", "dog", "1"]) | st.text(max_size=3)).map("".join))
 def test_no_text_becomes_a_slot(pair: TokenizerPair, text: str) -> None:
     assert slots_among(pair.src.encode(text), pair) == []
 
 
+@pytest.mark.slow
 @given(words=st.lists(st.sampled_from([*SLOTS, "dog", "at"]), min_size=1, max_size=6))
 def test_each_is_one_token_and_is_written_again(pair: TokenizerPair, words: list[str]) -> None:
     for side in (pair.towards("de").src, pair.src):

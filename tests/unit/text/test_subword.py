@@ -150,6 +150,7 @@ def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
     assert plain == train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400)).encode(ENGLISH[0])
 
 
+@pytest.mark.slow
 def test_merges_are_left_out_as_the_paper_says(tmp_path: Path) -> None:
     """As often as by its algorithm 1, written down as it is there; characters of bytes are never merged."""
     tokenizer = train_tokenizer(ENGLISH, TokenizerConfig(kind="bpe", vocab_size=400, dropout=0.3))

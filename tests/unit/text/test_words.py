@@ -228,6 +228,7 @@ def test_spacy_splits_by_the_rules_of_the_language() -> None:
     assert english.fingerprint != german.fingerprint
 
 
+@pytest.mark.slow
 @spacy_installed
 def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
     text = "We don't know (yet) if it's 3.5 km."
@@ -242,6 +243,7 @@ def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
         assert min(each.encode("</s> <s> <pad> <unk>")) >= UNK_ID
 
 
+@pytest.mark.slow
 @spacy_installed
 def test_each_side_of_a_pair_has_the_rules_of_its_language() -> None:
     corpus = [("Don't go, z.B. now.", "Don't go, z.B. now.")]

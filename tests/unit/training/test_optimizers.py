@@ -25,6 +25,7 @@ for optimizer in ("adamw", "muon"):
 """
 
 
+@pytest.mark.slow
 def test_a_training_does_not_load_the_compiler(tmp_path: Path) -> None:
     write_corpus(tmp_path, "train", 20, seed=1)
     write_corpus(tmp_path, "valid", 5, seed=2)

@@ -90,6 +90,7 @@ except LostProcessError as error:
 """
 
 
+@pytest.mark.slow
 def test_an_operation_times_out_and_waiting_for_the_first_process_does_not(store: Any) -> None:
     processes = [
         subprocess.Popen(

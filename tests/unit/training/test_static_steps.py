@@ -330,6 +330,7 @@ def test_a_run_keeps_its_kind_of_batches_where_it_is_continued(folder: Path) -> 
     assert losses(cut) == losses(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_static_training_that_diverges_goes_back(folder: Path, saboteur: Any, optimizer: str) -> None:
     listener: Saboteur = saboteur(8)

@@ -519,6 +519,7 @@ def test_a_warm_up_as_long_as_the_training_is_told(warmup_steps: int, is_said: b
     assert any("never reaches its peak" in each for each in listener.messages) == is_said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["translation", "classification"])
 def test_of_past_epochs_no_tokens_stay_on_the_disk(task: str) -> None:
     """Those of the first are read again by what continues; the current ones are there in any case."""
@@ -546,6 +547,7 @@ def test_of_past_epochs_no_tokens_stay_on_the_disk(task: str) -> None:
     assert {n for _, n in n_stores} == {1, 2}
 
 
+@pytest.mark.slow
 def test_a_finished_run_continues_with_more_steps() -> None:
     """From its best checkpoint, to the bit: the default schedule does not depend on the number of steps."""
     settings = ("training.average=none", "training.metric=loss", "training.patience=9")

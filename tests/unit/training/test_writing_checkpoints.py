@@ -83,6 +83,7 @@ def test_no_writer_outlives_the_training(tmp_path: Path, monkeypatch: pytest.Mon
     assert threading.active_count() == n_before
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     write = state_module.write_rows
 

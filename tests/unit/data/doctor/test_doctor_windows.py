@@ -33,6 +33,7 @@ def check(pairs: list[tuple[str, str]]) -> Report:
     return check_corpus(InMemory(pairs), src_lang="en", tgt_lang="de")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 600, 899, 900, 950, 1499, 1500, 1700])
 def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: None, n: int) -> None:
     pairs = [Numbered(i, ("a", "b")) for i in range(n)]
@@ -45,6 +46,7 @@ def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: No
     assert len(sizes) == 1 or TAIL <= sizes[-1] < WINDOW + TAIL
 
 
+@pytest.mark.slow
 def test_the_report_does_not_depend_on_the_number_of_workers(small_windows: None) -> None:
     pairs = phrases(2000)
     for i in (20, 700, 1900):
@@ -68,6 +70,7 @@ def test_the_report_does_not_depend_on_the_number_of_workers(small_windows: None
         assert lines_with(reports[0], kind) == lines_with(reports[1], kind) != []
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_named(small_windows: None) -> None:
     def kill(doing: str, n: int) -> None:
         for child in multiprocessing.active_children():
@@ -78,6 +81,7 @@ def test_a_worker_that_dies_is_named(small_windows: None) -> None:
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_faults_are_numbered_through_all_windows(small_windows: None) -> None:
     pairs = phrases(2000)
     for i in (20, 700, 1900):
@@ -101,6 +105,7 @@ def test_faults_are_numbered_through_all_windows(small_windows: None) -> None:
     assert abs(last - 640) <= 5
 
 
+@pytest.mark.slow
 def test_windows_unlike_all_others_are_faults(small_windows: None) -> None:
     pairs = phrases(1800)
     polish = phrases(1800, tgt_lang="pl")
@@ -115,6 +120,7 @@ def test_windows_unlike_all_others_are_faults(small_windows: None) -> None:
     assert not report.notes
 
 
+@pytest.mark.slow
 def test_examples_are_spread_over_a_long_corpus(small_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.data.doctor.checkup._MIN_KEPT", 12)
     pairs = [("", f"{i}") if i % 10 == 5 else (f"a{i}", f"b{i}") for i in range(3000)]
@@ -140,6 +146,7 @@ def test_a_clean_copy_of_many_windows(small_windows: None, tmp_path: Path) -> No
     assert (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8").splitlines() == kept
 
 
+@pytest.mark.slow
 def test_thresholds_decide_what_is_a_fault() -> None:
     pairs = phrases(1500)
     pairs[700] = (pairs[700][0], " ".join(pairs[i][1] for i in range(700, 706)))

@@ -199,12 +199,14 @@ def test_a_shift_is_named_with_its_direction(phrases: dict[str, Pairs], n: int) 
     assert f"most of them {lines} {'above' if n < 0 else 'below'};" in concern.what
 
 
+@pytest.mark.slow
 def test_the_sample_is_spread_over_the_corpus(phrases: dict[str, Pairs]) -> None:
     pairs = [*phrases["de"] * 4, *shifted(phrases["de"], 3), *shifted(phrases["de"], 3)]
     assert len(pairs) > 3 * MAX_BLOCKS * inspection.BLOCK
     assert refused(look(pairs)) == ["shifted"]
 
 
+@pytest.mark.slow
 def test_no_more_is_read_than_a_limit(phrases: dict[str, Pairs], monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(Listed):
         def _read(self) -> Iterator[Pair]:
@@ -365,6 +367,7 @@ class Heard(TrainingListener):
         self.said.append(text)
 
 
+@pytest.mark.slow
 def test_a_training_looks_once_refuses_before_there_is_a_run_and_goes_on_when_told_to(
     tmp_path: Path,
 ) -> None:
@@ -424,6 +427,7 @@ def held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"new.{side}").write_text("".join(f"{i} new\n" for i in range(50)), encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("held_out")
 def test_held_out_text_that_is_trained_on_is_named() -> None:
     both = warned_of("known")

@@ -54,6 +54,7 @@ def best(scores: list[float | None], n: int) -> list[int]:
     return sorted(i for _, i in sorted(known)[:n])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.8, 0.99, 1.0])
 @pytest.mark.parametrize("n_unscored", [0, 7])
 def test_the_best_share_is_kept_exactly_and_the_first_of_equal_scores(
@@ -148,6 +149,7 @@ def test_records_of_tables_and_units_stay_whole(tmp_path: Path) -> None:
 GOOD = "".join(f"-{i}.5\n" for i in range(N))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "options", "message"),
     [
@@ -240,6 +242,7 @@ def test_few_or_equal_scores_have_a_histogram(scores: list[float]) -> None:
     assert sum(one.n_inside for one in Distribution(scores).histogram()) == n_known
 
 
+@pytest.mark.slow
 def test_a_plot_is_a_picture(corpus: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = write_scores(tmp_path / "scores", tied_scores(4))

@@ -235,6 +235,7 @@ def test_what_is_validated_is_what_the_classifier_then_says_and_its_temperature_
     assert classifier.temperature == calibration["temperature"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_classifier_continues_to_the_bit() -> None:
     overrides = ["training.update_freq=2", "training.ema_decay=0.9", "training.max_steps=12"]
     whole = train(tiny_config(*overrides), "whole")
@@ -245,6 +246,7 @@ def test_an_interrupted_classifier_continues_to_the_bit() -> None:
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_held_out_texts_are_used_where_no_validation_file_is_named() -> None:
     _, messages = learn("data.valid=[]", "data.n_held_out=10")
     assert any("110 training texts" in m and "10 validation texts" in m for m in messages)

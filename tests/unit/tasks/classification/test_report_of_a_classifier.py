@@ -189,38 +189,30 @@ def test_a_long_text_is_shown_round_the_word_that_counts_most(position: int) -> 
 
 # Figures
 
+ALL_RIGHT = ClassificationScores(
+    "all right", ("a", "b"), np.array([0, 1]), np.array([[9.0, 0.0], [0.0, 9.0]]), 1.0, 1.0,
+    np.zeros(2, dtype=np.int64),
+)  # fmt: skip
 
-def test_every_class_is_drawn_with_three_scores(tmp_path: Path) -> None:
-    plot_classes(evaluation(), tmp_path / "a.svg")
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scores", [ALL_RIGHT, evaluation(), evaluation(n_classes=MAX_CLASSES + 5)], ids=["right", "few", "many"]
+)
+def test_any_classes_can_be_drawn_and_always_give_the_same_files(
+    tmp_path: Path, scores: ClassificationScores
+) -> None:
+    for plot in (plot_confusion, plot_classes, plot_reliability):
+        plot(scores, tmp_path / f"{plot.__name__}.svg")
+    n_classes = min(len(scores.labels), MAX_CLASSES)
     for name in ("precision", "recall", "f1"):
-        assert drawn(tmp_path / "a.svg", f"{name}-") == [f"{name}-{i}" for i in range(3)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_classes", [2, MAX_CLASSES + 5])
-def test_any_number_of_classes_can_be_drawn(tmp_path: Path, n_classes: int) -> None:
-    for name, plot in (("a", plot_confusion), ("b", plot_classes), ("c", plot_reliability)):
-        plot(evaluation(n_classes=n_classes), tmp_path / f"{name}.svg")
-    assert len(drawn(tmp_path / "b.svg", "f1-")) == min(n_classes, MAX_CLASSES)
-
-
-@pytest.mark.slow
-def test_the_same_evaluation_gives_the_same_files(tmp_path: Path) -> None:
-    for plot in (plot_confusion, plot_classes, plot_reliability):
-        for name in ("a.svg", "b.svg"):
-            plot(evaluation(), tmp_path / name)
-        assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_classifier_that_is_always_right_can_be_drawn(tmp_path: Path) -> None:
-    logits = np.array([[9.0, 0.0], [0.0, 9.0]])
-    e = ClassificationScores(
-        "all right", ("a", "b"), np.array([0, 1]), logits, 1.0, 1.0, np.zeros(2, dtype=np.int64)
-    )
-    assert e.confident_mistakes(10) == []
-    for plot in (plot_confusion, plot_classes, plot_reliability):
-        plot(e, tmp_path / "a.svg")
+        ids = [f"{name}-{i}" for i in range(n_classes)]
+        assert sorted(drawn(tmp_path / "plot_classes.svg", f"{name}-")) == sorted(ids)
+    if scores is ALL_RIGHT:
+        assert scores.confident_mistakes(10) == []
+        for plot in (plot_confusion, plot_classes, plot_reliability):
+            plot(scores, tmp_path / "again.svg")
+            assert (tmp_path / "again.svg").read_bytes() == (tmp_path / f"{plot.__name__}.svg").read_bytes()
 
 
 def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:

@@ -118,6 +118,7 @@ def test_ratios_of_several_labels_are_those_of_each_label_by_itself() -> None:
         torch.testing.assert_close(together[:, c], alone[:, 0])
 
 
+@pytest.mark.slow
 def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two weights of a pair of classes, each held back, are one that is held back half as much."""
     from sklearn.linear_model import LogisticRegression
@@ -189,6 +190,7 @@ def test_of_very_many_texts_as_many_are_drawn_as_can_be_read() -> None:
     assert 80 < odd < 170, "labels that alternate are drawn alike"
 
 
+@pytest.mark.slow
 def test_the_same_texts_give_the_same_votes(corpus: Corpus) -> None:
     one, other = corpus.solved(letters=True), corpus.solved(letters=True)
     assert torch.equal(one.table, other.table)

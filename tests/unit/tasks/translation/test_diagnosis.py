@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TrainingConfig, parse_config
@@ -116,6 +116,7 @@ def test_whatever_is_said_four_times_is_a_loop(words: list[str], n: int, before:
     assert has_loop(" ".join([before, *words * n]))
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_similarity_is_symmetric_and_one_for_equal_texts(a: str, b: str) -> None:
     assert 0.0 <= similarity(a, b) == similarity(b, a) <= 1.0
@@ -184,7 +185,9 @@ def unrelated(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("related", [True, False], ids=["healthy", "unrelated"])
+@pytest.mark.parametrize(
+    "related", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["healthy", "unrelated"]
+)
 def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_does(
     tmp_path: Path, related: bool
 ) -> None:
@@ -194,7 +197,7 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
         "train": [write(tmp_path / "train.tsv", learnt if related else unrelated(learnt))],
         "valid": [write(tmp_path / "valid.tsv", valid)],
     }  # fmt: skip
-    settings = {
+    recipe = {
         "name": "diagnosed",
         "data": data,
         "tokenizer": {"vocab_size": 300},
@@ -208,7 +211,7 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
         },
     }  # fmt: skip
     heard = Recorder()
-    run = train(parse_config(settings), tmp_path / "run", listener=heard, check=related)
+    run = train(parse_config(recipe), tmp_path / "run", listener=heard, check=related)
     warnings = warnings_of(heard)
     ignored = [one for one in warnings if "the model ignores its source: its loss is" in one]
     assert len(ignored) == (0 if related else 1)

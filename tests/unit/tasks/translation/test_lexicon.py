@@ -115,6 +115,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TranslationConfig
     return found
 
 
+@pytest.mark.slow
 def test_a_training_leaves_a_shortlist_that_searches_use(config: TranslationConfig, tmp_path: Path) -> None:
     run = train(config, tmp_path / "run")
     translator = Translator.load(run, device="cpu")
@@ -136,6 +137,7 @@ def test_a_training_leaves_a_shortlist_that_searches_use(config: TranslationConf
         Translator.load(run, device="cpu")
 
 
+@pytest.mark.slow
 def test_one_that_costs_too_much_is_not_kept(
     config: TranslationConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

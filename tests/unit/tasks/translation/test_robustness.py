@@ -46,6 +46,7 @@ def knowing(name: str = "") -> Callable[[str], str]:
     return lambda text: known.get(text, "ein Wort")
 
 
+@pytest.mark.slow
 def test_a_perfect_translator_has_every_score_and_no_fault() -> None:
     rows = rows_of(knowing())
     assert next(iter(rows)) == PLAIN
@@ -58,6 +59,7 @@ def test_a_perfect_translator_has_every_score_and_no_fault() -> None:
             assert row.share == (None if name == PLAIN else pytest.approx(100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["capitals", "numbers and addresses", "three in a line"])
 def test_faults_are_those_of_their_alteration_alone(name: str) -> None:
     rows = rows_of(knowing(name))
@@ -67,6 +69,7 @@ def test_faults_are_those_of_their_alteration_alone(name: str) -> None:
     assert all(row.empty == 0 for other, row in rows.items() if other != name)
 
 
+@pytest.mark.slow
 def test_copies_and_loops_are_counted() -> None:
     assert rows_of(lambda text: text)["capitals"].copied == 100
     assert rows_of(lambda text: "ein Hund Hund Hund Hund")[WORDS].repeated == 100

@@ -79,6 +79,7 @@ def test_a_translator_of_several_targets_asks_which(tiny_many: Path) -> None:
     assert translator.towards("en").directions == (("de", "en"),)
 
 
+@pytest.mark.slow
 def test_a_direction_alone_is_a_run_of_one(tmp_path: Path) -> None:
     config = config_of(tmp_path, 'data.directions=["de-en"]')
     run = Run.open(train(config, tmp_path / "run"))
@@ -127,6 +128,7 @@ def test_synthetic_text_is_never_held_out(tmp_path: Path) -> None:
         open_training(parsed(settings))
 
 
+@pytest.mark.slow
 def test_a_run_of_one_direction_goes_on_in_several(tiny_run: Path, tmp_path: Path) -> None:
     config = config_of(tmp_path, f"training.start_from={tiny_run}")
     run = Run.open(train(config, tmp_path / "run"))
@@ -237,6 +239,7 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path, name: str) -> None:
         parse_config(settings)
 
 
+@pytest.mark.slow
 def test_commands_know_directions(tiny_many: Path, tmp_path: Path) -> None:
     run = shutil.copytree(tiny_many, tmp_path / "run")
     assert "say --to LANGUAGE" in error_of("translate", run, stdin="red cat\n")
@@ -255,6 +258,7 @@ def test_commands_know_directions(tiny_many: Path, tmp_path: Path) -> None:
     assert "en ↔ de, en → fr" in succeed("show", run).stdout
 
 
+@pytest.mark.slow
 def test_files_in_several_languages_are_corpora_of_one_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +285,7 @@ def test_files_in_several_languages_are_corpora_of_one_model(
     assert translation_config(Run.open("more")).directions == (("en", "de"),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("until", ["1 epochs of large", "1.001 epochs of large", "0.001 epochs"])
 def test_an_epoch_without_a_pair_is_stepped_over(until: str, tmp_path: Path) -> None:
     """The rest of a stage that is shorter than a pair: 90 pairs are read 0.3 : 0.1 with 30 others."""
@@ -307,6 +312,7 @@ def test_a_text_without_a_batch_is_an_error(tmp_path: Path, monkeypatch: pytest.
         train(config_of(tmp_path), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None:
     out = tmp_path / "student"
     settings = [f"--set={one}" for one in TINY if one.startswith("training.") and "max" not in one]

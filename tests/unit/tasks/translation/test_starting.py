@@ -104,16 +104,6 @@ def test_validation_text_that_stayed_the_same_is_scored_once(start: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_more_layers(start: Path) -> None:
-    deeper = ["--set", "model.n_encoder_layers=3", "--set", "training.learning_rate=1e-12"]
-    succeed("train", "--tsv", "new.tsv", "--from", start, "--out", "on", *TRAINING, *deeper)
-    assert Run.open("on").config.model.n_encoder_layers == 3
-    scores = [r["old_bleu"] for r in Run.open("on").history() if r["kind"] == "valid"]
-    before = Run.open(start).read_json("report.json")["valid_bleu"]
-    assert scores[0] == pytest.approx(before)
-
-
-@pytest.mark.slow
 def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
     done = succeed(
         "train", "--tsv", "new.tsv", "--from", start, "--extend-vocab", 30, "--out", "on", *TRAINING
