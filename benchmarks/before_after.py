@@ -14,7 +14,6 @@ can load it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -22,21 +21,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
-
-from decode_speed import test_set
 from dragoman.runs import Run
+from measuring import Result, Table, in_turn, parser_of
 from peer_process import PeerProcess
 from serve_load import Phase, closed_loop, quantile
-from service_client import request_bytes
-from service_process import running
+from service import request_bytes, running
+from texts import test_set
 
 PARTS = ("training", "decoding", "serving")
 
@@ -57,7 +54,7 @@ for line in sys.stdin:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("before", type=Path, help="the root of the other tree")
     parser.add_argument("run", type=Path)
     parser.add_argument("--only", choices=PARTS, action="append", help="may be repeated; default: all")
@@ -71,11 +68,11 @@ def main() -> None:
     trees = {"before": options.before.resolve(), "after": Path(__file__).resolve().parents[1]}
     parts = options.only or PARTS
     sources, _, _ = test_set(options.run, options.limit)
-    print(f"PyTorch {torch.__version__}, {options.rounds} rounds\n")
-    print("| | before | after | after / before, median (range) |\n|---|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        measure = partial(compare, options.rounds, trees)
+        result, folder = stack.enter_context(Result("before_after", options)), Path(name)
+        columns = {"": "", "before": ",.1f", "after": ",.1f", "after / before, median": ".3f"}
+        table = result.table(columns | {"least": ".3f", "most": ".3f"})
+        measure = partial(compare, table, options.rounds)
         if "training" in parts:
             measure("training, tokens/s", lambda tree: train(trees[tree], folder, options.updates))
         if "decoding" in parts:
@@ -83,7 +80,7 @@ def main() -> None:
             texts.write_text("\n".join(sources), encoding="utf-8")
             decoders = {tree: decoder(tree, root, options.run, texts) for tree, root in trees.items()}
             for call in ("together", "one by one"):
-                measure(f"decoding {call}, sentences/s", partial(speed_of, decoders, call))
+                measure(f"decoding {call}, sentences/s", partial(ask, decoders, call))
             for peer in decoders.values():
                 peer.end()
         if "serving" not in parts:
@@ -108,16 +105,17 @@ def main() -> None:
         measure("serving one client, ms", lambda tree: 1000 * quantile(load(tree, 1).latencies, 0.5))
 
 
-def compare(n_rounds: int, trees: Iterable[str], what: str, measure: Callable[[str], float]) -> None:
-    """Measure both trees in turn; print their medians and the ratios of the rounds."""
-    found: dict[str, list[float]] = {tree: [] for tree in trees}
-    for number in range(n_rounds):
-        for tree in sorted(trees, reverse=number % 2 == 0):
-            found[tree].append(measure(tree))
-    ratios = [after / before for before, after in zip(found["before"], found["after"], strict=True)]
-    medians = [f"{statistics.median(found[tree]):,.1f}" for tree in ("before", "after")]
-    spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} – {max(ratios):.3f})"
-    print(f"| {what} | {' | '.join(medians)} | {spread} |", flush=True)
+def compare(table: Table, n_rounds: int, what: str, measure: Callable[[str], float]) -> None:
+    """Measure both trees in turn; add their medians and the ratios of the rounds to the table."""
+    found = in_turn({tree: partial(measure, tree) for tree in ("before", "after")}, n_rounds, warm_up=0)
+    ratios = [after / before for before, after in zip(*found.values(), strict=True)]
+    medians = map(statistics.median, (*found.values(), ratios))
+    table.add(what, *medians, min(ratios), max(ratios))
+
+
+def ask(decoders: Mapping[str, PeerProcess], call: str, tree: str) -> float:
+    """Return the sentences a second of the tree's decoder, asked for them `call`."""
+    return float(decoders[tree].ask(call))
 
 
 def path_of(root: Path) -> AbstractContextManager[Any]:
@@ -144,11 +142,6 @@ def train(root: Path, folder: Path, n_updates: int) -> float:
         lines = Path(out, "history.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     return statistics.median([r["tokens_per_second"] for r in records if r["kind"] == "train"][1:])
-
-
-def speed_of(decoders: Mapping[str, PeerProcess], call: str, tree: str) -> float:
-    """Return the sentences a second of the tree's decoder, asked for them `call`."""
-    return float(decoders[tree].ask(call))
 
 
 def decoder(name: str, root: Path, run: Path, texts: Path) -> PeerProcess:

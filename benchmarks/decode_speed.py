@@ -35,16 +35,15 @@ import torch
 from dragoman.errors import DragomanError
 from dragoman.hardware import environment
 from dragoman.interop.huggingface import write_huggingface
-from dragoman.metrics.translation import bleu
 from dragoman.predict.ctranslate2 import convert, write_vocabulary_map
 from dragoman.predict.loading import build_model
 from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator, multiplies_in_int8
 from dragoman.runs import Run
-from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.text.tokenizer import TokenizerPair
 from peer_process import PeerProcess
+from texts import bleu_of, test_set
 
 PEERS = Path(__file__).parent / "peers"
 BEAMS = {1: "greedy", 4: "beam 4"}
@@ -98,13 +97,6 @@ def main() -> None:
         report(table, references, lang, n_sentences=len(sources) * options.repeat)
         if not options.base:
             alone(run, sources, texts)
-
-
-def test_set(run: Path, limit: int) -> tuple[list[str], list[str], str]:
-    """Sources and references of the run's first test set, and the language of the references."""
-    config = translation_config(Run.open(run))
-    pairs = read_pairs(next(corpus for _, corpus in split_of(config, "test")))[:limit]
-    return [p.src for p in pairs], [p.tgt for p in pairs], config.data.tgt_lang
 
 
 def base_run(run: Path, folder: Path) -> Path:
@@ -181,7 +173,7 @@ def report(table: list[Row], references: list[str], lang: str, *, n_sentences: i
     for row in table:
         cells = ""
         for b in BEAMS:
-            score = bleu(row.texts[b], references, tgt_lang=lang, n_bootstrap=0).value
+            score = bleu_of(row.texts[b], references, lang)
             cells += f"{medians[row.name][b]:12.0f}{score:8.2f}{best[b] / medians[row.name][b]:7.2f}x"
         print(f"{row.name:34}{cells}")
 

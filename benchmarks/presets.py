@@ -6,7 +6,7 @@
     python benchmarks/presets.py minutes 5000 20000 150000
 
 `train` takes a part of Tatoeba from German, Polish or Chinese into English, trains with one thread what
-`dragoman train` would with these presets, and adds a line each to benchmarks/results/presets.jsonl: cased
+`dragoman train` would with these presets, and adds a line each to benchmarks/results/presets.json: cased
 sacreBLEU of a beam of 5 on the validation pairs, and the minutes of training. What was interrupted goes on
 where it was; what is there already is left out. `--set` changes settings, and names the line.
 
@@ -28,17 +28,14 @@ from typing import Any
 from dragoman.cli.listener import TerminalListener
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.named import open_training
-from dragoman.hardware import environment
-from dragoman.metrics.translation import bleu
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.presets import EFFORTS, preset_for
 from dragoman.runs import Run
 from dragoman.tasks.training import train
-from dragoman.tasks.translation.evaluation import read_pairs, split_of
-from json_lines import RESULTS, append_lines, read_lines
+from measuring import Result, kept_rows, parser_of
+from texts import bleu_of, valid_pairs
 
-RESULT_FILE = RESULTS / "presets.jsonl"
 DIRECTIONS = {"de-en": "tatoeba-en-de", "pl-en": "tatoeba-en-pl", "zh-en": "tatoeba-en-zh"}
 N_TIMED = 24
 """Updates that are timed, in intervals of a sixth; the first third is left out."""
@@ -76,17 +73,14 @@ def train_one(options: argparse.Namespace, effort: str) -> dict[str, Any]:
     name = "-".join((options.direction, *map(str, options.share.as_integer_ratio()), effort, *own[:-1]))
     folder = train(config, options.out / name, listener=TerminalListener())
     run, translator = Run.open(folder), Translator.load(folder, device="cpu")
-    ((_, corpus),) = split_of(translation_config(run), "valid")
-    pairs = read_pairs(corpus)
+    pairs = valid_pairs(translation_config(run))
     found = translator.translate([pair.src for pair in pairs], method="beam", beam_size=5)
     texts, references = [translation.text for translation in found], [pair.tgt for pair in pairs]
-    score = bleu(texts, references, tgt_lang=config.data.tgt_lang, n_bootstrap=0)
     return {
         **key_of(options, effort),
         "pairs": sum(1 for part in open_training(config)[0] for _ in part.corpus.pairs()),
-        "bleu": round(score.value, 2),
+        "bleu": round(bleu_of(texts, references, config.data.tgt_lang), 2),
         "minutes": round(run.read_json("report.json")["minutes"], 1),
-        "environment": environment(),
     }
 
 
@@ -98,19 +92,20 @@ def key_of(options: argparse.Namespace, effort: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show() -> Iterator[str]:
+def show(results: Path) -> Iterator[str]:
     """Format the lines: parts one below the other, each with its presets."""
     yield f"{'part':12}{'pairs':>8}  {'preset':44}{'BLEU':>7}{'minutes':>9}"
-    for line in sorted(read_lines(RESULT_FILE), key=lambda r: (r["direction"], -r["pairs"], r["minutes"])):
+    for line in sorted(
+        kept_rows("presets", results), key=lambda r: (r["direction"], -r["pairs"], r["minutes"])
+    ):
         preset = " ".join([line["preset"], *line["set"], f"(seed {line['seed']})"])
         part = f"{line['direction']} {line['share']}"
         yield f"{part:12}{line['pairs']:8,}  {preset:44}{line['bleu']:7.1f}{line['minutes']:9.1f}"
 
 
-def minutes(sizes: Sequence[int]) -> Iterator[str]:
-    """Time some updates of every preset for corpora of these sizes."""
-    yield f"{environment()['cpu']}, one thread"
-    yield f"{'pairs':>12}  {'preset':8}{'updates':>9}{'hours':>8}{'minutes':>9}"
+def minutes(result: Result, sizes: Sequence[int]) -> None:
+    """Time some updates of every preset for corpora of these sizes, with one thread."""
+    table = result.table({"pairs": ",", "preset": "", "updates": ",", "hours": ".1f", "minutes": ".0f"})
     for n_pairs in sizes:
         for effort in EFFORTS:
             config = config_for("de-en", Fraction(1, 16), effort, n_pairs=n_pairs)
@@ -126,11 +121,11 @@ def minutes(sizes: Sequence[int]) -> Iterator[str]:
                 passed = [r["seconds"] for r in run.history() if r["kind"] == "train"]
             spent = [after - before for before, after in itertools.pairwise(passed[1:])]
             found = statistics.median(spent) / every * whole / 60
-            yield f"{n_pairs:12,}  {effort:8}{whole:9,}{found / 60:8.1f}{found:9.0f}"
+            table.add(n_pairs, effort, whole, found / 60, found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("train")
     one.add_argument("direction", choices=list(DIRECTIONS))
@@ -144,15 +139,16 @@ def main() -> None:
     timing.add_argument("pairs", type=int, nargs="+")
     options = parser.parse_args()
     if options.command == "show":
-        print(*show(), sep="\n")
+        print(*show(options.results), sep="\n")
     elif options.command == "minutes":
-        for line in minutes(options.pairs):
-            print(line, flush=True)
+        with Result("presets_minutes", options) as result:
+            minutes(result, options.pairs)
     else:
         for effort in options.preset:
             key = key_of(options, effort)
-            if not any(key.items() <= line.items() for line in read_lines(RESULT_FILE)):
-                append_lines(RESULT_FILE, [train_one(options, effort)])
+            if not any(key.items() <= line.items() for line in kept_rows("presets", options.results)):
+                with Result("presets", options, adds=True) as result:
+                    result.rows.append(train_one(options, effort))
 
 
 if __name__ == "__main__":

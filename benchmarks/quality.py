@@ -3,7 +3,7 @@
     python benchmarks/quality.py run base wsd r-drop --seeds 1 2 --out runs/quality
     python benchmarks/quality.py show
 
-`run` trains every variant named, with every seed, and adds a line each to benchmarks/results/quality.jsonl;
+`run` trains every variant named, with every seed, and adds a line each to benchmarks/results/quality.json;
 what is there already is left out, and what was interrupted goes on where it was. A variant makes as many
 updates as cost what the base's cost, counted as in train_speed.py: 6 operations per weight of a matrix
 product and token, with as many source tokens as target tokens, and the products of Muon; warm-up and
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import shutil
 import statistics
 import time
@@ -33,25 +34,22 @@ import torch
 
 from dragoman.cli.listener import TerminalListener
 from dragoman.config import TranslationConfig, load_recipe
-from dragoman.data.records import Pair
 from dragoman.errors import PausedError
 from dragoman.hardware import choose_dtype, environment
-from dragoman.metrics.translation import bleu
 from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
-from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.tensors import load_tensors
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.training.objective import Weights
 from dragoman.training.state import average_weights
-from json_lines import RESULTS, append_lines, read_lines
+from measuring import Result, kept_rows, parser_of
+from texts import bleu_of, valid_pairs
 from train_speed import weights_per_token
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "multi30k-en-de" / "recipe.toml"
-RESULT_FILE = RESULTS / "quality.jsonl"
 N_VALIDATIONS = 6
 
 BASE = (
@@ -128,8 +126,7 @@ class Row(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--results", type=Path, default=RESULT_FILE, help="the file of the results")
+    parser = parser_of(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train what is not among the results yet")
     run.add_argument("variants", nargs="+", choices=VARIANTS, metavar="NAME", help=", ".join(VARIANTS))
@@ -138,20 +135,21 @@ def main() -> None:
     commands.add_parser("show", help="print the table")
     options = parser.parse_args()
     if options.command == "show":
-        print(table(read_lines(options.results)))
+        print(table(kept_rows("quality", options.results)))
         return
     try:
-        run_missing(options.variants, options.seeds, results=options.results, out=options.out)
+        run_missing(options)
     except (KeyboardInterrupt, PausedError):
         raise SystemExit("interrupted; the same command continues") from None
 
 
-def run_missing(variants: Sequence[str], seeds: Sequence[int], *, results: Path, out: Path) -> None:
-    """Add what `results` has not yet: all variants with the first seed, then with the next."""
-    for seed, variant in itertools.product(seeds, variants):
-        if not is_there(read_lines(results), variant, seed):
-            folder = out / f"{variant}-{seed}"
-            append_lines(results, [measure(variant, seed, folder)])
+def run_missing(options: argparse.Namespace) -> None:
+    """Add what the results have not yet: all variants with the first seed, then with the next."""
+    for seed, variant in itertools.product(options.seeds, options.variants):
+        if not is_there(kept_rows("quality", options.results), variant, seed):
+            folder = options.out / f"{variant}-{seed}"
+            with Result("quality", options, adds=True) as result:
+                result.rows.append(measure(variant, seed, folder))
             shutil.rmtree(Run.open(folder).checkpoints)  # half a gigabyte
 
 
@@ -168,7 +166,7 @@ def measure(variant: str, seed: int, folder: Path) -> dict[str, Any]:
     with TerminalListener() as listener, timed(costs):
         listener.message(f"{variant}, seed {seed}, {config.training.max_steps} steps")
         train(config, folder, listener=listener)
-    sittings = read_lines(costs)
+    sittings = list(map(json.loads, costs.read_text(encoding="utf-8").splitlines()))
     run = Run.open(folder)
     return {
         "variant": variant,
@@ -191,7 +189,8 @@ def timed(path: Path) -> Iterator[None]:
         yield
     finally:
         seconds = {"wall_seconds": time.monotonic() - wall, "cpu_seconds": time.process_time() - cpu}
-        append_lines(path, [seconds])
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(seconds) + "\n")
 
 
 def configuration(variant: str, seed: int) -> TranslationConfig:
@@ -257,14 +256,10 @@ def validation_bleu(run: Run, weights: Weights) -> float:
     tokenizers = TokenizerPair.load(run.tokenizer_folder)
     model = build_model(config, tokenizers, device=cpu)
     candidate = inference_copy(model, choose_dtype(config.training.precision, cpu), weights=weights)
-    pairs = validation_pairs(config)
+    pairs = valid_pairs(config)
     found = Translator(candidate, tokenizers, config).translate([pair.src for pair in pairs], n_best=1)
     texts, references = [translation.text for translation in found], [pair.tgt for pair in pairs]
-    return bleu(texts, references, tgt_lang=config.data.tgt_lang, n_bootstrap=0).value
-
-
-def validation_pairs(config: TranslationConfig) -> list[Pair]:
-    return [pair for _, corpus in split_of(config, "valid") for pair in read_pairs(corpus)]
+    return bleu_of(texts, references, config.data.tgt_lang)
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from decode_speed import PEERS, Row, measure, test_set
+from decode_speed import PEERS, Row, measure
 from dragoman.errors import DragomanError
 from dragoman.hardware import environment
 from dragoman.interop.exporting import export_run, searches
@@ -32,6 +32,7 @@ from dragoman.metrics.translation import bleu
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.translator import Translator
+from texts import test_set
 
 EXPORTS = {
     "CTranslate2, float32": ("ctranslate2", "float32"),

@@ -35,7 +35,7 @@ from tempfile import TemporaryDirectory
 
 from attacks.documents import docx
 from attacks.requests import SURPRISES, malformed, post
-from service_process import ServiceProcess, running
+from service import MIB, ServiceProcess, running
 
 PATIENCE = 1.0
 """Seconds that the service gives a slow client."""
@@ -52,7 +52,6 @@ GOOD = post("/v1/translate", json.dumps({"text": SENTENCE}).encode(), "applicati
 AT_ONCE = 16
 """Connections of a client that sends many requests."""
 
-MIB = 2**20
 UNEXPECTED = ("an error that should not be", "Exception in ASGI", "Traceback", "a worker cannot go on")
 
 
@@ -383,7 +382,7 @@ class Other:
 async def suffer(faults: Faults, name: str) -> str:
     """Run the fault and print its row of the table."""
     service = faults.service
-    before, errors, deaths = service.memory, n_unexpected(service), service.logged("a worker has died")
+    before, (errors, deaths) = service.memory, counted(service)
     killed = faults.n_killed
     other = Other(faults)
     asking = asyncio.ensure_future(other.run())
@@ -393,8 +392,9 @@ async def suffer(faults: Faults, name: str) -> str:
     other.over = True
     await asking
     await asyncio.sleep(max(faults.patience, 1.2))  # what still lingers
-    bad = sum(n for status, n in found.items() if status == "500") + n_unexpected(service) - errors
-    crashes = service.logged("a worker has died") - deaths - (faults.n_killed - killed)
+    errors_now, deaths_now = counted(service)
+    bad = found["500"] + errors_now - errors
+    crashes = deaths_now - deaths - (faults.n_killed - killed)
     statuses = ", ".join(f"{n:,} × {status}" for status, n in sorted(found.items()))
     return (
         f"| {name} | {sum(found.values()):,} | {statuses} | {bad} | {crashes} "
@@ -403,9 +403,9 @@ async def suffer(faults: Faults, name: str) -> str:
     )
 
 
-def n_unexpected(service: ServiceProcess) -> int:
-    """Errors in the log that should not be."""
-    return sum(service.logged(what) for what in UNEXPECTED)
+def counted(service: ServiceProcess) -> tuple[int, int]:
+    """Errors in the log that should not be, and deaths of workers."""
+    return len(service.logged(*UNEXPECTED)), len(service.logged("a worker has died"))
 
 
 async def warm_up(faults: Faults) -> None:

@@ -24,18 +24,14 @@ import asyncio
 import json
 import random
 import statistics
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 import uvloop
 
-from dragoman.hardware import environment
-from service_client import Connection, request_bytes
-from service_process import ServiceProcess, running
+from measuring import Result, parser_of, python
+from service import MIB, Connection, ServiceProcess, request_bytes, running
 
 PART, LONGEST_PART = 5, 60.0
 """A phase beside the main one takes this part of its time, and this many seconds at most."""
@@ -64,14 +60,6 @@ class Phase:
         """Requests a second."""
         return len(self.latencies) / self.seconds
 
-    def row(self) -> str:
-        """Return a line of the table."""
-        p50, p95 = (quantile(self.latencies, share) for share in (0.5, 0.95))
-        return (
-            f"| {self.name} | {len(self.latencies):,} | {self.n_errors} | {self.throughput:.0f} | "
-            f"{1000 * p50:.0f} | {1000 * p95:.0f} |"
-        )
-
 
 def quantile(values: list[float], share: float) -> float:
     """Return the value below which so large a share of `values` lies."""
@@ -80,7 +68,7 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=300.0)
@@ -92,20 +80,18 @@ def main() -> None:
     if options.offline:
         print(json.dumps(translate_offline(options.run, options.limit)))
         return
-    facts = environment()
-    print(f"{facts['cpu']}, PyTorch {torch.__version__}, {options.workers} worker(s)\n")
-    command = [sys.executable, __file__, str(options.run), "--offline", "--limit", str(options.limit)]
-    offline = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    offline = json.loads(python(__file__, options.run, "--offline", "--limit", options.limit))
     settings = [argument for setting in options.set for argument in ("--set", setting)]
     with running(str(options.run), "--workers", str(options.workers), *settings) as service:
         phases, memory = uvloop.run(under_load(service, offline["sources"], options))
-    report(offline["sentences_per_second"], phases, memory)
+    with Result("serve_load", options) as result:
+        report(result, offline["sentences_per_second"], phases, memory)
 
 
 def translate_offline(run: Path, limit: int) -> dict[str, object]:
     """Return the sentences, and the median of how many are translated in a second."""
-    from decode_speed import test_set
     from dragoman.predict.translator import Translator
+    from texts import test_set
 
     sources, _, _ = test_set(run, limit)
     translator = Translator.load(run)
@@ -199,26 +185,29 @@ async def open_loop(
 async def watch_memory(service: ServiceProcess, memory: list[float]) -> None:
     """Note the memory of the service every second."""
     while True:
-        memory.append(service.memory / 2**20)
+        memory.append(service.memory / MIB)
         await asyncio.sleep(1.0)
 
 
-def report(offline: float, phases: list[Phase], memory: list[float]) -> None:
+def report(result: Result, offline: float, phases: list[Phase], memory: list[float]) -> None:
     """Print the table, and how it compares."""
     alone, full, empty, half, _ = phases
-    print("| | requests | errors | a second | p50, ms | p95, ms |\n|---|---|---|---|---|---|")
-    print(f"| offline | | | {offline:.0f} | | |")
-    print("\n".join(phase.row() for phase in phases))
-    ratio = quantile(half.latencies, 0.95) / statistics.median(alone.latencies)
-    print(f"\nThroughput: {full.throughput / offline:.0%} of offline.")
-    bound = empty.throughput / (empty.throughput + offline)
-    print(
-        f"Were searches as fast as offline, it would be {bound:.0%}: the rest goes to HTTP and the clients."
+    table = result.table(
+        {"": "", "requests": ",", "errors": ",", "a second": ".0f", "p50, ms": ".0f", "p95, ms": ".0f"}
     )
-    print(f"p95 at half load: {ratio:.1f} times the median of one client.")
+    table.add("offline", None, None, offline, None, None)
+    for phase in phases:
+        p50, p95 = (1000 * quantile(phase.latencies, share) for share in (0.5, 0.95))
+        table.add(phase.name, len(phase.latencies), phase.n_errors, phase.throughput, p50, p95)
+    print()
+    result.figure("throughput, % of offline", 100 * full.throughput / offline, ".0f")
+    bound = empty.throughput / (empty.throughput + offline)
+    result.figure("the same were searches as fast as offline, % of offline", 100 * bound, ".0f")
+    ratio = quantile(half.latencies, 0.95) / statistics.median(alone.latencies)
+    result.figure("p95 at half load, times the median of one client", ratio, ".1f")
     tenth = max(1, len(memory) // 10)
-    first, last = (statistics.median(part) for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
-    print(f"Memory: {first:.0f} MiB in the second tenth of the time, {last:.0f} MiB in the last.")
+    for name, part in (("second", memory[tenth : 2 * tenth]), ("last", memory[-tenth:])):
+        result.figure(f"memory in the {name} tenth of the time, MiB", statistics.median(part), ".0f")
 
 
 if __name__ == "__main__":

@@ -8,54 +8,53 @@ The last row is one service per worker of the largest, by what one of them uses.
 
 from __future__ import annotations
 
-import argparse
-import http.client
-import json
+import asyncio
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 
-from service_process import Memory, running
+from measuring import Result, parser_of
+from service import MIB, Connection, Memory, request_bytes, running
 
-SENTENCE = "A man is riding a bike down a busy street."
-N_REQUESTS = 200
-MIB = 2**20
-
-
-def main(run: str, *numbers: str) -> None:
-    print("| processes | RSS, added up | memory used (PSS, added up) | a worker for itself (USS) |")
-    print("|---|--:|--:|--:|")
-    alone = most = 0
-    for n_workers in map(int, numbers or ("1", "2", "4")):
-        with running(run, "--workers", str(n_workers)) as service:
-            with ThreadPoolExecutor(4 * n_workers) as pool:
-                list(pool.map(translate, [service.port] * N_REQUESTS))
-            workers = service.workers or [service.process.pid]
-            pids = {service.process.pid, *workers}
-            memory = {pid: Memory.of(pid) for pid in pids}
-        own = statistics.median(memory[pid].uss for pid in workers)
-        rss, pss = (sum(getattr(each, kind) for each in memory.values()) for kind in ("rss", "pss"))
-        name = "1" if n_workers == 1 else f"1 + {n_workers} workers"
-        print(f"| {name} | {rss / MIB:,.0f} MiB | {pss / MIB:,.0f} MiB | {own / MIB:,.0f} MiB |", flush=True)
-        most = max(most, n_workers)
-        if n_workers == 1:
-            alone = memory[service.process.pid].uss
-    if alone:
-        print(f"| {most} of one each | | {most * alone / MIB:,.0f} MiB | |")
+REQUEST = request_bytes("/v1/translate", {"text": "A man is riding a bike down a busy street."})
+N_REQUESTS = 50
+"""Of each of four clients a worker."""
 
 
-def translate(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    body = json.dumps({"text": SENTENCE})
-    connection.request("POST", "/v1/translate", body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    assert answer.status == 200, answer.read()
-    answer.read()
-    connection.close()
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("run")
+    parser.add_argument("workers", type=int, nargs="*", default=[1, 2, 4])
+    options = parser.parse_args()
+    with Result("serve_memory", options) as result:
+        columns = {"processes": "", "RSS, added up, MiB": ",.0f", "memory used (PSS, added up), MiB": ",.0f"}
+        table = result.table(columns | {"a worker for itself (USS), MiB": ",.0f"})
+        alone = 0.0
+        for n_workers in options.workers:
+            with running(options.run, "--workers", str(n_workers)) as service:
+                asyncio.run(translate(service.port, 4 * n_workers))
+                workers = service.workers or [service.process.pid]
+                memory = {pid: Memory.of(pid) for pid in {service.process.pid, *workers}}
+            own = statistics.median(memory[pid].uss for pid in workers) / MIB
+            alone = own if n_workers == 1 else alone
+            rss, pss = (
+                sum(each) / MIB for each in zip(*((m.rss, m.pss) for m in memory.values()), strict=True)
+            )
+            table.add("1" if n_workers == 1 else f"1 + {n_workers} workers", rss, pss, own)
+        if alone:
+            most = max(options.workers)
+            table.add(f"{most} of one each", None, most * alone, None)
+
+
+async def translate(port: int, n_clients: int) -> None:
+    """Let clients translate a sentence again and again."""
+
+    async def client() -> None:
+        connection = Connection(port)
+        statuses = {await connection.ask(REQUEST) for _ in range(N_REQUESTS)}
+        assert statuses == {200}, statuses
+        connection.close()
+
+    await asyncio.gather(*(client() for _ in range(n_clients)))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("arguments", nargs="+", help="a run, then numbers of workers: 1 2 4")
-    main(*parser.parse_args().arguments)
+    main()

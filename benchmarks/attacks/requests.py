@@ -16,7 +16,7 @@ from urllib.parse import quote
 from attacks import documents
 from attacks.calls import Fault, Show, Stage, readable
 from attacks.commands import has_letter
-from service_process import running
+from service import running
 
 ROUTES = (
     "/v1/translate", "/v1/attention", "/v1/score", "/v1/classify", "/v1/detect", "/v1/documents",
@@ -422,12 +422,10 @@ class Requests:
                 yield "wrong", "another translation than before"
         except (OSError, TimeoutError, http.client.HTTPException) as error:
             yield "hang", f"the service does not translate any more: {error!r}"
-        logged = sum(self.service.logged(what) for what in UNEXPECTED)
-        if logged > self.n_logged:
-            lines = self.service.log.read_text(encoding="utf-8").splitlines()
-            bad = [line for line in lines if any(what in line for what in UNEXPECTED)]
+        bad = self.service.logged(*UNEXPECTED)
+        if len(bad) > self.n_logged:
             yield "traceback", f"the log says {bad[-1][:600]}"
-        self.n_logged = logged
+        self.n_logged = len(bad)
 
     def _translation(self) -> object:
         answer = self.exchange(self.good)

@@ -3,6 +3,7 @@
 EXPORT is what `dragoman export RUN --to onnx` wrote.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -16,9 +17,8 @@ if __name__ == "__main__":
     run, export, n_threads = sys.argv[1:]
     prepare_for_translating()
     translator = Translator.load(run, precision="fp32")
-    translator.engine = OnnxEngine(
-        Path(export), max_positions=translator.max_positions, threads=int(n_threads)
-    )
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(n_threads)])  # onnxruntime takes all it may
+    translator.engine = OnnxEngine(Path(export), max_positions=translator.max_positions)
 
     def translate(texts, beam_size, longest):
         limit = {"max_length_factor": 1e-9, "max_length_extra": longest} if longest else {}

@@ -1,7 +1,7 @@
 """What is suspicious about a translator: it ignores its source, copies it, repeats itself, falls silent.
 
 Each fault is judged against the references, which repeat and copy too, and named with what to try. The
-thresholds were set by `python benchmarks/diagnosis.py`, on healthy trainings and on spoilt ones.
+thresholds were set on healthy trainings and on spoilt ones.
 """
 
 from __future__ import annotations

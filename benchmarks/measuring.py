@@ -1,0 +1,136 @@
+"""What all benchmarks share: options, tables that are printed and kept as JSON, and measuring in turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+RESULTS = Path(__file__).parent / "results"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser of options that is described by the script's docstring."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON that is written")
+    return parser
+
+
+class Result:
+    """A measurement, kept as `NAME.json` in the folder of the results when its block ends.
+
+    The file is a list with a record for each measurement: machine, date, commit, command and rows. A record
+    replaces an earlier one of the same command on the same machine.
+    """
+
+    def __init__(self, name: str, options: argparse.Namespace, *, adds: bool = False) -> None:
+        """Begin a measurement; one that `adds` leaves all earlier records."""
+        self.path: Path = options.results / f"{name}.json"
+        self.adds = adds
+        self.rows: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Result:
+        return self
+
+    def table(self, columns: Mapping[str, str], name: str = "") -> Table:
+        """Begin a table: the format of the values by the name of each column, "" for text."""
+        return Table(self.rows, columns, name)
+
+    def figure(self, name: str, value: float, form: str = "") -> None:
+        """Print and keep a single value."""
+        print(f"{name}: {value:{form}}", flush=True)
+        self.rows.append({"figure": name, "value": value})
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        if kind is not None or not self.rows:
+            return
+        from dragoman.hardware import (
+            environment,
+        )  # PyTorch, which a process that measures others does without
+
+        facts = environment()
+        machine = ", ".join([*facts["gpus"], facts["cpu"], f"{facts['n_cores']} cores"])
+        print(f"\n{machine}, {facts['n_threads']} threads, PyTorch {facts['torch']}")
+        record = {
+            "machine": machine,
+            "torch": facts["torch"],
+            "date": date.today().isoformat(),
+            "commit": facts["commit"],
+            "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+            "rows": self.rows,
+        }
+        others = records(self.path)
+        if not self.adds:
+            same = (record["machine"], record["command"])
+            others = [each for each in others if (each["machine"], each["command"]) != same]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps([*others, record], indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+class Table:
+    """Rows that are printed in Markdown as they come, and kept."""
+
+    def __init__(self, rows: list[dict[str, Any]], columns: Mapping[str, str], name: str) -> None:
+        self.rows, self.columns, self.name = rows, columns, name
+        rules = ("--:" if form else "---" for form in columns.values())
+        print(f"\n| {' | '.join(columns)} |\n|{'|'.join(rules)}|")
+
+    def add(self, *values: Any) -> None:
+        """Add a row: a value for each column, None where there is none."""
+        row = dict(zip(self.columns, values, strict=True))
+        self.rows.append({"table": self.name, **row} if self.name else row)
+        cells = (
+            "–" if value is None else f"{value:{form}}"
+            for value, form in zip(values, self.columns.values(), strict=True)
+        )
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file of results; none where there is no file yet."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def kept_rows(name: str, folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of all records of a measurement."""
+    return [row for record in records(folder / f"{name}.json") for row in record["rows"]]
+
+
+def in_turn(measures: Mapping[K, Callable[[], T]], rounds: int, *, warm_up: int = 1) -> dict[K, list[T]]:
+    """Return what each function returns, round by round; those of the `warm_up` are left out.
+
+    All take turns, in an order that changes from round to round, so that a noisy machine slows them alike.
+    """
+    found: dict[K, list[T]] = {name: [] for name in measures}
+    for number in range(rounds + warm_up):
+        for name in list(measures)[:: -1 if number % 2 else 1]:
+            value = measures[name]()
+            if number >= warm_up:
+                found[name].append(value)
+    return found
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return the seconds that a function takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def python(*arguments: object, **options: Any) -> str:
+    """Run a Python of its own with these arguments; return its output. SystemExit: it failed."""
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, **options)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}")
+    return done.stdout
