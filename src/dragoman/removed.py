@@ -13,6 +13,7 @@ REMOVED = {
     "--metric": "score with the metric's own program and give its numbers: --scores NAME=FILE",
     "--metric-python": "score with the metric's own program and give its numbers: --scores NAME=FILE",
     "--csv": "use --json",
+    "--report": "use --examples N or --json; --threshold KIND=VALUE says what another threshold finds",
     "--record": "run `python tools/record_results.py RECIPE RUN` in a checkout",
     "batching.joining": "remove it; requests are decoded in batches",
     "limits.required_characters": "set limits.required_cost, tokens times hypotheses times length",

@@ -66,7 +66,7 @@ TEXTS = st.one_of(
 @example(text="\ud83d\ude00")
 @example(text=" \u0301x")
 @example(text="</s><0x41>")
-@settings(max_examples=200)
+@settings(max_examples=400)
 def test_every_string_decodes_to_its_normal_form(kind: str, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
     ids = tokenizer.encode(text)
@@ -77,7 +77,7 @@ def test_every_string_decodes_to_its_normal_form(kind: str, text: str) -> None:
 
 
 @given(text=TEXTS)
-@settings(max_examples=100)
+@settings(max_examples=200)
 def test_dropout_changes_no_text(text: str) -> None:
     assert DROPPING.decode(DROPPING.encode_batch([text], dropout=np.random.default_rng(1))[0]) == normalise(
         text
@@ -87,14 +87,14 @@ def test_dropout_changes_no_text(text: str) -> None:
 @pytest.mark.parametrize("kind", LOWERCASE)
 @given(text=TEXTS)
 @example(text="İΑΣ Σ")
-@settings(max_examples=100)
+@settings(max_examples=200)
 def test_every_string_decodes_to_its_lower_case(kind: str, text: str) -> None:
     tokenizer = LOWERCASE[kind]
     assert tokenizer.decode(tokenizer.encode(text)) == normalise_lowercase(text) == tokenizer.normalise(text)
 
 
 @given(text=TEXTS)
-@settings(max_examples=200)
+@settings(max_examples=400)
 def test_characters_decode_to_the_normal_form_but_for_unknown_ones(text: str) -> None:
     known = set("".join(map(normalise, CORPUS)))
     expected = "".join(c if c in known else "\ufffd" for c in normalise(text))
@@ -105,7 +105,7 @@ def test_characters_decode_to_the_normal_form_but_for_unknown_ones(text: str) ->
 @given(text=TEXTS)
 @example(text='(a" :.')
 @example(text="\u0345x")
-@settings(max_examples=200)
+@settings(max_examples=400)
 def test_what_words_decode_to_has_the_same_ids(kind: str, text: str) -> None:
     tokenizer = WORDS[kind]
     ids = tokenizer.encode(text)
@@ -116,7 +116,7 @@ def test_what_words_decode_to_has_the_same_ids(kind: str, text: str) -> None:
 
 @pytest.mark.parametrize("kind", WORDS)
 @given(data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=400)
 def test_all_sequences_of_words_are_read_back_as_they_were_written(kind: str, data: st.DataObject) -> None:
     tokenizer = WORDS[kind]
     ids = data.draw(st.lists(st.integers(UNK_ID, tokenizer.vocab_size - 1), max_size=20))
@@ -125,7 +125,7 @@ def test_all_sequences_of_words_are_read_back_as_they_were_written(kind: str, da
 
 @pytest.mark.parametrize("kind", [*TOKENIZERS, *WHOLE])
 @given(text=TEXTS)
-@settings(max_examples=100)
+@settings(max_examples=200)
 def test_the_spans_of_tokens_tile_every_string(kind: str, text: str) -> None:
     tokenizer = {**TOKENIZERS, **WHOLE}[kind]
     tokens = tokenizer.tokens(text)
@@ -136,7 +136,7 @@ def test_the_spans_of_tokens_tile_every_string(kind: str, text: str) -> None:
 
 
 @given(text=TEXTS)
-@settings(max_examples=200)
+@settings(max_examples=400)
 def test_normalisation_is_idempotent_composed_and_of_single_spaces(text: str) -> None:
     normal = normalise(text)
     assert normalise(normal) == normal
@@ -149,7 +149,7 @@ def test_normalisation_is_idempotent_composed_and_of_single_spaces(text: str) ->
 
 
 @given(ids=st.lists(st.integers(min_value=0, max_value=400)))
-@settings(max_examples=100)
+@settings(max_examples=200)
 def test_all_ids_decode_to_text(ids: list[int]) -> None:
     for tokenizer in (*TOKENIZERS.values(), *WHOLE.values()):
         tokenizer.decode(ids).encode("utf-8")
