@@ -31,8 +31,8 @@ from dragoman.decoding.wrappers import (
 )
 from dragoman.errors import ConfigError
 from dragoman.hardware import resident_bytes
+from dragoman.model.compiled import CompiledDecoder, can_compile
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
-from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.shortlist import Shortlist
@@ -201,7 +201,7 @@ class NativeEngine(StepEngine):
     def __init__(
         self, *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
     ) -> None:
-        """With `int8`, what `dragoman.model.packed.can_quantize` is searched by products in int8.
+        """With `int8`, models that compiled code computes so (`can_compile`) are searched by products in int8.
 
         With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
         on a processor, with `search.shortlist`, and without required phrases, sampling or coverage penalty.
@@ -211,8 +211,8 @@ class NativeEngine(StepEngine):
         self.int8 = int8
         self.shortlist = shortlist
         self._parameters = [list(model.parameters()) for model in models]
-        self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
-        self._packing = Lock()  # batches are searched in several threads
+        self._compiled: dict[int, tuple[list[int], CompiledDecoder]] = {}
+        self._compiling = Lock()  # batches are searched in several threads
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
 
     @property
@@ -242,34 +242,35 @@ class NativeEngine(StepEngine):
             counted = (src != PAD_ID) & (src != EOS_ID)
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
             return Started(coverage, coverage.penalty)
+        if all(can_compile(model, int8=self.int8) and not can_record(model) for model in self.models):
+            return self._start_compiled(src, settings, sentences)
         steps: list[NextToken] = []
-        if not all(can_pack(model) and not can_record(model) for model in self.models):
-            for model, static in zip(self.models, self._static, strict=True):
-                begin: Callable[..., NextToken] = static.start
-                if not can_record(model):
-                    begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
-                steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
-            return Started(ensemble_of(steps))
+        for model, static in zip(self.models, self._static, strict=True):
+            begin: Callable[..., NextToken] = static.start
+            if not can_record(model):
+                begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
+            steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
+        return Started(ensemble_of(steps))
+
+    def _start_compiled(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]) -> Started:
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:
             prefixes = [sentence.prefix for sentence in sentences]
             allowed = shortlist.allowed(src, prefixes, self.models[0].output.out_features)
-        packs = [self._pack(i, model) for i, model in enumerate(self.models)]
-        mixed = len({pack.compiled is None for pack in packs}) > 1  # all must have the same columns
-        packed = [
-            pack.start(src, _mask(pack.model, src), forbidden=FORBIDDEN, allowed=allowed, exact=mixed)
-            for pack in packs
+        steps = [
+            self._decoder(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
+            for i, model in enumerate(self.models)
         ]
-        return Started(ensemble_of(packed), columns=Columns(packed[0].ids))
+        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 
-    def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
-        """Return the weights of model i as they are now, packed."""
+    def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledDecoder:
+        """Return the weights of model i as they are now, packed for compiled code."""
         versions = [parameter._version for parameter in self._parameters[i]]
-        with self._packing:
-            if i not in self._packed or self._packed[i][0] != versions:
-                self._packed[i] = versions, PackedDecoder(model, int8=self.int8)
-            return self._packed[i][1]
+        with self._compiling:
+            if i not in self._compiled or self._compiled[i][0] != versions:
+                self._compiled[i] = versions, CompiledDecoder(model, int8=self.int8)
+            return self._compiled[i][1]
 
 
 def ranked_hypotheses(

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
-from dragoman.hardware import choose_device, choose_dtype, has_int8
+from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.compiled import can_compile
-from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import Engine, NativeEngine
 from dragoman.predict.flow import TranslationRequest, searched, translated
@@ -144,18 +143,11 @@ def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:
     """ConfigError: models or processor are not made for products in int8."""
     if any(model.device.type != "cpu" for model in models):
         raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
-    if not all(map(multiplies_in_int8, models)):
+    if not all(can_compile(model, int8=True) for model in models):
         raise ConfigError(
-            "precision int8: needs compiled searches (dragoman doctor says if there are) or a processor with "
-            'VNNI, and a model with norm = "pre", activation = "relu" and kernels = "fast"; use "auto", or '
-            'engine = "ctranslate2"'
+            "precision int8: needs compiled searches (dragoman doctor says if there are), kernels = \"fast\" and "
+            'd_model and d_ff that are multiples of 4; use "auto"'
         )
-
-
-def multiplies_in_int8(model: Seq2SeqTransformer) -> bool:
-    """Whether there are products in int8 for this model here: compiled ones, or oneDNN's."""
-    widths = (model.config.d_model, model.config.d_ff)
-    return can_quantize(model) and (can_compile(torch.int8, widths) or has_int8())
 
 
 def _ctranslate2(
