@@ -11,9 +11,13 @@
  *
  * dragoman/native.py compiles and loads this file; dragoman/model/compiled.py describes models to it.
  */
-#if defined(__AVX2__) && defined(__FMA__) && !defined(DRAGOMAN_ANY_PROCESSOR)
+#if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define HAS_AVX2 1
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 #include <math.h>
 #include <stdint.h>
@@ -345,6 +349,11 @@ static inline __attribute__((always_inline)) Ints add_levels(Ints sums, Ints inp
     ADD_PRODUCTS("%{vex%} vpdpbusd", sums, input, weights);
 #elif defined(HAS_AVX2)
     sums = plus(sums, _mm256_madd_epi16(input, weights));
+#elif defined(__SSE2__)
+    sums += (Ints)_mm_madd_epi16((__m128i)input, (__m128i)weights);
+#elif defined(__aarch64__)
+    const int16x8_t x = (int16x8_t)input, w = (int16x8_t)weights;
+    sums += (Ints)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(w)), vmull_high_s16(x, w));
 #else /* two levels of 16 bits in each lane */
     sums += (input << 16 >> 16) * (weights << 16 >> 16) + (input >> 16) * (weights >> 16);
 #endif

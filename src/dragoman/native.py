@@ -1,7 +1,7 @@
 """Compiled parts of a search (native.c): built with the machine's C compiler when first wanted, and kept.
 
-They need a compiler, GCC or Clang: for x86-64 with AVX-512 or AVX2 with instructions of their own, for any other
-processor with the compiler's vectors. Without them, PyTorch computes the same, slower.
+They need GCC or Clang. Processors with AVX-512 or AVX2 have code of their own, all others the compiler's
+vectors. Without them, PyTorch computes the same, slower.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HELPFUL = {
     AVX2: {"avx_vnni": "-mavxvnni"},
     (): {},
 }
-"""Features that the source uses beside these where they are there (products in int8, in bf16), and their flags."""
+"""Features that the source uses beside these (products in int8, in bf16), and their flags."""
 BUILT = SOURCE.with_name("compiled")
 """Libraries that came with the installation; see `build`."""
 DIGEST_BYTES = 32

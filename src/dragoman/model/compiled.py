@@ -138,20 +138,28 @@ class CompiledDecoder:
         """
         return CompiledSteps(self, src, src_mask, forbidden=forbidden, allowed=allowed)
 
-    def _layer(self, layer: EncoderLayer | DecoderLayer, before: nn.Module, memory: nn.Module | None = None) -> _Layer:
+    def _layer(
+        self, layer: EncoderLayer | DecoderLayer, before: nn.Module, memory: nn.Module | None = None
+    ) -> _Layer:
         """Pack a layer, which stands behind the module `before` and looks at what `memory` gives."""
         norms = [residual.get_submodule("norm") for residual in layer.residuals]
         read = [before, *norms[:-1]] if self._norms_after else norms
         d_model = layer.self_attention.out_proj.out_features
-        parts = {"own_norm": self._norm(norms[0]), "feed_forward_norm": self._norm(norms[-1])}
+        parts: dict[str, _Linear | _Norm] = {
+            "own_norm": self._norm(norms[0]),
+            "feed_forward_norm": self._norm(norms[-1]),
+        }
         weight, bias = self._reading(read[0], *with_scaled_queries(layer.self_attention))
         parts |= self._attention("own_in", "own_out", weight, bias, layer.self_attention.out_proj)
         if memory is not None and isinstance(layer, DecoderLayer):
-            weight, bias = with_scaled_queries(layer.cross_attention)
+            cross = layer.cross_attention
+            weight, bias = with_scaled_queries(cross)
             query = self._reading(read[1], weight[:d_model], bias[:d_model])
             parts |= {"cross_norm": self._norm(norms[1]), "cross_query": self._linear(*query)[0]}
             weight, bias = self._reading(memory, weight[d_model:], bias[d_model:])
-            parts |= self._attention("cross_memory", "cross_out", weight, bias, layer.cross_attention.out_proj)
+            parts |= self._attention(
+                "cross_memory", "cross_out", weight, bias, layer.cross_attention.out_proj
+            )
         feed_forward = layer.feed_forward
         weight, bias = self._reading(read[-1], feed_forward.linear1.weight, feed_forward.linear1.bias)
         unit, gains, zero = torch.ones(len(weight)), torch.ones(len(weight)), ZERO
@@ -171,7 +179,7 @@ class CompiledDecoder:
     def _attention(
         self, into: str, out: str, weight: Tensor, bias: Tensor, projection: nn.Linear
     ) -> dict[str, _Linear]:
-        """Pack a product whose last outputs (D) are values, and the projection of what attention makes of them.
+        """Pack a product whose last outputs (D) are values, and the projection of what is made of these.
 
         In int8 each value has its unit: so measured, every weighted mean is within +-LEVELS.
         """
@@ -200,7 +208,10 @@ class CompiledDecoder:
         return weight * (read.weight.float() * (REACH / LEVELS)), bias + weight @ read.bias.float()
 
     def _linear(self, weight: Tensor, bias: Tensor, *, zero: int = ZERO) -> tuple[_Linear, Tensor]:
-        """Pack weight (out, in) and bias (out,), in fp32; also return its rows. `zero`: its input's level of 0."""
+        """Pack weight (out, in) and bias (out,), in fp32; return its rows, too.
+
+        `zero` is the level of 0 among its inputs.
+        """
         n_out, n_in = weight.shape
         made = _Linear(n_in=n_in, n_out=n_out, bias=self._padded(bias))
         if self.dtype == torch.int8:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,20 +69,6 @@ class SearchInput(NamedTuple):
         return len(self.prefix) + sum(phrase.distance(0) for phrase in self.required)
 
 
-class Engine(Protocol):
-    """Searches for translations of tokens."""
-
-    @property
-    def has_phrases(self) -> bool:
-        """Whether it can search for translations that hold required phrases."""
-
-    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
-
-        A translation has room for what its sentence needs: `n_needed` tokens and the end token.
-        """
-
-
 class Started(NamedTuple):
     """What computes the next tokens of some sentences."""
 
@@ -95,8 +81,6 @@ class Started(NamedTuple):
 
 class StepEngine(ABC):
     """Dragoman's own search over the next-token function of whatever computes it."""
-
-    has_phrases = True
 
     @property
     def device(self) -> torch.device:
@@ -122,6 +106,10 @@ class StepEngine(ABC):
 
     @torch.inference_mode()
     def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
+
+        A translation has room for what its sentence needs: `n_needed` tokens and the end token.
+        """
         results: dict[int, list[Hypothesis]] = {}
         required = [i for i, sentence in enumerate(sentences) if sentence.required]
         ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
@@ -201,7 +189,7 @@ class NativeEngine(StepEngine):
     def __init__(
         self, *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
     ) -> None:
-        """With `int8`, models that compiled code computes so (`can_compile`) are searched by products in int8.
+        """With `int8`, what compiled code computes so (`can_compile`) is searched by products in int8.
 
         With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
         on a processor, with `search.shortlist`, and without required phrases, sampling or coverage penalty.
@@ -252,7 +240,9 @@ class NativeEngine(StepEngine):
             steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
         return Started(ensemble_of(steps))
 
-    def _start_compiled(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]) -> Started:
+    def _start_compiled(
+        self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]
+    ) -> Started:
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:

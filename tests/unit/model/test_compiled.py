@@ -16,9 +16,13 @@ from small_models import V, random_ids, small_model
 
 PAD = 0
 ARCHITECTURES = [
-    {"norm": norm, "activation": activation} for norm in ("pre", "post") for activation in ("relu", "gelu", "swish")
+    {"norm": norm, "activation": activation}
+    for norm in ("pre", "post")
+    for activation in ("relu", "gelu", "swish")
 ]
-on_all_architectures = pytest.mark.parametrize("settings", ARCHITECTURES, ids=lambda each: "-".join(each.values()))
+on_all_architectures = pytest.mark.parametrize(
+    "settings", ARCHITECTURES, ids=lambda each: "-".join(each.values())
+)
 
 
 def model_of(**settings: object) -> Seq2SeqTransformer:
@@ -86,14 +90,15 @@ def test_other_sentences_in_the_batch_change_nothing(settings: dict[str, str], i
 def test_nan_in_activations_is_nan_in_the_probabilities_of_their_sentence(
     settings: dict[str, str], place: str, int8: bool
 ) -> None:
-    model, src, last = model_of(**settings, tie_embeddings="none"), random_ids(3, 5), torch.tensor([[4], [5], [7]])
-    src[src == 7], src[2, 2] = 8, 7
+    model, src = model_of(**settings, tie_embeddings="none"), random_ids(3, 5)
+    src[src == 7], src[2, 2], last = 8, 7, torch.tensor([[4], [5], [7]])
     if place.endswith("embedding"):
         model.get_submodule(place).tokens.weight.data[7] = torch.nan
     else:  # what attention makes of finite activations
         model.get_submodule(place)[0].self_attention.in_proj.bias.data[:] = torch.inf
     log_probs = steps_of(model, src, last, int8=int8)[:, 0]
-    assert log_probs.isnan().any(1).tolist() == [not place.endswith("embedding")] * 2 + [True]
+    every = not place.endswith("embedding") or (int8 and settings["norm"] == "post")  # whose scale it changes
+    assert log_probs.isnan().any(1).tolist() == [every, every, True]
 
 
 @pytest.fixture
