@@ -125,8 +125,8 @@ def _built() -> Path:
 
 def _flags(features: frozenset[str]) -> list[str]:
     """Return the compiler's flags for the widest vectors that a processor with these features has."""
-    wanted = {"avx2": (AVX2, ()), "any": ((),)}.get(os.environ.get(SWITCH, ""), (AVX512, AVX2, ()))
-    needed = next(some for some in wanted if features.issuperset(some))
+    choices = {"avx2": (AVX2, ()), "any": ((),)}.get(os.environ.get(SWITCH, ""), (AVX512, AVX2, ()))
+    needed = next(some for some in choices if features.issuperset(some))
     helpful = [flag for name, flag in HELPFUL[needed].items() if name in features]
     return [*FLAGS, *(f"-m{name}" for name in needed), *helpful]
 
