@@ -34,12 +34,13 @@ import torch
 
 from dragoman.errors import DragomanError
 from dragoman.hardware import environment
+from dragoman.interop.ctranslate2 import convert, write_vocabulary_map
 from dragoman.interop.huggingface import write_huggingface
-from dragoman.predict.ctranslate2 import convert, write_vocabulary_map
+from dragoman.model.compiled import can_compile
 from dragoman.predict.loading import build_model
 from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import Shortlist
-from dragoman.predict.translator import Translator, multiplies_in_int8
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from peer_process import PeerProcess
@@ -118,7 +119,7 @@ def rows(run: Path, folder: Path, options: argparse.Namespace) -> list[Row]:
     translator = Translator.load(run, precision="fp32")
     ours, ct2 = str(PEERS / "decode_with_dragoman.py"), str(PEERS / "decode_with_ctranslate2.py")
     precisions = ["fp32", "bf16"]
-    if multiplies_in_int8(translator.model):
+    if can_compile(translator.model, int8=True):
         precisions.append("int8")
     table = [
         Row(f"Dragoman, {precision}", [sys.executable, ours, str(run), precision, str(n)], n)

@@ -8,7 +8,7 @@ Sentences a second from text to text, greedy and with a beam of 4: the run's val
 times over, in batches of the sizes in --batches. Each figure is the best of three rounds in which the
 decoders take turns, after one for recording. --ctranslate2 adds CTranslate2 in fp16 (in fp32 on a processor)
 on the same batches, with the run's tokenizer. Where there is no GPU it says so and measures nothing, unless
---device asks for the processor, whose fast decoder is that of model/packed.py.
+--device asks for the processor, whose fast decoder is compiled.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from dragoman.hardware import choose_device
+from dragoman.interop.ctranslate2 import convert
 from dragoman.model.kernels import choose_kernels
-from dragoman.predict.ctranslate2 import convert
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run

@@ -36,7 +36,7 @@ def both_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         if reason := native().reason:
             pytest.skip(reason)
     else:
-        monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)
+        monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
         monkeypatch.setattr("dragoman.decoding.hypotheses.is_compiled", lambda _: False)
 
 

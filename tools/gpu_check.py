@@ -18,7 +18,6 @@ import gc
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -492,7 +491,7 @@ def decoder(place: Place, *, static: bool) -> Iterator[None]:
         yield
         return
     record = mock.patch("dragoman.predict.engine.can_record", return_value=static)
-    with record, mock.patch("dragoman.predict.engine.can_pack", return_value=False):
+    with record, mock.patch("dragoman.predict.engine.can_compile", return_value=False):
         yield
 
 
@@ -678,21 +677,6 @@ def bulk_with_ray(place: Place) -> None:
     program, out, expected = bulk_program(place, place.test()[0], "ray='local'")
     subprocess.run(program, check=True)
     place.alike("lines", out.read_text(encoding="utf-8").splitlines(), expected)
-
-
-@check("ctranslate2")
-def in_ctranslate2(place: Place) -> None:
-    if find_spec("ctranslate2") is None:
-        raise SkipError("without CTranslate2")
-    run = shutil.copytree(place.reference / "translator", place.work / "run")
-    sources, _ = place.test(60)
-    expected = on_processor(place, sources)
-    for precision, limit in (("fp32", SAME), ("int8", 0.6)):
-        try:
-            found = Translator.load(run, device=place.device, engine="ctranslate2", precision=precision)
-        except ConfigError as error:
-            raise SkipError(str(error)) from None
-        place.alike(precision, texts_of(found.translate(sources)), expected, limit)
 
 
 @check("devices that are refused")

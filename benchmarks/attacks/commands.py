@@ -110,7 +110,7 @@ OVERRIDES = [
 ]
 POOLS = {
     "method": words("beam sampling sampling greedy"), "device": words("cpu auto cuda cuda:7 mps meta"),
-    "precision": words("fp32 bf16 int8 auto fp16"), "engine": words("native ctranslate2 onnx"),
+    "precision": words("fp32 bf16 int8 auto fp16"),
     "split": words("test valid train"), "task": words("translation classification"),
     "preset": words("fast default quality fastest"), "to": words("ctranslate2 huggingface onnx tflite"),
     "compute_type": words("float32 int8"), "columns": words("0,1 1,0 0 0,9 -1,0 , a,b"),
@@ -480,17 +480,11 @@ class Commands:
         allowed |= {"nowhere.txt"} if "dangling" in given else set()
         allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
 
-        def is_kept(path: str) -> bool:
-            """Keep a run's CTranslate2 conversion for the next command, even if a later step fails."""
-            return path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv)
-
         makes_folders = case.command in MAKES_FOLDERS or "--out-dir" in places
 
         def may(path: str) -> bool:
             if path in INPUT_TEXTS and path not in given:
                 return False
-            if is_kept(path):
-                return True
             if path.partition("/")[0] in ("run", "classifier") and case.command in WRITES_INTO_RUN:
                 return True
             inside = makes_folders and any(path.startswith(f"{each}/") or each == "." for each in allowed)
@@ -522,7 +516,6 @@ class Commands:
                 ended.code in (1, 2)
                 and case.command not in MAKES_FOLDERS
                 and not path.endswith((".partial", ".journal"))
-                and not is_kept(path)
             ):
                 yield "wrong", f"exit code {ended.code}, and {path} has changed"
         if left := self.stage.left_in_tmp():

@@ -80,11 +80,6 @@ def has_bf16(device: torch.device) -> bool:
     return bool({"avx512_bf16", "amx_bf16"} & processor().flags)
 
 
-def has_int8() -> bool:
-    """Whether the processor has instructions for products in int8, as oneDNN wants them: VNNI or AMX."""
-    return bool({"avx512_vnni", "avx_vnni", "amx_int8"} & processor().flags)
-
-
 def resident_bytes(device: torch.device) -> float:
     """Return the bytes of GPU memory that a corpus or recorded steps may occupy: an eighth; 0 on a CPU."""
     return torch.cuda.get_device_properties(device).total_memory / 8 if device.type == "cuda" else 0.0
@@ -116,10 +111,7 @@ def remember_few_shapes(n_products: int = 50) -> None:
 
 
 def prepare_for_translating() -> None:
-    """Configure memory and oneDNN's cache for a process that translates for long.
-
-    A packed decoder has less than 256 shapes (`dragoman.model.packed`).
-    """
+    """Configure memory and oneDNN's cache for a process that translates for long."""
     keep_freed_memory()
     remember_few_shapes(256)
 

@@ -1,4 +1,5 @@
-/* The steps of a search on a processor with AVX-512 or AVX2: the same function as dragoman/model/packed.py, one call a step.
+/* The steps of a search on a processor: the same function as dragoman/model/incremental.py, one call a step. Written for
+ * AVX-512, for AVX2, and with the vectors of GCC and Clang for all others.
  *
  * One thread works on a search. What it keeps: each live hypothesis (a row) ends in a node, which holds the keys and
  * values of its newest token and points to that of the token before. Rows that descend from one another share nodes,
@@ -10,22 +11,32 @@
  *
  * dragoman/native.py compiles and loads this file; dragoman/model/compiled.py describes models to it.
  */
+#if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
+#define HAS_AVX2 1
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { INT8 = 0, BF16 = 1, FP32 = 2 };
+#define ALL_LANES ((Mask)((1u << LANES) - 1))
 /* Rows that go through all layers together, so that what they make stays in the second-level cache. */
 #define ROWS_TOGETHER 192
 #define LEVELS 127
 #define ZERO 128
+#define REACH 6.0f /* standard deviations that LEVELS stand for, where a norm makes inputs in int8 */
 
 /* ---- Vectors of LANES numbers; bit i of a mask says whether lane i is meant ---- */
 
-#if defined(__AVX512BW__)
+#if defined(HAS_AVX2) && defined(__AVX512BW__)
 
+#define PROCESSOR "AVX-512"
 #define LANES 16
 #define COLUMNS 64
 #if defined(__AVX512VNNI__)
@@ -68,8 +79,9 @@ static inline void store_levels(Level *to, Mask mask, Ints x) { _mm512_mask_cvte
 static inline void store_in_bf16(uint16_t *to, Mask mask, Floats x) { _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh(x)); }
 #endif
 
-#else /* AVX2 */
+#elif defined(HAS_AVX2)
 
+#define PROCESSOR "AVX2"
 #define LANES 8
 #define COLUMNS 16
 #define HAS_INT8 1
@@ -131,6 +143,66 @@ static inline void store_levels(Level *to, Mask mask, Ints x) {
             if (mask >> i & 1) to[i] = levels[i];
 }
 
+#else
+
+#define PROCESSOR "the vectors of any processor"
+#define LANES 4
+#define COLUMNS 16
+#define HAS_INT8 1
+#define HAS_BF16 0
+
+typedef float Floats __attribute__((vector_size(16)));
+typedef int32_t Ints __attribute__((vector_size(16)));
+typedef uint8_t Mask;
+typedef int16_t Level;
+
+#define EACH_LANE(i, mask) for (int i = 0; i < LANES; i++) if ((mask) >> i & 1)
+
+static inline Floats spread(float x) { return (Floats){x, x, x, x}; }
+static inline Floats chosen(Ints which, Floats x, Floats other) { return (Floats)(((Ints)x & which) | ((Ints)other & ~which)); }
+static inline Floats load_or(Floats other, Mask mask, const float *from) {
+    if (mask == ALL_LANES) memcpy(&other, from, sizeof(other));
+    else EACH_LANE(i, mask) other[i] = from[i];
+    return other;
+}
+static inline Floats load(Mask mask, const float *from) { return load_or(spread(0.0f), mask, from); }
+static inline void store(float *to, Mask mask, Floats x) {
+    if (mask == ALL_LANES) memcpy(to, &x, sizeof(x));
+    else EACH_LANE(i, mask) to[i] = x[i];
+}
+static inline Floats only(Mask mask, Floats x) {
+    EACH_LANE(i, (Mask)~mask) x[i] = 0.0f;
+    return x;
+}
+static inline Floats multiply_add(Floats a, Floats b, Floats c) { return a * b + c; }
+static inline Floats largest(Floats a, Floats b) { return chosen(a > b, a, b); } /* of a NaN, the second */
+static inline Floats smallest(Floats a, Floats b) { return chosen(a < b, a, b); }
+static inline Floats rounded(Floats x) { return (x + 12582912.0f) - 12582912.0f; } /* 1.5 * 2^23, beside which nothing is left of fractions */
+static inline Ints nearest_ints(Floats x) { return __builtin_convertvector(rounded(x), Ints); }
+static inline Floats times_two_to(Floats x, Floats n) { return x * (Floats)((nearest_ints(n) + 127) << 23); } /* n from -126 to 127 */
+static inline float sum_of(Floats x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+static inline float largest_of(Floats x) {
+    float most = x[0];
+    EACH_LANE(i, ALL_LANES) most = x[i] > most ? x[i] : most;
+    return most;
+}
+static inline unsigned lanes_where(Ints which) {
+    unsigned mask = 0;
+    EACH_LANE(i, ALL_LANES) mask |= (unsigned)(which[i] & 1) << i;
+    return mask;
+}
+static inline unsigned are_larger(Floats a, Floats b) { return lanes_where(a > b); }
+static inline unsigned are_no_numbers(Floats x) { return lanes_where(x != x); }
+static inline Ints load_ints(const void *from) {
+    Ints x;
+    memcpy(&x, from, sizeof(x));
+    return x;
+}
+static inline Ints spread_int(int32_t x) { return (Ints){x, x, x, x}; }
+static inline Floats as_floats(Ints x) { return __builtin_convertvector(x, Floats); }
+static inline Ints plus(Ints a, Ints b) { return a + b; }
+static inline void store_levels(Level *to, Mask mask, Ints x) { EACH_LANE(i, mask) to[i] = (Level)x[i]; }
+
 #endif
 
 #define VECTORS (COLUMNS / LANES)
@@ -139,13 +211,13 @@ static inline void store_levels(Level *to, Mask mask, Ints x) {
 /* Which types this processor was compiled for: bit INT8, bit BF16, bit FP32. */
 int32_t dragoman_kinds(void) { return HAS_INT8 << INT8 | HAS_BF16 << BF16 | 1 << FP32; }
 
-/* How many numbers a vector holds. */
-int32_t dragoman_lanes(void) { return LANES; }
+/* What it was compiled for. */
+const char *dragoman_processor(void) { return PROCESSOR; }
 
 static size_t size_of(int kind) { return kind == INT8 ? sizeof(Level) : kind == BF16 ? 2 : 4; }
 static int group_of(int kind) { return 4 / size_of(kind); }
 static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }
-static inline Mask tail(int left) { return left >= LANES ? (Mask)-1 : (Mask)((1u << (left < 0 ? 0 : left)) - 1); }
+static inline Mask tail(int left) { return left >= LANES ? ALL_LANES : (Mask)((1u << (left < 0 ? 0 : left)) - 1); }
 
 static void *reserve(size_t n_bytes) {
     void *memory = NULL;
@@ -163,26 +235,29 @@ typedef struct {
 } Linear;
 
 typedef struct {
-    const float *weight, *bias; /* (D); NULL in int8: LEVELS / REACH and 0 */
-    float epsilon, gain;        /* gain: used where weight is NULL */
+    const float *weight, *bias; /* (D); in int8 they are part of the products that read what is normed */
+    float epsilon;
 } Norm;
 
 typedef struct {
     Linear own_in, own_out, cross_query, cross_memory, cross_out, wide, narrow;
     Norm own_norm, cross_norm, feed_forward_norm;
+    const float *gains; /* (d_ff): levels of one, of what GELU or swish return, in int8 */
 } Layer;
 
 typedef struct {
     const float *tokens;    /* (V, D) */
     const float *positions; /* (max_positions, D) */
     float scale;
-    int32_t n_tokens, n_positions;
+    float gain; /* levels of one, in int8 where no norm stands before the first layer */
 } Embedding;
 
 typedef struct {
     int32_t kind, d_model, n_heads, d_ff, n_encoder_layers, n_decoder_layers;
+    int32_t norms_after; /* post-norm: what is added to the residual stream is normed with it, not read through a norm */
+    int32_t activation;  /* RELU, GELU or SWISH */
     const Layer *encoder, *decoder;
-    Norm encoder_norm, decoder_norm;
+    Norm encoder_norm, decoder_norm; /* pre-norm only */
     Embedding src, tgt;
     Linear output;
     const void *output_rows; /* (V, D) in the model's type: of which the columns of a shortlist are packed */
@@ -202,6 +277,19 @@ static inline Floats exponential(Floats x) {
     p = multiply_add(p, r, spread(1.6666665459e-1f));
     p = multiply_add(p, r, spread(5.0000001201e-1f));
     return times_two_to(multiply_add(p, r * r, r + spread(1.0f)), n);
+}
+
+static inline Floats swish(Floats x) { return x / (spread(1.0f) + exponential(smallest(spread(87.0f), -x))); }
+
+/* x Phi(x), the normal distribution's by its error function: Abramowitz and Stegun, 7.1.26, within 1.5e-7. */
+static inline Floats gelu(Floats x) {
+    const Floats z = largest(x, -x) * spread(0.70710678f), t = spread(1.0f) / multiply_add(z, spread(0.3275911f), spread(1.0f));
+    Floats p = multiply_add(t, spread(1.061405429f), spread(-1.453152027f));
+    p = multiply_add(t, p, spread(1.421413741f));
+    p = multiply_add(t, p, spread(-0.284496736f));
+    p = multiply_add(t, p, spread(0.254829592f));
+    const Floats outside = p * t * exponential(-z * z) * spread(0.5f); /* Phi(-|x|) */
+    return largest(x, spread(0.0f)) + (x - x) - largest(x, -x) * outside; /* x - x: NaN where x is */
 }
 
 /* Write LANES values, as the inputs of a product. In int8 they are levels: rounded, and 0 is ZERO. */
@@ -225,7 +313,8 @@ static float nan_of(const float *x, int D) {
     return 0.0f * sum_of(sum);
 }
 
-static inline void norm_row(int kind, const Norm *norm, const float *x, int D, void *y) {
+/* x (D) normed -> y, inputs of a product, and x itself where `norms_after`. In int8 y has neither weight nor bias. */
+static inline void norm_row(int kind, int norms_after, const Norm *norm, float *x, int D, void *y) {
     Floats sum = spread(0.0f), squares = spread(0.0f);
     for (int i = 0; i < D; i += LANES) sum += load(tail(D - i), x + i);
     const Floats mean = spread(sum_of(sum) / D);
@@ -236,30 +325,43 @@ static inline void norm_row(int kind, const Norm *norm, const float *x, int D, v
     const float scale = 1.0f / sqrtf(sum_of(squares) / D + norm->epsilon);
     for (int i = 0; i < D; i += LANES) {
         const Mask mask = tail(D - i);
-        Floats v = load(mask, x + i) - mean;
-        if (norm->weight == NULL) v *= spread(scale * norm->gain);
-        else v = multiply_add(v * spread(scale), load(mask, norm->weight + i), load(mask, norm->bias + i));
-        write_inputs(kind, y, i, mask, v);
+        const Floats v = load(mask, x + i) - mean;
+        const Floats normed = multiply_add(v * spread(scale), load(mask, norm->weight + i), load(mask, norm->bias + i));
+        if (kind == INT8) write_inputs(kind, y, i, mask, v * spread(scale * (LEVELS / REACH)));
+        else write_inputs(kind, y, i, mask, normed);
+        if (norms_after) store(x + i, mask, normed);
     }
 }
 
 /* ---- Products ---- */
 
 /* sums += input * weights, in assembler: with the intrinsics GCC copies each sum to another register and back. */
+#if defined(HAS_AVX2)
 #define ADD_PRODUCTS(instruction, sums, input, weights) __asm__(instruction " %2, %1, %0" : "+v"(sums) : "v"(input), "v"(weights))
+#else
+#define ADD_PRODUCTS(instruction, sums, input, weights) sums += (Floats)(input) * (Floats)(weights)
+#endif
 
 static inline __attribute__((always_inline)) Ints add_levels(Ints sums, Ints input, Ints weights) {
 #if LANES == 16
     ADD_PRODUCTS("vpdpbusd", sums, input, weights);
 #elif defined(__AVXVNNI__)
     ADD_PRODUCTS("%{vex%} vpdpbusd", sums, input, weights);
-#else
+#elif defined(HAS_AVX2)
     sums = plus(sums, _mm256_madd_epi16(input, weights));
+#elif defined(__SSE2__)
+    sums += (Ints)_mm_madd_epi16((__m128i)input, (__m128i)weights);
+#elif defined(__aarch64__)
+    const int16x8_t x = (int16x8_t)input, w = (int16x8_t)weights;
+    sums += (Ints)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(w)), vmull_high_s16(x, w));
+#else /* two levels of 16 bits in each lane */
+    sums += (input << 16 >> 16) * (weights << 16 >> 16) + (input >> 16) * (weights >> 16);
 #endif
     return sums;
 }
 
 enum { STORE, ADD, RELU }; /* fp32; added to what is there; the inputs of the next product, of which 0 is 0 */
+enum { GELU = RELU + 1, SWISH };
 
 /* Sum up n_rows rows of x with one block of weights, and write them. All but x, y and n_blocks are constants here. */
 static inline __attribute__((always_inline)) void
@@ -291,13 +393,13 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
         for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
             for (int c = 0; c < VECTORS; c++)
-                values[r][c] = multiply_add(as_floats(sums[r][c]), load((Mask)-1, linear->scales + first + LANES * c),
-                                            load((Mask)-1, linear->bias + first + LANES * c));
+                values[r][c] = multiply_add(as_floats(sums[r][c]), load(ALL_LANES, linear->scales + first + LANES * c),
+                                            load(ALL_LANES, linear->bias + first + LANES * c));
     } else {
 #pragma GCC unroll 6
         for (int r = 0; r < n_rows; r++)
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) values[r][c] = load((Mask)-1, linear->bias + first + LANES * c);
+            for (int c = 0; c < VECTORS; c++) values[r][c] = load(ALL_LANES, linear->bias + first + LANES * c);
         for (int k = 0; k < n_groups; k++) {
             Ints w[VECTORS];
 #pragma GCC unroll 4
@@ -356,23 +458,25 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
             }                                                                                                            \
     }
 #define PRODUCTS_OF(name, kind) PRODUCT(store_##name, kind, STORE) PRODUCT(add_##name, kind, ADD) PRODUCT(relu_##name, kind, RELU)
+#define NAMES_OF(name) {store_##name, add_##name, relu_##name}
+
+typedef void Product(const Linear *, const char *, size_t, int, char *, size_t);
 PRODUCTS_OF(fp32, FP32)
-#define PRODUCTS_FP32 {store_fp32, add_fp32, relu_fp32}
 #if HAS_BF16
 PRODUCTS_OF(bf16, BF16)
-#define PRODUCTS_BF16 {store_bf16, add_bf16, relu_bf16}
-#else
-#define PRODUCTS_BF16 {NULL, NULL, NULL}
 #endif
 #if HAS_INT8
 PRODUCTS_OF(int8, INT8)
-#define PRODUCTS_INT8 {store_int8, add_int8, relu_int8}
-#else
-#define PRODUCTS_INT8 {NULL, NULL, NULL}
 #endif
-
-typedef void Product(const Linear *, const char *, size_t, int, char *, size_t);
-static Product *const PRODUCTS[3][3] = {PRODUCTS_INT8, PRODUCTS_BF16, PRODUCTS_FP32};
+static Product *const PRODUCTS[3][3] = {
+    [FP32] = NAMES_OF(fp32),
+#if HAS_BF16
+    [BF16] = NAMES_OF(bf16),
+#endif
+#if HAS_INT8
+    [INT8] = NAMES_OF(int8),
+#endif
+};
 
 /* The bytes that `dragoman_pack` writes. */
 int64_t dragoman_packed_bytes(int32_t kind, int32_t n_in, int32_t n_out) {
@@ -554,13 +658,23 @@ static void embed(const Embedding *embedding, int D, int64_t token, int position
     for (int i = 0; i < D; i++) x[i] = own[i] * embedding->scale + there[i];
 }
 
-/* The parts of a layer; x (n, D) is the residual stream. */
+/* The parts of a layer; x (n, D) is the residual stream, `inputs` what the next product reads. */
 
-static void normed_product(const Model *model, const Norm *norm, const Linear *linear, int mode, const float *x, int n, char *inputs, char *y) {
-    const size_t stride = model->d_model * size_of(model->kind);
-    const size_t y_stride = linear->n_out * (mode == RELU ? size_of(model->kind) : sizeof(float));
-    for (int i = 0; i < n; i++) norm_row(model->kind, norm, x + (size_t)i * model->d_model, model->d_model, inputs + i * stride);
-    PRODUCTS[model->kind][mode](linear, inputs, stride, n, y, y_stride);
+static void embed_rows(const Model *model, const Embedding *embedding, float *x, int n, char *inputs) {
+    const int D = model->d_model;
+    const Floats gain = spread(model->kind == INT8 ? embedding->gain : 1.0f);
+    for (int r = 0; r < n && model->norms_after; r++)
+        for (int i = 0; i < D; i += LANES)
+            write_inputs(model->kind, inputs + r * D * size_of(model->kind), i, tail(D - i), load(tail(D - i), x + (size_t)r * D + i) * gain);
+}
+
+static void norm_rows(const Model *model, const Norm *norm, float *x, int n, char *inputs) {
+    const size_t D = model->d_model, stride = D * size_of(model->kind);
+    for (int i = 0; i < n; i++) norm_row(model->kind, model->norms_after, norm, x + i * D, D, inputs + i * stride);
+}
+
+static void product(const Model *model, const Linear *linear, const char *inputs, int n, float *y) {
+    PRODUCTS[model->kind][STORE](linear, inputs, model->d_model * size_of(model->kind), n, (char *)y, linear->n_out * sizeof(float));
 }
 
 static void add_context(const Model *model, const Linear *linear, const float *context, int n, char *inputs, float *x) {
@@ -573,9 +687,29 @@ static void add_context(const Model *model, const Linear *linear, const float *c
     PRODUCTS[model->kind][ADD](linear, inputs, stride, n, (char *)x, D * sizeof(float));
 }
 
+/* GELU or swish of the fp32 in `wide` (n, d_ff), which becomes the inputs of the next product. */
+static void activate(const Model *model, const float *gains, int n, char *wide) {
+    const int kind = model->kind, F = model->d_ff;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < F; i += LANES) { /* what is written lies before what is still to be read, or in its place */
+            const Mask mask = tail(F - i);
+            Floats v = load(mask, (const float *)wide + (size_t)r * F + i);
+            if (model->activation == GELU) v = gelu(v);
+            else v = swish(v);
+            if (kind == INT8) v *= load(mask, gains + i);
+            write_inputs(kind, wide + (size_t)r * F * size_of(kind), i, mask, v);
+        }
+}
+
 static void feed_forward(const Model *model, const Layer *layer, float *x, int n, char *inputs, char *wide) {
-    normed_product(model, &layer->feed_forward_norm, &layer->wide, RELU, x, n, inputs, wide);
-    PRODUCTS[model->kind][ADD](&layer->narrow, wide, model->d_ff * size_of(model->kind), n, (char *)x, model->d_model * sizeof(float));
+    const size_t stride = model->d_model * size_of(model->kind), wide_stride = model->d_ff * size_of(model->kind);
+    if (model->activation == RELU) {
+        PRODUCTS[model->kind][RELU](&layer->wide, inputs, stride, n, wide, wide_stride);
+    } else {
+        product(model, &layer->wide, inputs, n, (float *)wide);
+        activate(model, layer->gains, n, wide);
+    }
+    PRODUCTS[model->kind][ADD](&layer->narrow, wide, wide_stride, n, (char *)x, model->d_model * sizeof(float));
 }
 
 typedef struct {
@@ -603,9 +737,11 @@ static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int 
     if (steps->failed) return 0;
     for (int s = 0, row = 0; s < n; s++)
         for (int i = 0; i < rows[s].sentence->n_tokens; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
+    embed_rows(model, &model->src, at.x, n_tokens, at.inputs);
     for (int l = 0; l < model->n_encoder_layers; l++) {
         const Layer *layer = &model->encoder[l];
-        normed_product(model, &layer->own_norm, &layer->own_in, STORE, at.x, n_tokens, at.inputs, (char *)at.projected);
+        if (!model->norms_after) norm_rows(model, &layer->own_norm, at.x, n_tokens, at.inputs);
+        product(model, &layer->own_in, at.inputs, n_tokens, at.projected);
         for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++) {
             const int S = rows[s].sentence->n_tokens;
             for (int j = 0; j < S; j++) at.keys[j] = at.projected + (size_t)(first + j) * 3 * D + D;
@@ -613,12 +749,13 @@ static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int 
                 attend(width, at.projected + (size_t)(first + i) * 3 * D, at.keys, S, model->n_heads, at.scores, at.context + (size_t)(first + i) * D);
         }
         add_context(model, &layer->own_out, at.context, n_tokens, at.inputs, at.x);
+        norm_rows(model, model->norms_after ? &layer->own_norm : &layer->feed_forward_norm, at.x, n_tokens, at.inputs);
         feed_forward(model, layer, at.x, n_tokens, at.inputs, at.wide);
+        if (model->norms_after) norm_rows(model, &layer->feed_forward_norm, at.x, n_tokens, at.inputs);
     }
-    const size_t stride = D * size_of(model->kind);
-    for (int i = 0; i < n_tokens; i++) norm_row(model->kind, &model->encoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
+    if (!model->norms_after) norm_rows(model, &model->encoder_norm, at.x, n_tokens, at.inputs);
     for (int l = 0; l < model->n_decoder_layers; l++) {
-        PRODUCTS[model->kind][STORE](&model->decoder[l].cross_memory, at.inputs, stride, n_tokens, (char *)at.projected, 2 * D * sizeof(float));
+        product(model, &model->decoder[l].cross_memory, at.inputs, n_tokens, at.projected);
         for (int i = 0; i < n_tokens; i++) at.projected[(size_t)i * 2 * D] += nan_of(at.x + (size_t)i * D, D);
         for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++)
             memcpy(rows[s].sentence->memory + (size_t)l * rows[s].sentence->n_tokens * 2 * D, at.projected + (size_t)first * 2 * D,
@@ -738,15 +875,15 @@ static void project(Steps *steps, int first, int end, const float *x, const char
         if (mask == NULL)
             for (int f = 0; f < steps->n_forbidden; f++) y[steps->forbidden[f]] = -INFINITY;
         Floats most = none, sum = spread(0.0f);
-        for (int c = 0; c < C; c += LANES) most = largest(most, load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c));
+        for (int c = 0; c < C; c += LANES) most = largest(most, load_or(none, tail(C - c) & (mask ? mask[c / LANES] : ALL_LANES), y + c));
         most = spread(largest_of(most));
         for (int c = 0; c < C; c += LANES) {
-            const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c);
+            const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : ALL_LANES), y + c);
             sum += exponential(v - most);
         }
         const Floats less = most + spread(logf(sum_of(sum)) + nan_of(x, model->d_model));
         for (int c = 0; c < C; c += LANES) {
-            const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : (Mask)-1), y + c);
+            const Floats v = load_or(none, tail(C - c) & (mask ? mask[c / LANES] : ALL_LANES), y + c);
             store(y + c, tail(C - c), v - less);
         }
     }
@@ -776,9 +913,11 @@ int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents,
             for (int j = 1; node != NULL; node = node->parent, j++) nodes[end - j] = node;
             embed(&model->tgt, D, last[first + i], rows[i].last->length - 1, at.x + (size_t)i * D);
         }
+        embed_rows(model, &model->tgt, at.x, n, at.inputs);
         for (int l = 0; l < model->n_decoder_layers; l++) {
             const Layer *layer = &model->decoder[l];
-            normed_product(model, &layer->own_norm, &layer->own_in, STORE, at.x, n, at.inputs, (char *)at.projected);
+            if (!model->norms_after) norm_rows(model, &layer->own_norm, at.x, n, at.inputs);
+            product(model, &layer->own_in, at.inputs, n, at.projected);
             for (int i = 0, begin = 0; i < n; begin += rows[i].last->length, i++) {
                 const int length = rows[i].last->length;
                 const float *own = at.projected + (size_t)i * 3 * D;
@@ -787,7 +926,8 @@ int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents,
                 attend(width, own, at.keys, length, model->n_heads, at.scores, at.context + (size_t)i * D);
             }
             add_context(model, &layer->own_out, at.context, n, at.inputs, at.x);
-            normed_product(model, &layer->cross_norm, &layer->cross_query, STORE, at.x, n, at.inputs, (char *)at.projected);
+            norm_rows(model, model->norms_after ? &layer->own_norm : &layer->cross_norm, at.x, n, at.inputs);
+            product(model, &layer->cross_query, at.inputs, n, at.projected);
             for (int i = 0; i < n; i++) {
                 const Sentence *sentence = rows[i].sentence;
                 const float *memory = sentence->memory + (size_t)l * sentence->n_tokens * 2 * D;
@@ -795,10 +935,12 @@ int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents,
                 attend(width, at.projected + (size_t)i * D, at.keys, sentence->n_tokens, model->n_heads, at.scores, at.context + (size_t)i * D);
             }
             add_context(model, &layer->cross_out, at.context, n, at.inputs, at.x);
+            norm_rows(model, model->norms_after ? &layer->cross_norm : &layer->feed_forward_norm, at.x, n, at.inputs);
             feed_forward(model, layer, at.x, n, at.inputs, at.wide);
+            if (model->norms_after) norm_rows(model, &layer->feed_forward_norm, at.x, n, at.inputs);
         }
+        if (!model->norms_after) norm_rows(model, &model->decoder_norm, at.x, n, at.inputs);
         const size_t stride = D * size_of(model->kind);
-        for (int i = 0; i < n; i++) norm_row(model->kind, &model->decoder_norm, at.x + (size_t)i * D, D, at.inputs + i * stride);
         for (int row = 0; row < n; row += 48) {
             const int end = row + 48 < n ? row + 48 : n;
             project(steps, first + row, first + end, at.x + (size_t)row * D, at.inputs + row * stride, log_probs + (size_t)(first + row) * steps->n_columns);

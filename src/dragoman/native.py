@@ -1,6 +1,7 @@
 """Compiled parts of a search (native.c): built with the machine's C compiler when first wanted, and kept.
 
-They need an x86-64 processor with AVX-512 or AVX2, and a compiler. Without them, PyTorch computes the same.
+They need GCC or Clang. Processors with AVX-512 or AVX2 have code of their own, all others the compiler's
+vectors. Without them, PyTorch computes the same, slower.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma", "f16c", "bmi2")
 AVX2 = ("avx2", "fma", "f16c", "bmi2")
-"""Features of a processor, as Linux calls them and compilers with -m before it; the source needs either."""
+"""Features of a processor, as Linux calls them and compilers with -m before it."""
 HELPFUL = {
     AVX512: {"avx512_vnni": "-mavx512vnni", "avx512_bf16": "-mavx512bf16"},
     AVX2: {"avx_vnni": "-mavxvnni"},
+    (): {},
 }
-"""Features that it uses beside these where they are there (products in int8, in bf16), and their flags."""
+"""Features that the source uses beside these (products in int8, in bf16), and their flags."""
 BUILT = SOURCE.with_name("compiled")
 """Libraries that came with the installation; see `build`."""
 DIGEST_BYTES = 32
@@ -39,12 +41,13 @@ DIGEST_BYTES = 32
 SECONDS = 120
 """Maximum time of the compiler."""
 SWITCH = "DRAGOMAN_NATIVE"
-"""Environment variable: 0 leaves compiled parts aside; avx2 takes those for AVX2 beside AVX-512, too."""
+"""Environment variable: 0 leaves compiled parts aside; avx2 takes those for AVX2 beside AVX-512, too, and any
+those for any processor."""
 
 Pointer, Int, Long, Double = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 FUNCTIONS = {
     "dragoman_kinds": (Int, []),
-    "dragoman_lanes": (Int, []),
+    "dragoman_processor": (ctypes.c_char_p, []),
     "dragoman_packed_bytes": (Long, [Int, Int, Int]),
     "dragoman_pack": (None, [Int, Pointer, Pointer, Int, Int, Pointer]),
     "dragoman_begin": (Pointer, [Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer, Pointer, Int]),
@@ -66,7 +69,7 @@ class Native(NamedTuple):
     def __str__(self) -> str:
         if self.library is None:
             return f"by PyTorch ({self.reason})"
-        return f"compiled, with {'AVX-512' if self.library.dragoman_lanes() == 16 else 'AVX2'}"
+        return f"compiled, with {self.library.dragoman_processor().decode()}"
 
 
 class _UnavailableError(Exception):
@@ -87,7 +90,7 @@ def native() -> Native:
 
 
 def build(folder: Path = BUILT) -> list[Path]:
-    """Compile for every x86-64 processor that can use it, into `folder`: for images without a compiler."""
+    """Compile for every processor of this kind, into `folder`: for images without a compiler."""
     flags = [
         _flags(frozenset({*needed, *some}))
         for needed, helpful in HELPFUL.items()
@@ -122,9 +125,8 @@ def _built() -> Path:
 
 def _flags(features: frozenset[str]) -> list[str]:
     """Return the compiler's flags for the widest vectors that a processor with these features has."""
-    needed = AVX512 if features.issuperset(AVX512) and os.environ.get(SWITCH) != "avx2" else AVX2
-    if missing := [name for name in needed if name not in features]:
-        raise _UnavailableError(f"the processor has no {', '.join(missing)}")
+    choices = {"avx2": (AVX2, ()), "any": ((),)}.get(os.environ.get(SWITCH, ""), (AVX512, AVX2, ()))
+    needed = next(some for some in choices if features.issuperset(some))
     helpful = [flag for name, flag in HELPFUL[needed].items() if name in features]
     return [*FLAGS, *(f"-m{name}" for name in needed), *helpful]
 
@@ -151,9 +153,11 @@ def _is_whole(file: Path) -> bool:
 
 
 def _features() -> frozenset[str]:
-    """Return what the processor can do, as Linux calls it."""
+    """Return what an x86-64 processor can do, as Linux calls it; nothing, of others and elsewhere."""
+    if sys.platform == "win32":
+        raise _UnavailableError("not under Windows")
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise _UnavailableError("only for x86-64 processors under Linux")
+        return frozenset()
     with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
     return frozenset(flags)

@@ -14,6 +14,7 @@ REMOVED = {
     "--metric-python": "score with the metric's own program and give its numbers: --scores NAME=FILE",
     "--csv": "use --json",
     "--report": "use --examples N or --json; --threshold KIND=VALUE says what another threshold finds",
+    "--engine": "remove it; `dragoman export RUN --to ctranslate2` writes for that engine",
     "--record": "run `python tools/record_results.py RECIPE RUN` in a checkout",
     "batching.joining": "remove it; requests are decoded in batches",
     "limits.required_characters": "set limits.required_cost, tokens times hypotheses times length",

@@ -32,12 +32,7 @@ def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> Pat
     for name in ("load_weights", "create"):
         monkeypatch.setattr(Run, name, work)
     for kind in (Translator, Classifier):
-        real = kind.load.__func__  # type: ignore[attr-defined]
-
-        def load(cls: type, *arguments: Any, real: Any = real, engine: str = "native", **options: Any) -> Any:
-            return real(cls, *arguments, engine=engine, **options) if engine != "native" else work()
-
-        monkeypatch.setattr(kind, "load", classmethod(load))
+        monkeypatch.setattr(kind, "load", work)
     return tmp_path
 
 
@@ -67,8 +62,6 @@ CASES = [
     ("zstandard", "zst", ["translate", "run", "train.en", "--out", "out.zst", "--protect", "all"]),
     ("zstandard", "zst", ["translate", "run", "train.en", "--json", "--pharaoh", "links.zst"]),
     ("ray", "ray", ["translate", "run", "train.en", "--out", "out.de", "--ray", "local"]),
-    ("ctranslate2", "ctranslate2", ["translate", "run", "train.en", "--engine", "ctranslate2"]),
-    ("ctranslate2", "ctranslate2", ["evaluate", "run", "--engine", "ctranslate2"]),
     ("sentencex", "documents", ["translate", "run", "train.en", "--document"]),
     ("docx", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
     ("zstandard", "zst", ["backtranslate", "run", "train.de", "--out", "pairs.tsv.zst"]),
@@ -83,7 +76,6 @@ CASES = [
     ("httptools", "serve", ["serve", "run"]),
     ("prometheus_client", "serve", ["serve", "run"]),
     ("docx", "serve", ["serve", "run"]),
-    ("ctranslate2", "ctranslate2", ["serve", "run", "--engine", "ctranslate2", "--port", "0"]),
     ("huggingface_hub", "hub", ["push", "run", "user/model"]),
 ]
 

@@ -169,13 +169,11 @@ def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, 
 
 
 def test_workers_are_refused_where_they_cannot_be(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = error_of("serve", tiny_run, "--workers", 2, "--engine", "ctranslate2")
-    assert "--workers 1" in said
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     said = error_of("serve", tiny_run, "--workers", 2)
     assert "GPU" in said
-    assert "--device cpu" in said
+    assert "give --workers 1, or --device cpu" in said
     monkeypatch.delattr(os, "fork")
     assert "cannot fork" in error_of("serve", tiny_run, "--workers", 2, "--device", "cpu")
 

@@ -16,11 +16,13 @@ from dragoman.predict.translator import Translator
 TESTS = Path(__file__).parent
 SEARCHES = [
     TESTS / name for name in (
-        "model/test_quantized.py", "model/test_transformer.py", "predict/test_shortlist.py",
+        "model/test_compiled.py", "model/test_transformer.py", "predict/test_shortlist.py",
         "decoding/test_compiled_beam.py", "decoding/test_greedy_and_beam.py",
     )
 ]  # fmt: skip
 """Tests of compiled searches."""
+EVERY = (*module.AVX2, *module.AVX512, "avx512_vnni")
+VECTORS = ("AVX-512", "AVX2", "the vectors of any processor")
 needs_compiled = pytest.mark.skipif(bool(native().reason), reason=native().reason)
 
 
@@ -137,51 +139,56 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fresh() == Native(None, "DRAGOMAN_NATIVE=0")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
-def test_a_processor_has_what_its_vectors_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    old, some, new = frozenset({"sse2"}), frozenset({*module.AVX2, "sse2"}), frozenset(module.AVX512)
-    monkeypatch.setattr(module, "_features", lambda: old)
-    assert fresh() == Native(None, "the processor has no avx2, fma, f16c, bmi2")
-    assert "-mavx2" in module._flags(some)
-    newer = new | some | {"avx512_vnni"}
-    assert {"-mavx512bw", "-mavx512vnni"} <= set(module._flags(newer))
-    monkeypatch.setenv(module.SWITCH, "avx2")
-    assert module._flags(newer) == module._flags(some)
+@pytest.mark.parametrize(
+    ("features", "switch", "expected"),
+    [
+        ({"sse2"}, "", []),
+        ({*module.AVX2, "avx_vnni"}, "", [*(f"-m{name}" for name in module.AVX2), "-mavxvnni"]),
+        ({*EVERY}, "", [*(f"-m{name}" for name in module.AVX512), "-mavx512vnni"]),
+        ({*EVERY}, "avx2", [f"-m{name}" for name in module.AVX2]),
+        ({*EVERY}, "any", []),
+    ],
+)
+def test_a_processor_has_the_widest_vectors_that_it_knows(
+    features: set[str], switch: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(module.SWITCH, switch)
+    assert module._flags(frozenset(features)) == [*module.FLAGS, *expected]
 
 
 @needs_compiled
 def test_it_says_what_computes_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = module._features().issuperset(module.AVX512)
-    assert str(fresh()) == f"compiled, with {'AVX-512' if wide else 'AVX2'}"
-    monkeypatch.setenv(module.SWITCH, "avx2")
-    assert str(fresh()) == "compiled, with AVX2"
+    widest = str(fresh()).removeprefix("compiled, with ")
+    assert widest in VECTORS
     monkeypatch.setenv(module.SWITCH, "0")
     assert str(fresh()) == "by PyTorch (DRAGOMAN_NATIVE=0)"
 
 
-@pytest.fixture
-def both_vectors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Skip a test where there is no AVX-512; the next one gets what it would without this one."""
-    if not module._features().issuperset(module.AVX512):
-        pytest.skip("the processor has no AVX-512, and all tests are of AVX2")
-    monkeypatch.delenv(module.SWITCH, raising=False)
-    yield
+@pytest.fixture(params=["avx2", "any"])
+def narrower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The value of the switch for vectors that are narrower than this processor's widest ones."""
+    monkeypatch.setenv(module.SWITCH, request.param)
+    if str(fresh()) == str(native()):
+        pytest.skip("the processor has no wider vectors")
+    monkeypatch.delenv(module.SWITCH)
+    yield request.param
+    monkeypatch.undo()
     native.cache_clear()
 
 
 @needs_compiled
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_translations_with_avx2_are_those_with_avx512(
-    precision: str, both_vectors: None, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+def test_translations_are_the_same_with_narrower_vectors(
+    precision: str, narrower: str, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts, found = ["red cat", "", "big old house", "small bird river tree"], {}
-    for vectors in ("AVX-512", "AVX2"):
+    texts, found = ["red cat", "", "big old house", "small bird river tree"], []
+    for switch in ("", narrower):
+        monkeypatch.setenv(module.SWITCH, switch)
         native.cache_clear()
-        assert str(native()) == f"compiled, with {vectors}"
         translator = Translator.load(tiny_run, device="cpu", precision=precision)
-        found[vectors] = translator.translate(texts, beam_size=4, n_best=4)
-        monkeypatch.setenv(module.SWITCH, "avx2")
-    for wide, narrow in zip(found["AVX-512"], found["AVX2"], strict=True):
+        found.append(translator.translate(texts, beam_size=4, n_best=4))
+    for wide, narrow in zip(*found, strict=True):
         assert [one.text for one in narrow.alternatives] == [one.text for one in wide.alternatives]
         scores = [one.score for one in wide.alternatives]
         assert [one.score for one in narrow.alternatives] == pytest.approx(scores, rel=1e-4)
@@ -189,9 +196,9 @@ def test_translations_with_avx2_are_those_with_avx512(
 
 @needs_compiled
 @pytest.mark.nightly
-def test_avx2_gives_what_avx512_does(both_vectors: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrower_vectors_give_what_the_widest_do(narrower: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All tests of compiled searches, with the narrower vectors."""
-    monkeypatch.setenv(module.SWITCH, "avx2")
+    monkeypatch.setenv(module.SWITCH, narrower)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "compiled", *SEARCHES]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
@@ -204,7 +211,7 @@ def test_what_is_built_into_an_installation_needs_no_compiler(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = module.build(tmp_path / "compiled")
-    assert len(made) == len(set(made)) == 6
+    assert len(made) == len(set(made)) == 7
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "compiled", *made)} == {0o755}
     monkeypatch.setattr(module, "BUILT", tmp_path / "compiled")
     monkeypatch.setattr(module, "_compile", None)  # not to be called

@@ -65,7 +65,6 @@ class ModelSpec(Sent):
     """Target language, or direction, of a run with several: see `TranslationModel.towards`."""
     device: str = "auto"
     precision: str = "auto"
-    engine: str = "native"
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -86,9 +85,8 @@ class ModelSpec(Sent):
     def translator(self) -> Translator:
         """The model, loaded when it is first needed."""
         prepare_for_translating()
-        return Translator.load(
-            self.runs, device=self.device, precision=self.precision, engine=self.engine
-        ).towards(self.to)
+        translator = Translator.load(self.runs, device=self.device, precision=self.precision)
+        return translator.towards(self.to)
 
     def resolved(self) -> ModelSpec:
         """Return the same with absolute paths."""
@@ -102,7 +100,6 @@ class ModelSpec(Sent):
             "device": self.device,
             "precision": self.precision,
             **({} if self.to is None else {"to": self.to}),
-            **({} if self.engine == "native" else {"engine": self.engine}),
         }
 
 

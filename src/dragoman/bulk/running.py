@@ -163,8 +163,6 @@ def _results(
     job: Job, chunks: Iterator[Chunk], tick: Tick, *, n_workers: int, ray: str | None
 ) -> Generator[Done, None, None]:
     """Return the results of the chunks, in order. Parameters and errors: those of `translate_file`."""
-    if job.model.engine != "native" and (ray is not None or n_workers > 1):
-        replace(job.model).translator  # converts the run once, and not in each worker  # noqa: B018
     if ray is not None:
         from dragoman.bulk.cluster import on_cluster
 

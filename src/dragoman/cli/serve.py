@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.app import Command, say
-from dragoman.cli.options import Device, EngineName, Precision
+from dragoman.cli.options import Device, Precision
 from dragoman.errors import ConfigError, printable, require
 
 PACKAGES = (
@@ -54,7 +54,6 @@ def serve(
     open_: Annotated[bool, typer.Option("--open", help="Open the web page in a browser.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
-    engine: EngineName = "native",
 ) -> None:
     """Serve models over HTTP: a web page for people, and an API for programs.
 
@@ -77,14 +76,14 @@ def serve(
     running.check_address(host, has_keys=keys is not None, forced=force_public)
     if running.is_local(host) and keys is None and not config.hosts:
         config = config.model_copy(update={"hosts": [*running.LOCAL_NAMES, host]})
-    check_workers(workers, device=device, engine=engine)
+    check_workers(workers, device=device)
 
     api_keys = None if keys is None else Keys.load(keys)
     signals = {signal.SIGTERM: _leave, **dict.fromkeys(running.IGNORED, signal.SIG_IGN)}
     with running.listen(host, port) as listening, running.handled(signals):
         n_threads = running.prepare(config, n_workers=workers, device=device)
         with _loading(len(runs)) as note:
-            models = Models(runs, device=device, precision=precision, engine=engine, note=note)
+            models = Models(runs, device=device, precision=precision, note=note)
         set_up(config.log_format)
         url = running.url_of(listening)
 

@@ -53,7 +53,6 @@ class TranslateCommand:
     batch_sentences: options.BatchSentences = None
     device: options.Device = "auto"
     precision: options.Precision = "auto"
-    engine: options.EngineName = "native"
     method: options.Method = None
     no_repeat_ngram: options.NoRepeatedNgram = None
     beam_size: options.BeamSize = None
@@ -152,8 +151,7 @@ def translate(
         raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
     if command.inflect and not (glossary or command.required):
         raise ConfigError("--inflect is for the phrases of --glossary and --required; give one of them")
-    ensemble, engine = tuple(command.ensemble or ()), command.engine
-    model = ModelSpec(run, ensemble, command.to, command.device, command.precision, engine)
+    model = ModelSpec(run, tuple(command.ensemble or ()), command.to, command.device, command.precision)
     config, out = model.config(), None if command.out == Path("-") else command.out
     request = TranslationRequest(
         settings=command.search(),
@@ -182,8 +180,7 @@ def translate(
     )  # fmt: skip
     check_folders(out, pharaoh)
     config.search.changed(request.search(config.search), where="translate")
-    if engine == "native":
-        check_precision(command.precision)
+    check_precision(command.precision)
     # 2. Encodings and terms, which take a look into the files.
     inputs = [job.input.encoded(command.encoding, config.languages[0]) for job in jobs]
     for source in inputs:

@@ -11,10 +11,10 @@ from typing import Any
 
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.errors import ConfigError, RunError
+from dragoman.interop.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from dragoman.interop.sentencepieces import sentencepiece_model
 from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.translator import Translator
 from dragoman.text.foreign import sentencepiece_processor

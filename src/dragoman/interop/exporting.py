@@ -19,6 +19,7 @@ from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.interop import REPORT, argos, browser, huggingface, onnx
 from dragoman.interop.browser import check_browser, runtime_files, write_browser
+from dragoman.interop.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.interop.parity import (
     Parity,
     SearchParity,
@@ -35,8 +36,7 @@ from dragoman.interop.portable import (
     to_json,
 )
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
-from dragoman.predict.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
-from dragoman.predict.engine import Engine
+from dragoman.predict.engine import StepEngine
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -229,7 +229,9 @@ def _export_translator(
     return together(parities), notes, missing
 
 
-def searches(engine: Engine, search: SearchConfig, compute_type: str) -> list[SearchParity]:
+def searches(
+    engine: StepEngine | CTranslate2Engine, search: SearchConfig, compute_type: str
+) -> list[SearchParity]:
     """Greedy and beam search by the runtime, and what `generate` of transformers finds.
 
     The beam search returns all of its beam; neither has what only ours has.

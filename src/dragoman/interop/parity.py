@@ -13,7 +13,7 @@ from dragoman.config import Config, SearchConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
-from dragoman.predict.ctranslate2 import CTranslate2Engine
+from dragoman.interop.ctranslate2 import CTranslate2Engine
 from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine
 from dragoman.predict.probe import score_ids
 from dragoman.predict.translator import Translator

@@ -1,38 +1,39 @@
-"""Steps of a packed decoder in one compiled call each (dragoman/native.c); same function as `PackedSteps`.
+"""A model as compiled code (dragoman/native.c) reads it: the steps of a search in one call each.
 
-The compiled code knows pre-norm models with ReLU. Others, and machines without it, have PyTorch's operations.
+Weights are packed in the model's type, or in int8. In int8 what a product reads are 8 bits with one scale for
+all rows, known before the first sentence, so that no row's result depends on another's. A layer norm has made
+its outputs as large as they are (its weight and bias go into the product behind it); values and activations
+are bounded by such inputs, so that the weights tell how large they can become, and each column has its scale
+from there. Sums are in int32, all between the products is in fp32.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dragoman.model.layers import Embedding
-from dragoman.model.quantized import (
-    LEVELS,
-    REACH,
-    PackedDecoderLayer,
-    PackedLayer,
-    PackedLinear,
-    PackedNorm,
-    QuantizedDecoderLayer,
-    QuantizedLayer,
-    QuantizedLinear,
-    QuantizedNorm,
-)
+from dragoman.model.kernels import FAST
+from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, MultiHeadAttention
+from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
 from dragoman.native import Int, Pointer, native
 
 KINDS = {torch.int8: 0, torch.bfloat16: 1, torch.float32: 2}
 """What weights are stored in, by its number in native.c."""
+ACTIVATIONS = {"relu": 2, "gelu": 3, "swish": 4}
+"""By their numbers in native.c."""
 COLUMNS = 64
-"""Outputs of a block of packed weights, as in native.c."""
+"""A multiple of the outputs of a block of packed weights."""
 INPUTS_MULTIPLE_OF = 4
 """Input widths that blocks can be packed for."""
+LEVELS = 127
+"""The largest of 8 bits with a sign."""
+ZERO = 128
+"""The level of 0, but after a ReLU, whose level of 0 is 0."""
+REACH = 6.0
+"""Standard deviations that 8 bits hold, as in native.c: what lies further from 0 counts as this."""
 
 Float = ctypes.c_float
 
@@ -45,7 +46,7 @@ class _Linear(ctypes.Structure):
 
 
 class _Norm(ctypes.Structure):
-    _fields_ = (("weight", Pointer), ("bias", Pointer), ("epsilon", Float), ("gain", Float))
+    _fields_ = (("weight", Pointer), ("bias", Pointer), ("epsilon", Float))
 
 
 class _Layer(ctypes.Structure):
@@ -54,20 +55,19 @@ class _Layer(ctypes.Structure):
             "own_in", "own_out", "cross_query", "cross_memory", "cross_out", "wide", "narrow",
         )),
         *((name, _Norm) for name in ("own_norm", "cross_norm", "feed_forward_norm")),
+        ("gains", Pointer),
     )  # fmt: skip
 
 
 class _Embedding(ctypes.Structure):
-    _fields_ = (
-        ("tokens", Pointer), ("positions", Pointer),
-        ("scale", Float), ("n_tokens", Int), ("n_positions", Int),
-    )  # fmt: skip
+    _fields_ = (("tokens", Pointer), ("positions", Pointer), ("scale", Float), ("gain", Float))
 
 
 class _Model(ctypes.Structure):
     _fields_ = (
         *((name, Int) for name in (
-            "kind", "d_model", "n_heads", "d_ff", "n_encoder_layers", "n_decoder_layers",
+            "kind", "d_model", "n_heads", "d_ff", "n_encoder_layers", "n_decoder_layers", "norms_after",
+            "activation",
         )),
         ("encoder", ctypes.POINTER(_Layer)), ("decoder", ctypes.POINTER(_Layer)),
         ("encoder_norm", _Norm), ("decoder_norm", _Norm),
@@ -76,99 +76,206 @@ class _Model(ctypes.Structure):
     )  # fmt: skip
 
 
-class CompiledDecoder:
-    """A packed decoder as the compiled code reads it."""
+def can_compile(model: Seq2SeqTransformer, *, int8: bool = False) -> bool:
+    """Whether compiled code computes `model` here, in its type or in int8, and is wanted."""
+    if model.device.type != "cpu" or model.kernels != FAST or model.stepping != "fast":
+        return False
+    widths, library = (model.config.d_model, model.config.d_ff), native().library
+    kind = KINDS.get(torch.int8 if int8 else model.dtype)
+    if library is None or kind is None or any(width % INPUTS_MULTIPLE_OF for width in widths):
+        return False
+    return bool(library.dragoman_kinds() >> kind & 1)
 
-    def __init__(
-        self,
-        *,
-        encoder: Sequence[PackedLayer | QuantizedLayer],
-        encoder_norm: PackedNorm | QuantizedNorm,
-        layers: Sequence[PackedDecoderLayer | QuantizedDecoderLayer],
-        norm: PackedNorm | QuantizedNorm,
-        output: PackedLinear | QuantizedLinear,
-        embeddings: tuple[Embedding, Embedding],
-        n_heads: int,
-    ) -> None:
-        """Pack the weights again, in the blocks that the compiled code multiplies."""
-        library = native().library
+
+class CompiledDecoder:
+    """The packed weights of a model; `start` gives the next-token function for sentences."""
+
+    def __init__(self, model: Seq2SeqTransformer, *, int8: bool = False) -> None:
+        """Pack a copy of the weights, in `model.dtype` or in int8, of a model that one `can_compile`."""
+        library, config = native().library, model.config
         assert library is not None
         self.library = library
-        self.kind = KINDS[output.rows.dtype]
-        self.n_tokens, d_model = output.rows.shape
+        self.dtype = torch.int8 if int8 else model.dtype
+        self.n_tokens = model.output.out_features
+        self._norms_after = config.norm == "post"
+        self._activation = config.activation
         self._alive: list[Tensor] = []
         """What the structures point to."""
+        encoder, decoder = [], []
+        read: nn.Module = model.src_embedding  # what comes before a layer
+        for layer in encoder_layers(model):
+            encoder.append(self._layer(layer, read))
+            read = layer.residuals[-1].get_submodule("norm")
+        memory = read if self._norms_after else model.encoder_norm
+        read = model.tgt_embedding
+        for decoder_layer in decoder_layers(model):
+            decoder.append(self._layer(decoder_layer, read, memory))
+            read = decoder_layer.residuals[-1].get_submodule("norm")
+        last = read if self._norms_after else model.decoder_norm
+        output, rows = self._linear(*self._reading(last, model.output.weight, model.output.bias))
         self.model = _Model(
-            kind=self.kind, d_model=d_model, n_heads=n_heads, d_ff=layers[0].wide.rows.shape[0],
-            n_encoder_layers=len(encoder), n_decoder_layers=len(layers),
-            encoder=(_Layer * len(encoder))(*map(self._layer, encoder)),
-            decoder=(_Layer * len(layers))(*map(self._layer, layers)),
-            encoder_norm=self._norm(encoder_norm), decoder_norm=self._norm(norm),
-            src=self._embedding(embeddings[0]), tgt=self._embedding(embeddings[1]),
-            output=self._linear(output), output_rows=self._pointer(output.rows),
+            kind=KINDS[self.dtype], d_model=config.d_model, n_heads=config.n_heads, d_ff=config.d_ff,
+            n_encoder_layers=len(encoder), n_decoder_layers=len(decoder),
+            norms_after=self._norms_after, activation=ACTIVATIONS[config.activation],
+            encoder=(_Layer * len(encoder))(*encoder), decoder=(_Layer * len(decoder))(*decoder),
+            encoder_norm=self._norm(model.encoder_norm), decoder_norm=self._norm(model.decoder_norm),
+            src=self._embedding(model.src_embedding), tgt=self._embedding(model.tgt_embedding),
+            output=output, output_rows=self._pointer(rows),
         )  # fmt: skip
+
+    def start(
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        *,
+        forbidden: tuple[int, ...] = (),
+        allowed: Tensor | None = None,
+    ) -> CompiledSteps:
+        """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
+
+        `allowed` (B, V) says which tokens a sentence may hold, the reserved ones among them: others have no
+        probability, and those that no sentence may hold have no columns (`CompiledSteps.ids`).
+        """
+        return CompiledSteps(self, src, src_mask, forbidden=forbidden, allowed=allowed)
+
+    def _layer(
+        self, layer: EncoderLayer | DecoderLayer, before: nn.Module, memory: nn.Module | None = None
+    ) -> _Layer:
+        """Pack a layer, which stands behind the module `before` and looks at what `memory` gives."""
+        norms = [residual.get_submodule("norm") for residual in layer.residuals]
+        read = [before, *norms[:-1]] if self._norms_after else norms
+        d_model = layer.self_attention.out_proj.out_features
+        parts: dict[str, _Linear | _Norm] = {
+            "own_norm": self._norm(norms[0]),
+            "feed_forward_norm": self._norm(norms[-1]),
+        }
+        weight, bias = self._reading(read[0], *with_scaled_queries(layer.self_attention))
+        parts |= self._attention("own_in", "own_out", weight, bias, layer.self_attention.out_proj)
+        if memory is not None and isinstance(layer, DecoderLayer):
+            cross = layer.cross_attention
+            weight, bias = with_scaled_queries(cross)
+            query = self._reading(read[1], weight[:d_model], bias[:d_model])
+            parts |= {"cross_norm": self._norm(norms[1]), "cross_query": self._linear(*query)[0]}
+            weight, bias = self._reading(memory, weight[d_model:], bias[d_model:])
+            parts |= self._attention(
+                "cross_memory", "cross_out", weight, bias, layer.cross_attention.out_proj
+            )
+        feed_forward = layer.feed_forward
+        weight, bias = self._reading(read[-1], feed_forward.linear1.weight, feed_forward.linear1.bias)
+        unit, gains, zero = torch.ones(len(weight)), torch.ones(len(weight)), ZERO
+        if self.dtype == torch.int8 and self._activation == "relu":  # linear: in the product itself
+            unit, zero = (bias.clamp(min=0) + largest(weight)) / (2 * LEVELS + 1), 0
+            weight, bias = weight / unit[:, None], bias / unit
+        elif self.dtype == torch.int8:
+            unit = (bias.clamp(min=0) + largest(weight)) / LEVELS
+            gains = 1 / unit
+        narrow = feed_forward.linear2
+        parts |= {
+            "wide": self._linear(weight, bias)[0],
+            "narrow": self._linear(narrow.weight.float() * unit, narrow.bias.float(), zero=zero)[0],
+        }
+        return _Layer(**parts, gains=self._pointer(gains))
+
+    def _attention(
+        self, into: str, out: str, weight: Tensor, bias: Tensor, projection: nn.Linear
+    ) -> dict[str, _Linear]:
+        """Pack a product whose last outputs (D) are values, and the projection of what is made of these.
+
+        In int8 each value has its unit: so measured, every weighted mean is within +-LEVELS.
+        """
+        unit = torch.ones(len(weight))
+        if self.dtype == torch.int8:
+            unit = (bias.abs() + largest(weight)) / LEVELS
+            unit[: -projection.in_features] = 1.0
+        values = unit[-projection.in_features :]
+        return {
+            into: self._linear(weight / unit[:, None], bias / unit)[0],
+            out: self._linear(projection.weight.float() * values, projection.bias.float())[0],
+        }
+
+    def _reading(self, read: nn.Module, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return weight and bias in fp32 of a product that reads what the module `read` gives.
+
+        In int8 that are levels: of what a norm gives before its own weight and bias, or of embeddings.
+        """
+        weight = weight.float()
+        bias = torch.zeros(len(weight)) if bias is None else bias.float()
+        if self.dtype != torch.int8:
+            return weight, bias
+        if isinstance(read, Embedding):
+            return weight * (reach_of(read) / LEVELS), bias
+        assert isinstance(read, LayerNorm)
+        return weight * (read.weight.float() * (REACH / LEVELS)), bias + weight @ read.bias.float()
+
+    def _linear(self, weight: Tensor, bias: Tensor, *, zero: int = ZERO) -> tuple[_Linear, Tensor]:
+        """Pack weight (out, in) and bias (out,), in fp32; return its rows, too.
+
+        `zero` is the level of 0 among its inputs.
+        """
+        n_out, n_in = weight.shape
+        made = _Linear(n_in=n_in, n_out=n_out, bias=self._padded(bias))
+        if self.dtype == torch.int8:
+            scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
+            weight = (weight / scales[:, None]).round()
+            made.scales = self._padded(scales)
+            made.sums = self._padded(-zero * weight.sum(1).int())
+        rows = weight.to(self.dtype).contiguous()
+        n_bytes = self.library.dragoman_packed_bytes(KINDS[self.dtype], n_in, n_out)
+        packed = torch.empty(n_bytes + COLUMNS, dtype=torch.uint8)
+        packed = packed[-packed.data_ptr() % COLUMNS :]  # the address is a multiple of it
+        self.library.dragoman_pack(KINDS[self.dtype], rows.data_ptr(), None, n_in, n_out, packed.data_ptr())
+        made.packed = self._pointer(packed)
+        return made, rows
+
+    def _padded(self, x: Tensor) -> int:
+        return self._pointer(F.pad(x, (0, -len(x) % COLUMNS)))
 
     def _pointer(self, x: Tensor) -> int:
         assert x.is_contiguous()
         self._alive.append(x)
         return x.data_ptr()
 
-    def _layer(self, layer: PackedLayer | QuantizedLayer) -> _Layer:
-        products = ["own_in", "own_out", "wide", "narrow"]
-        norms = {"own_norm": layer.norms[0], "feed_forward_norm": layer.norms[-1]}
-        if isinstance(layer, (PackedDecoderLayer, QuantizedDecoderLayer)):
-            products += ["cross_query", "cross_memory", "cross_out"]
-            norms["cross_norm"] = layer.norms[1]
-        return _Layer(
-            **{name: self._linear(getattr(layer, name)) for name in products},
-            **{name: self._norm(norm) for name, norm in norms.items()},
-        )
-
-    def _linear(self, linear: PackedLinear | QuantizedLinear) -> _Linear:
-        n_out, n_in = linear.rows.shape
-        n_missing = -n_out % COLUMNS
-        n_bytes = self.library.dragoman_packed_bytes(self.kind, n_in, n_out)
-        packed = torch.empty(n_bytes + COLUMNS, dtype=torch.uint8)
-        packed = packed[-packed.data_ptr() % COLUMNS :]  # the address is a multiple of it
-        self.library.dragoman_pack(self.kind, linear.rows.data_ptr(), None, n_in, n_out, packed.data_ptr())
-        bias = torch.zeros(n_out) if linear.bias is None else linear.bias.float()
-        made = _Linear(
-            n_in=n_in,
-            n_out=n_out,
-            packed=self._pointer(packed),
-            bias=self._pointer(F.pad(bias, (0, n_missing))),
-        )
-        if isinstance(linear, QuantizedLinear):
-            sums = -linear.zero * linear.rows.sum(1, dtype=torch.int32)
-            made.sums = self._pointer(F.pad(sums, (0, n_missing)))
-            made.scales = self._pointer(F.pad(linear.scales, (0, n_missing)))
-        return made
-
-    def _norm(self, norm: PackedNorm | QuantizedNorm) -> _Norm:
-        if isinstance(norm, QuantizedNorm):
-            return _Norm(epsilon=norm.epsilon, gain=LEVELS / REACH)
-        weight, bias = norm.weight.float().contiguous(), norm.bias.float().contiguous()
-        return _Norm(weight=self._pointer(weight), bias=self._pointer(bias), epsilon=norm.epsilon)
+    def _norm(self, norm: nn.Module) -> _Norm:
+        """Describe a norm; the identity, which nothing asks for, has none."""
+        if not isinstance(norm, LayerNorm):
+            return _Norm()
+        weight, bias = norm.weight.detach().float().contiguous(), norm.bias.detach().float().contiguous()
+        return _Norm(weight=self._pointer(weight), bias=self._pointer(bias), epsilon=norm.eps)
 
     def _embedding(self, embedding: Embedding) -> _Embedding:
         tokens = embedding.tokens.weight.detach().float().contiguous()
         positions = embedding.positions.detach().float().contiguous()
         return _Embedding(
             tokens=self._pointer(tokens), positions=self._pointer(positions), scale=embedding.scale,
-            n_tokens=len(tokens), n_positions=len(positions),
+            gain=LEVELS / reach_of(embedding),
         )  # fmt: skip
 
 
-def can_compile(dtype: torch.dtype, widths: Sequence[int]) -> bool:
-    """Whether compiled code for weights in `dtype` is there, and inputs of these widths can be packed."""
-    library = native().library
-    if library is None or any(width % INPUTS_MULTIPLE_OF for width in widths):
-        return False
-    return bool(library.dragoman_kinds() >> KINDS[dtype] & 1)
+def with_scaled_queries(attention: MultiHeadAttention) -> tuple[Tensor, Tensor]:
+    """Weight and bias of `in_proj` in fp32, with 1 / sqrt(d) in the rows of the queries."""
+    d_model = attention.out_proj.out_features
+    factor = torch.ones(3 * d_model, 1)
+    factor[:d_model] = (d_model // attention.n_heads) ** -0.5
+    return attention.in_proj.weight.float() * factor, attention.in_proj.bias.float() * factor[:, 0]
+
+
+def largest(weight: Tensor) -> Tensor:
+    """(out,): how large the outputs of a projection that reads levels become, bias left out.
+
+    REACH standard deviations, were its inputs independent.
+    """
+    return weight.norm(dim=1) * LEVELS
+
+
+def reach_of(embedding: Embedding) -> float:
+    """Return what 8 bits hold of embeddings: the largest, or twice REACH standard deviations."""
+    tokens, positions = embedding.tokens.weight.float() * embedding.scale, embedding.positions.float()
+    deviation = float((tokens.square().mean() + positions.square().mean()).sqrt())
+    return min(float(tokens.abs().max() + positions.abs().max()), 2 * REACH * deviation)
 
 
 class CompiledSteps:
-    """A next-token function like `PackedSteps`; what it returns is good until the next call."""
+    """The next-token function of `IncrementalDecoder`; what it returns is good until the next call."""
 
     def __init__(
         self,
@@ -179,7 +286,7 @@ class CompiledSteps:
         forbidden: tuple[int, ...] = (),
         allowed: Tensor | None = None,
     ) -> None:
-        """Arguments are those of `PackedDecoder.start`."""
+        """Arguments are those of `CompiledDecoder.start`."""
         self.decoder = decoder
         self._n_columns = decoder.n_tokens
         self._log_probs = torch.empty(0)

@@ -13,17 +13,19 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.model.layers import DecoderLayer, MultiHeadAttention
-from dragoman.model.packed import Ints, ranks_within
 from dragoman.model.recording import Recording, record
 from dragoman.model.transformer import Seq2SeqTransformer, attention_bias, decoder_layers
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 WARM_UP = 2
 """Steps of a shape that are carried out before one is recorded."""
@@ -128,7 +130,9 @@ class StaticSteps:
         """Find places for the rows of this step, on another stage if need be; (N,) where each came from."""
         shape, old = self.stage.shape, self.places[parents]
         sentences = old // shape.n_rows
-        ranks, counts = ranks_within(sentences), np.bincount(sentences, minlength=shape.n_sentences)
+        rows, counts = np.arange(len(sentences)), np.bincount(sentences, minlength=shape.n_sentences)
+        begins = np.diff(sentences, prepend=-1) != 0  # rows of a sentence stand together
+        ranks = rows - np.maximum.accumulate(rows * begins)  # of each row within its sentence
         kept = np.arange(shape.n_sentences)
         alive = counts.nonzero()[0]
         if (n_sentences := power_of_two(len(alive))) < shape.n_sentences:

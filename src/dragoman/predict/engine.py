@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,8 +31,8 @@ from dragoman.decoding.wrappers import (
 )
 from dragoman.errors import ConfigError
 from dragoman.hardware import resident_bytes
+from dragoman.model.compiled import CompiledDecoder, can_compile
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
-from dragoman.model.packed import PackedDecoder, can_pack
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.shortlist import Shortlist
@@ -69,20 +69,6 @@ class SearchInput(NamedTuple):
         return len(self.prefix) + sum(phrase.distance(0) for phrase in self.required)
 
 
-class Engine(Protocol):
-    """Searches for translations of tokens."""
-
-    @property
-    def has_phrases(self) -> bool:
-        """Whether it can search for translations that hold required phrases."""
-
-    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
-
-        A translation has room for what its sentence needs: `n_needed` tokens and the end token.
-        """
-
-
 class Started(NamedTuple):
     """What computes the next tokens of some sentences."""
 
@@ -95,8 +81,6 @@ class Started(NamedTuple):
 
 class StepEngine(ABC):
     """Dragoman's own search over the next-token function of whatever computes it."""
-
-    has_phrases = True
 
     @property
     def device(self) -> torch.device:
@@ -122,6 +106,10 @@ class StepEngine(ABC):
 
     @torch.inference_mode()
     def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
+        """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
+
+        A translation has room for what its sentence needs: `n_needed` tokens and the end token.
+        """
         results: dict[int, list[Hypothesis]] = {}
         required = [i for i, sentence in enumerate(sentences) if sentence.required]
         ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
@@ -201,7 +189,7 @@ class NativeEngine(StepEngine):
     def __init__(
         self, *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
     ) -> None:
-        """With `int8`, what `dragoman.model.packed.can_quantize` is searched by products in int8.
+        """With `int8`, what compiled code computes so (`can_compile`) is searched by products in int8.
 
         With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
         on a processor, with `search.shortlist`, and without required phrases, sampling or coverage penalty.
@@ -211,8 +199,8 @@ class NativeEngine(StepEngine):
         self.int8 = int8
         self.shortlist = shortlist
         self._parameters = [list(model.parameters()) for model in models]
-        self._packed: dict[int, tuple[list[int], PackedDecoder]] = {}
-        self._packing = Lock()  # batches are searched in several threads
+        self._compiled: dict[int, tuple[list[int], CompiledDecoder]] = {}
+        self._compiling = Lock()  # batches are searched in several threads
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
 
     @property
@@ -242,34 +230,37 @@ class NativeEngine(StepEngine):
             counted = (src != PAD_ID) & (src != EOS_ID)
             coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
             return Started(coverage, coverage.penalty)
+        if all(can_compile(model, int8=self.int8) and not can_record(model) for model in self.models):
+            return self._start_compiled(src, settings, sentences)
         steps: list[NextToken] = []
-        if not all(can_pack(model) and not can_record(model) for model in self.models):
-            for model, static in zip(self.models, self._static, strict=True):
-                begin: Callable[..., NextToken] = static.start
-                if not can_record(model):
-                    begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
-                steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
-            return Started(ensemble_of(steps))
+        for model, static in zip(self.models, self._static, strict=True):
+            begin: Callable[..., NextToken] = static.start
+            if not can_record(model):
+                begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
+            steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
+        return Started(ensemble_of(steps))
+
+    def _start_compiled(
+        self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]
+    ) -> Started:
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:
             prefixes = [sentence.prefix for sentence in sentences]
             allowed = shortlist.allowed(src, prefixes, self.models[0].output.out_features)
-        packs = [self._pack(i, model) for i, model in enumerate(self.models)]
-        mixed = len({pack.compiled is None for pack in packs}) > 1  # all must have the same columns
-        packed = [
-            pack.start(src, _mask(pack.model, src), forbidden=FORBIDDEN, allowed=allowed, exact=mixed)
-            for pack in packs
+        steps = [
+            self._decoder(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
+            for i, model in enumerate(self.models)
         ]
-        return Started(ensemble_of(packed), columns=Columns(packed[0].ids))
+        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 
-    def _pack(self, i: int, model: Seq2SeqTransformer) -> PackedDecoder:
-        """Return the weights of model i as they are now, packed."""
+    def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledDecoder:
+        """Return the weights of model i as they are now, packed for compiled code."""
         versions = [parameter._version for parameter in self._parameters[i]]
-        with self._packing:
-            if i not in self._packed or self._packed[i][0] != versions:
-                self._packed[i] = versions, PackedDecoder(model, int8=self.int8)
-            return self._packed[i][1]
+        with self._compiling:
+            if i not in self._compiled or self._compiled[i][0] != versions:
+                self._compiled[i] = versions, CompiledDecoder(model, int8=self.int8)
+            return self._compiled[i][1]
 
 
 def ranked_hypotheses(

@@ -247,7 +247,7 @@ def searched(
         if (missing := model.missing_slots(sentences[i], hypotheses[0].ids))
     }
     is_one_beam = search.method == "beam" and search.diversity_groups == 1
-    if lacking and is_one_beam and model.engine.has_phrases:
+    if lacking and is_one_beam:
         results |= zip(lacking, (yield SearchStep(model, list(lacking.values()), search)), strict=True)
     for i, hypotheses in results.items():
         translations[i] = model.read(texts[i], sentences[i], hypotheses)

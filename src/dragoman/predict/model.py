@@ -15,7 +15,7 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.phrases import ExactPhrase, Phrase
 from dragoman.errors import DataError, RunError, check_texts
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import Engine, NativeEngine, SearchInput
+from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
 from dragoman.predict.results import Alternative, Translation
 from dragoman.runs import Run
@@ -62,7 +62,7 @@ class TranslationModel:
         """
         self.model = model.eval()
         self.models = (self.model, *(other.eval() for other in ensemble))
-        self.engine: Engine = NativeEngine(*self.models)
+        self.engine: StepEngine = NativeEngine(*self.models)
         # A model of one direction may know reserved tokens, too: its vocabulary was that of one of several.
         several = len(config.directions) > 1
         self._turn(config, tokenizers if several else tokenizers.towards(config.languages[1]))

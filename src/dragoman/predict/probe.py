@@ -1,7 +1,7 @@
 """What a model itself computes, and whether the code that searches with it computes the same.
 
 Training and scoring call the blocks of `model.layers`. Searches have faster blocks of their own (native.c,
-`model.packed`, `model.static`, `model.incremental`), which know nothing of a change in `model.layers`. So
+`model.static`, `model.incremental`), which know nothing of a change in `model.layers`. So
 weights are kept with a probe, the log-probabilities of a few tokens, and a reader of weights asks the engine.
 """
 

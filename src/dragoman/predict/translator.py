@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from dragoman.errors import ConfigError, DataError, RunError, check_texts, require
-from dragoman.hardware import choose_device, choose_dtype, has_int8
+from dragoman.errors import ConfigError, DataError, RunError, check_texts
+from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.compiled import can_compile
-from dragoman.model.packed import can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import Engine, NativeEngine
+from dragoman.predict.engine import NativeEngine
 from dragoman.predict.flow import TranslationRequest, searched, translated
 from dragoman.predict.loading import (
     Pretrained,
@@ -43,27 +42,21 @@ class Translator(TranslationModel, Pretrained):
         *,
         device: str = "auto",
         precision: str = "auto",
-        engine: str = "native",
     ) -> Translator:
         """Load the translator in the folder `path`, or an ensemble of several, with the first's settings.
 
         `device` is "cpu", "cuda", "cuda:1", or "auto": the first GPU, or the CPU where there is none.
         `precision` is "fp32", "bf16", "int8" (of the search's products; the rest is fp32), or "auto", the one
-        of the first two that the processor is best at. `engine` is "native", or "ctranslate2", whose
-        precisions are "fp32" (also "auto") and "int8": the run is converted into its own directory when first
-        loaded so, and compared; "auto" is the CPU for it.
+        of the first two that the processor is best at.
 
         RunError: no run is there, training has not yet written weights, or a file is damaged; runs have not
-        the same vocabularies. ConfigError: the engine is unknown, or has not this precision or no ensembles.
+        the same vocabularies. ConfigError: there is no such device, or it has not this precision.
         """
-        if engine == "ctranslate2":
-            require("ctranslate2", extra="ctranslate2", purpose='engine = "ctranslate2"')
         runs = [Run.open(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
         if not runs:
             raise RunError("an ensemble of no runs; give the folder of one at least")
-        target = choose_device("cpu" if (device, engine) == ("auto", "ctranslate2") else device)
-        in_fp32 = engine != "native" or precision == "int8"
-        dtype = torch.float32 if in_fp32 else choose_dtype(precision, target)
+        target, int8 = choose_device(device), precision == "int8"
+        dtype = torch.float32 if int8 else choose_dtype(precision, target)
         configs = [translation_config(run) for run in runs]
         tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
         models = []
@@ -75,7 +68,6 @@ class Translator(TranslationModel, Pretrained):
             load_weights(model, run.load_weights(), where=str(run.weights_path))
             models.append(for_inference(model, dtype))
         translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
-        int8 = (engine, precision) == ("native", "int8")
         if int8:
             check_int8(translator.models)
         native = NativeEngine(
@@ -86,8 +78,6 @@ class Translator(TranslationModel, Pretrained):
                 alone = NativeEngine(model) if int8 or len(runs) > 1 else native
                 choose_stepping(alone, probe, where=str(run.path))
         translator.engine = native
-        if engine != "native":
-            translator.engine = _ctranslate2(runs, translator, engine, precision, device=target)
         return translator
 
     def translate(
@@ -144,43 +134,11 @@ def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:
     """ConfigError: models or processor are not made for products in int8."""
     if any(model.device.type != "cpu" for model in models):
         raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
-    if not all(map(multiplies_in_int8, models)):
+    if not all(can_compile(model, int8=True) for model in models):
         raise ConfigError(
-            "precision int8: needs compiled searches (dragoman doctor says if there are) or a processor with "
-            'VNNI, and a model with norm = "pre", activation = "relu" and kernels = "fast"; use "auto", or '
-            'engine = "ctranslate2"'
+            "precision int8: needs compiled searches (dragoman doctor says if there are), and a model with "
+            'kernels = "fast" whose d_model and d_ff are multiples of 4; use "auto"'
         )
-
-
-def multiplies_in_int8(model: Seq2SeqTransformer) -> bool:
-    """Whether there are products in int8 for this model here: compiled ones, or oneDNN's."""
-    widths = (model.config.d_model, model.config.d_ff)
-    return can_quantize(model) and (can_compile(torch.int8, widths) or has_int8())
-
-
-def _ctranslate2(
-    runs: list[Run], translator: Translator, engine: str, precision: str, *, device: torch.device
-) -> Engine:
-    """Return the engine `engine`, which is not the native one."""
-    from dragoman.predict.ctranslate2 import ComputeType, CTranslate2Engine, converted
-
-    if engine != "ctranslate2":
-        raise ConfigError(f'engine {engine}: is not an engine; there are "native" and "ctranslate2"')
-    types: dict[str, ComputeType] = {"auto": "float32", "fp32": "float32", "int8": "int8"}
-    if precision not in types:
-        raise ConfigError(f'precision {precision}: CTranslate2 has "fp32" and "int8" here')
-    if len(runs) > 1:
-        raise ConfigError('an ensemble needs engine = "native"; CTranslate2 searches with one model')
-    model, tokenizers = translator.model, translator.tokenizers
-    folder = converted(runs[0], model, tokenizers, types[precision])
-    return CTranslate2Engine(
-        folder,
-        tokenizers,
-        model.config,
-        workers=torch.get_num_threads() if device.type == "cpu" else 1,
-        threads=1,
-        device=device,
-    )
 
 
 def _check_vocabularies(first: TokenizerPair, other: TokenizerPair, first_run: Run, run: Run) -> None:

@@ -26,7 +26,7 @@ from anyio import CapacityLimiter, to_thread
 
 from dragoman.config import SearchConfig
 from dragoman.errors import DataError
-from dragoman.predict.engine import Engine, SearchInput, longest_translation
+from dragoman.predict.engine import SearchInput, StepEngine, longest_translation
 from dragoman.predict.flow import ComputeStep, Flow, SearchStep
 from dragoman.predict.threads import WORTH_A_THREAD
 
@@ -253,7 +253,7 @@ class Batcher:
         turn.progress = time.monotonic()
         turn.interrupted_from = turn.progress + LONG
 
-    def cost(self, engine: Engine, sentence: SearchInput, settings: SearchConfig) -> int:
+    def cost(self, engine: StepEngine, sentence: SearchInput, settings: SearchConfig) -> int:
         """Return the tokens of a sentence, times how much wider its required phrases make its beam.
 
         CostlyError: its phrases would make the search cost more than `limits.required_cost`.

@@ -27,7 +27,6 @@ class ModelInfo(NamedTuple):
     name: str
     parameters: int
     precision: str
-    engine: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class Models:
         *,
         device: str = "auto",
         precision: str = "auto",
-        engine: str = "native",
         note: Callable[[str], object] = lambda name: None,
     ) -> None:
         """Load the runs in `paths`; `note` receives the name of each before it is loaded.
@@ -79,7 +77,7 @@ class Models:
         ConfigError: two models have the same name. Other errors: as `load`.
         """
         self.paths, self._note = tuple(paths), note
-        self._device, self._precision, self._engine = device, precision, engine
+        self._device, self._precision = device, precision
         self._loading = Lock()
         self.served = self._load()
         """All of them, a model of several directions once for each; last those through a pivot language."""
@@ -89,15 +87,14 @@ class Models:
 
         Errors: `Translator.load`, `Classifier.load`.
         """
-        device, precision, engine = self._device, self._precision, self._engine
+        device, precision = self._device, self._precision
         if isinstance(Run.open(path).config, ClassificationConfig):
             of_classifier = "auto" if precision == "int8" else precision  # int8 is for searches
             classifier = Classifier.load(path, device=device, precision=of_classifier)
             classifier.classify(["."])  # what is made at the first call is made now
-            return [ServedClassifier(_info(name, classifier.model, "native", None), classifier)]
-        translator = Translator.load(path, device=device, precision=precision, engine=engine)
-        is_named = precision == "int8" or engine != "native"
-        info = _info(name, translator.model, engine, precision if is_named else None)
+            return [ServedClassifier(_info(name, classifier.model, None), classifier)]
+        translator = Translator.load(path, device=device, precision=precision)
+        info = _info(name, translator.model, "int8" if precision == "int8" else None)
         turned = [translator.towards("-".join(direction)) for direction in translator.directions]
         turned[0].translate(["a"])  # what is made at the first call is made now
         return [ServedTranslator(info, each) for each in turned]
@@ -220,9 +217,8 @@ def _no_model(name: str | None, does: str, names: Sequence[str]) -> str:
     return f"{subject} {does} here; there are: {', '.join(names) or 'none'}"
 
 
-def _info(name: str, model: torch.nn.Module, engine: str, precision: str | None) -> ModelInfo:
+def _info(name: str, model: torch.nn.Module, precision: str | None) -> ModelInfo:
     parameters = list(model.parameters())
     short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
     dtype = next(iter(parameters)).dtype
-    kind = precision or short.get(dtype, str(dtype))
-    return ModelInfo(name, sum(p.numel() for p in parameters), "fp32" if kind == "auto" else kind, engine)
+    return ModelInfo(name, sum(p.numel() for p in parameters), precision or short.get(dtype, str(dtype)))

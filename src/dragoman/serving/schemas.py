@@ -264,7 +264,6 @@ class ModelMessage(Message):
     task: Literal["translation", "classification"]
     parameters: int
     precision: str
-    engine: str
     source: str | None = None
     target: str | None = None
     pivot: str | None = None

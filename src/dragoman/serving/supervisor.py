@@ -57,8 +57,8 @@ LONGEST_PAUSE = 5.0
 """Maximum back-off in seconds before a worker that failed to start is replaced."""
 
 
-def check_workers(n_workers: int, *, device: str, engine: str) -> None:
-    """Check the number of workers. ConfigError: several are impossible on this system, device or engine."""
+def check_workers(n_workers: int, *, device: str) -> None:
+    """Check the number of workers. ConfigError: several are impossible on this system or device."""
     if n_workers == 1:
         return
     instead = f"--workers {n_workers}: {{}}; give --workers 1"
@@ -68,8 +68,6 @@ def check_workers(n_workers: int, *, device: str, engine: str) -> None:
         raise ConfigError(
             instead.format("a model on a GPU cannot be shared with forked processes") + ", or --device cpu"
         )
-    if engine != "native":
-        raise ConfigError(instead.format(f"{engine} has threads of its own, which a fork leaves behind"))
 
 
 @dataclass

@@ -152,7 +152,6 @@ class EvaluationRequest:
     )
     no_repeat_ngram: Annotated[int | None, "Block repeated n-grams of this size; 0 = off.", (0, None)] = None
     ensemble: Annotated[tuple[Path, ...], ENSEMBLE] = ()
-    engine: Annotated[str, "Inference engine: native or ctranslate2."] = "native"
     batch_sentences: Annotated[int | None, "Sentences per batch. [default: the run's]", (1, None)] = None
     scores: Annotated[
         tuple[str, ...],

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from commands import error_of, succeed
 from dragoman.config import SearchConfig, load_recipe
+from dragoman.interop.ctranslate2 import CTranslate2Engine, convert
 from dragoman.interop.foreign import Foreign, ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model, our_rows
 from dragoman.interop.marian import read
+from dragoman.model.compiled import can_compile
 from dragoman.model.layers import sinusoids
-from dragoman.model.packed import can_pack
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine
+from dragoman.native import native
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.scoring import score_ids, score_pairs
 from dragoman.predict.translator import Translator
@@ -198,7 +199,7 @@ def test_scores_are_their_log_probabilities_without_what_is_never_written(opus: 
 
 
 @pytest.mark.slow
-def test_packed_and_plain_search_agree(pair: Pair) -> None:
+def test_compiled_and_plain_search_agree(pair: Pair) -> None:
     plain = Translator.load(pair.run.path, device="cpu", precision="fp32")
     config = load_recipe(pair.run.config_path, ["training.kernels=plain"])
     assert config.task == "translation"
@@ -206,8 +207,8 @@ def test_packed_and_plain_search_agree(pair: Pair) -> None:
     model = Seq2SeqTransformer(config.model, **sizes)
     model.load_state_dict(plain.model.state_dict())
     slow = Translator(model, plain.tokenizers, config)
-    assert can_pack(plain.model), "this machine has oneDNN"
-    assert not can_pack(slow.model)
+    assert can_compile(plain.model) == (not native().reason)
+    assert not can_compile(slow.model)
     for fast, expected in zip(plain.translate(SENTENCES), slow.translate(SENTENCES), strict=True):
         assert fast.text == expected.text
         assert fast.score == pytest.approx(expected.score, abs=1e-4)
@@ -216,9 +217,9 @@ def test_packed_and_plain_search_agree(pair: Pair) -> None:
 @pytest.mark.slow
 def test_ctranslate2_gives_the_same_probabilities(pair: Pair, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    shutil.copytree(pair.run.path, tmp_path / "run")
-    engine = Translator.load(tmp_path / "run", device="cpu", engine="ctranslate2").engine
-    assert isinstance(engine, CTranslate2Engine)
+    model, tokenizers = pair.translator.model, pair.translator.tokenizers
+    convert(model, tokenizers, tmp_path / "model")
+    engine = CTranslate2Engine(tmp_path / "model", tokenizers, model.config)
     sources = [[*pair.translator.tokenizers.src.encode(text), EOS_ID] for text in SENTENCES]
     searched = SearchConfig(beam_size=1, max_length_extra=5)
     found = pair.translator.engine.search([SearchInput(ids) for ids in sources], searched)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypotheses import NextToken
+from dragoman.model.compiled import CompiledDecoder
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
-from dragoman.model.packed import PackedDecoder, PackedSteps
 from dragoman.model.static import StaticDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.native import native
@@ -38,17 +38,11 @@ def test_future_tokens_do_not_change_earlier_logits(kernels: Kernels) -> None:
     assert not torch.allclose(before[:, 4:], after[:, 4:])
 
 
-def packed_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
-    """What `IncrementalDecoder` gives, by packed weights."""
-    return PackedSteps(PackedDecoder(model), *source, **options)
-
-
 def compiled_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
     """What `IncrementalDecoder` gives, by compiled code."""
-    decoder = PackedDecoder(model)
-    if decoder.compiled is None:
-        pytest.skip(native().reason or "no compiled code for such a model")
-    return decoder.start(*source, **options)
+    if reason := native().reason:
+        pytest.skip(reason)
+    return CompiledDecoder(model).start(*source, **options)
 
 
 def static_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
@@ -58,8 +52,8 @@ def static_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> 
 
 on_all_decoders = pytest.mark.parametrize(
     "start",
-    [IncrementalDecoder, packed_steps, compiled_steps, static_steps],
-    ids=["plain", "packed", "compiled", "static"],
+    [IncrementalDecoder, compiled_steps, static_steps],
+    ids=["plain", "compiled", "static"],
 )
 
 

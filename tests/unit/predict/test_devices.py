@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,7 +22,6 @@ from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.predict.alignment import align
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.ctranslate2 import CTranslate2Engine
 from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator, check_int8
@@ -94,7 +93,7 @@ def test_every_search_finds_the_same_there(
 ) -> None:
     settings |= {"max_length_factor": 0.01, "max_length_extra": 3}
     monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: static)
-    monkeypatch.setattr("dragoman.predict.engine.can_pack", lambda model: False)
+    monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
     expected = translator.translate(SENTENCES, **settings)
     with second_device() as device:
         found = moved(translator, device).translate(SENTENCES, **settings)
@@ -374,20 +373,8 @@ def test_every_command_refuses_a_device_that_is_not_supported_in_one_line(
     assert not Path("out.tsv").exists()
 
 
-def test_int8_and_ctranslate2_have_their_devices(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = shutil.copytree(tiny_run, tmp_path / "run")
-    choose = Mock(return_value=torch.device("cpu"))
-    monkeypatch.setattr("dragoman.predict.translator.choose_device", choose)
-    Translator.load(run, engine="ctranslate2")
-    Translator.load(run)
-    assert choose.call_args_list == [call("cpu"), call("auto")]
-    folder = run / "ctranslate2" / "float32"
-    translator = Translator.load(run)
-    tokenizers, config = translator.tokenizers, translator.model.config
-    with pytest.raises(ConfigError, match=r'device = "cuda:7": CTranslate2 cannot use it .*; use device'):
-        CTranslate2Engine(folder, tokenizers, config, device=torch.device("cuda", 7))
+def test_int8_is_for_processors(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run)
     translator.model.to("meta")
     with pytest.raises(ConfigError, match='precision int8: is for processors; use device = "cpu"'):
         check_int8([translator.model])

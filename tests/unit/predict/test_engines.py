@@ -1,6 +1,5 @@
-"""What translators share their work among: threads, and CTranslate2."""
+"""What translators search with: threads, and compiled code or PyTorch."""
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -10,24 +9,21 @@ import pytest
 import torch
 
 from commands import error_of, succeed
-from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.hardware import has_int8
+from dragoman.errors import ConfigError, DataError
 from dragoman.model.compiled import can_compile
-from dragoman.model.packed import can_pack
-from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import FOLDER, ORIGIN, convert, distance
+from dragoman.model.kernels import FAST
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
-from dragoman.tensors import save_tensors
-from dragoman.text.tokenizer import EOS_ID, TokenizerPair
+from dragoman.text.tokenizer import EOS_ID
 from exports import untrained_run
 from sharing import made_once
+from small_models import small_model
 from tiny import WORDS
 
 needs_int8 = pytest.mark.skipif(
-    not (has_int8() or can_compile(torch.int8, (4,))), reason="the processor has no instructions for int8"
+    not can_compile(small_model(FAST), int8=True), reason="there is no compiled code for int8"
 )
 SENTENCES = ["red cat", "big old house", "", "small bird river tree", "blue dog", " ", "green"] * 7
 
@@ -80,16 +76,12 @@ def test_weights_that_change_are_used_at_once(tiny_run: Path) -> None:
     assert translator.translate(["red cat"])[0].score != pytest.approx(before, rel=1e-3)
 
 
-def test_the_plain_decoder_is_taken_where_weights_cannot_be_packed(
-    translator: Translator, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_compiled_code_pytorch_finds_the_same(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert can_pack(translator.model)
-    halved = Translator.load(tiny_run, precision="fp32").model
-    halved.dtype = torch.float16
-    assert not can_pack(halved)
     expected = translator.translate(SENTENCES)
-    monkeypatch.setattr("dragoman.predict.engine.PackedDecoder", None)  # not to be called
-    monkeypatch.setattr("dragoman.predict.engine.can_pack", lambda model: False)
+    monkeypatch.setattr("dragoman.predict.engine.CompiledDecoder", None)  # not to be called
+    monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
     found = translator.translate(SENTENCES)
     assert [t.text for t in found] == [t.text for t in expected]
     assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-4)
@@ -119,24 +111,6 @@ def taught_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return made_once(tmp_path_factory, "taught", make) / "run"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 3)])
-def test_ctranslate2_finds_what_the_native_engine_finds(
-    taught_run: Path, beam_size: int, n_best: int
-) -> None:
-    native = Translator.load(taught_run, precision="fp32")
-    other = Translator.load(taught_run, engine="ctranslate2")
-    expected = native.translate(SENTENCES, beam_size=beam_size, n_best=n_best)
-    found = other.translate(SENTENCES, beam_size=beam_size, n_best=n_best)
-    for one, same in zip(found, expected, strict=True):
-        assert one.text == same.text == " ".join(WORDS[word] for word in same.source.split())
-        scores = [{a.text: a.score for a in each.alternatives} for each in (one, same)]
-        both = scores[0].keys() & scores[1].keys()  # each engine has its own way to end a search
-        assert len(one.alternatives) == len(same.alternatives)
-        assert one.text in both
-        assert [scores[0][t] for t in both] == pytest.approx([scores[1][t] for t in both], rel=1e-4, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     "settings", [{"beam_size": 1}, {"beam_size": 3, "n_best": 3}, {"method": "sampling"}]
 )
@@ -152,11 +126,8 @@ def test_no_translation_is_empty_however_probable_the_end_is(
     for translation in native.translate([*SENTENCES, ""], **settings):
         for alternative, ids in zip(translation.alternatives, translation.ids, strict=True):
             assert bool(ids) == bool(translation.source.strip()), alternative
-    if settings.get("method") != "sampling":
-        other = Translator.load(path, engine="ctranslate2").translate(SENTENCES, **settings)
-        found = native.translate(SENTENCES, **settings)
-        assert [one.ids[0] for one in other] == [one.ids[0] for one in found]
-        assert found[0].score < -5, "the end that was forbidden still has its probability"
+    found = native.translate(SENTENCES, **settings)
+    assert found[0].score < -5, "the end that was forbidden still has its probability"
 
 
 @pytest.mark.slow
@@ -174,9 +145,8 @@ def test_int8_finds_what_fp32_finds(taught_run: Path, beam_size: int) -> None:
 def test_int8_is_refused_where_the_processor_is_not_made_for_it(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.predict.translator.has_int8", lambda: False)
-    monkeypatch.setattr("dragoman.predict.translator.can_compile", lambda *_: False)
-    with pytest.raises(ConfigError, match=r"precision int8: needs compiled searches .* or a processor w"):
+    monkeypatch.setattr("dragoman.predict.translator.can_compile", lambda *_, **__: False)
+    with pytest.raises(ConfigError, match=r"precision int8: needs compiled searches \(dragoman doctor"):
         Translator.load(tiny_run, precision="int8")
 
 
@@ -188,49 +158,3 @@ def test_the_command_translates_in_int8_and_scores_in_more(run: Path, tmp_path: 
     text.write_text("red cat\n", encoding="utf-8")
     line = error_of("score-model", run, text, text, "--precision", "int8")
     assert "--precision int8: is for search only" in line
-
-
-def test_a_run_is_converted_once_for_its_weights(run: Path) -> None:
-    Translator.load(run, engine="ctranslate2")
-    folder = run / FOLDER / "float32"
-    origin = json.loads((folder / ORIGIN).read_text())
-    assert 0 <= origin["difference"] < 1e-4
-    written = (folder / "model.bin").stat().st_mtime_ns
-    Translator.load(run, engine="ctranslate2")
-    assert (folder / "model.bin").stat().st_mtime_ns == written
-    weights = {name: tensor * 0.9 for name, tensor in Translator.load(run).model.named_parameters()}
-    save_tensors(run / "model.safetensors", {name: t.detach().float() for name, t in weights.items()})
-    Translator.load(run, engine="ctranslate2")
-    assert (folder / "model.bin").stat().st_mtime_ns != written
-    assert [path.name for path in (run / FOLDER).iterdir()] == ["float32"]
-
-
-def test_a_model_of_few_positions_is_compared_on_sentences_that_fit(run: Path, tmp_path: Path) -> None:
-    config, tokenizers = Run.open(run).config.model, TokenizerPair.load(Run.open(run).tokenizer_folder)
-    sizes = {"src_vocab_size": tokenizers.src.vocab_size, "tgt_vocab_size": tokenizers.tgt.vocab_size}
-    model = Seq2SeqTransformer(config.model_copy(update={"max_positions": 8}), **sizes).eval()
-    convert(model, tokenizers, tmp_path / "model")
-    assert distance(tmp_path / "model", model, tokenizers) < 1e-4
-
-
-def test_a_conversion_that_computes_something_else_is_refused(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dragoman.predict.ctranslate2.FORBIDDEN", (0, 5))
-    with pytest.raises(RunError, match=r"CTranslate2 gives other probabilities \(.* nats a token"):
-        Translator.load(run, engine="ctranslate2")
-    assert list((run / FOLDER).iterdir()) == []
-
-
-def test_engines_and_precisions_that_are_none_are_named(run: Path) -> None:
-    with pytest.raises(ConfigError, match='engine marian: is not an engine; there are "native" and'):
-        Translator.load(run, engine="marian")
-    with pytest.raises(ConfigError, match='precision bf16: CTranslate2 has "fp32" and "int8" here'):
-        Translator.load(run, engine="ctranslate2", precision="bf16")
-
-
-def test_the_command_translates_with_ctranslate2_in_int8(run: Path) -> None:
-    options = ("--engine", "ctranslate2", "--precision", "int8")
-    result = succeed("translate", run, *options, stdin="red cat\n\n")
-    assert len(result.stdout.splitlines()) == 2
-    assert (run / FOLDER / "int8" / "model.bin").exists()

@@ -9,11 +9,10 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import RunError
-from dragoman.model import packed
+from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
+from dragoman.model.compiled import CompiledDecoder, can_compile
 from dragoman.model.kernels import FAST
-from dragoman.model.packed import PackedDecoder, can_quantize
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.predict.engine import NativeEngine, SearchInput, Started, StepEngine
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
@@ -37,9 +36,8 @@ PASSED_BY = {
 
 
 @pytest.fixture
-def shortlist(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Shortlist:
+def shortlist(translator: Translator) -> Shortlist:
     """Any tokens, few enough that they change what is found."""
-    monkeypatch.setattr(packed, "COLUMNS_ROUNDED_TO", 8)
     n_sources, vocab_size = (t.vocab_size for t in (translator.tokenizers.src, translator.tokenizers.tgt))
     generator = torch.Generator().manual_seed(3)
     translations = torch.randint(-1, vocab_size, (n_sources, 5), generator=generator)
@@ -121,23 +119,22 @@ def test_a_search_finds_what_one_finds_that_forbids_all_others(
 
 
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
-def test_an_ensemble_of_two_engines_finds_what_one_engine_finds(
-    translator: Translator, shortlist: Shortlist, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+def test_an_ensemble_with_a_model_that_is_not_compiled_has_all_tokens(
+    translator: Translator, shortlist: Shortlist, settings: dict[str, object]
 ) -> None:
-    """No compiled code computes post-norm models, and where it computes one, columns are not rounded up."""
     torch.manual_seed(1)
     other = Seq2SeqTransformer(
-        translator.model.config.model_copy(update={"norm": "post"}),
+        translator.model.config,
         src_vocab_size=translator.tokenizers.src.vocab_size,
         tgt_vocab_size=translator.tokenizers.tgt.vocab_size,
         kernels=FAST,
     )
+    other.stepping = "incremental"
     models = translator.model, other.eval().requires_grad_(False)
     search = SearchConfig().changed(settings, where="test")
     found = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
-    monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)
-    expected = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
-    assert ids_of(found) == ids_of(expected)
+    other.stepping = "fast"
+    assert_same(found, NativeEngine(*models).search(sentences(translator), search))
 
 
 @pytest.mark.slow
@@ -148,7 +145,7 @@ def test_other_sentences_in_the_batch_change_nothing(
     translator: Translator, shortlist: Shortlist, settings: dict[str, object], kind: str
 ) -> None:
     model = inference_copy(translator.model, torch.float32)
-    if kind == "int8" and not can_quantize(model):
+    if kind == "int8" and not can_compile(model, int8=True):
         pytest.skip("this processor does not multiply in int8")
     models = [model] * (1 + (kind == "two"))
     engine = NativeEngine(*models, int8=kind == "int8", shortlist=shortlist if kind == "shortlist" else None)
@@ -162,12 +159,13 @@ def test_no_gradient_is_kept(translator: Translator, monkeypatch: pytest.MonkeyP
     """The service searches in threads of its own, in which PyTorch keeps gradients by default."""
     began: list[Started] = []
     engine = NativeEngine(translator.model)
-    monkeypatch.setattr(engine, "_packed", {})
-    monkeypatch.setattr("dragoman.model.packed.can_compile", lambda *_: False)  # compiled code has none
+    monkeypatch.setattr(
+        "dragoman.predict.engine.can_compile", lambda *_, **__: False
+    )  # compiled code has none
     start = engine.start
     monkeypatch.setattr(engine, "start", lambda *args: began.append(start(*args)) or began[-1])
     engine.search(sentences(translator), SearchConfig(beam_size=2))
-    (keys, values), *_ = began[0].step.crosses  # type: ignore[attr-defined]
+    (keys, values), *_ = began[0].step.cross  # type: ignore[attr-defined]
     assert keys.is_inference()
     assert values.is_inference()
 
@@ -197,11 +195,9 @@ def test_who_watches_a_search_sees_tokens(translator: Translator, shortlist: Sho
     assert seen[-1] == list(found)
 
 
-@pytest.mark.usefixtures("both_steps")
 def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Shortlist) -> None:
-    """Columns may be filled up, and none of what they are filled up with is allowed."""
     vocab_size = translator.tokenizers.tgt.vocab_size
-    decoder = PackedDecoder(translator.model)
+    decoder = CompiledDecoder(translator.model)
     for sentence in sentences(translator):
         src = torch.tensor([sentence.source])
         allowed = shortlist.allowed(src, [()], vocab_size)
@@ -209,7 +205,6 @@ def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Sh
         steps = decoder.start(src, src > 0, allowed=allowed)
         log_probs = steps(torch.tensor([BOS_ID]), torch.tensor([0]))
         assert steps.ids is not None
-        assert decoder.compiled or len(steps.ids) % 8 == 0
         assert log_probs.shape == (1, len(steps.ids))
         assert set(steps.ids[log_probs[0] > -torch.inf].tolist()) == may_hold(shortlist, sentence)
         assert steps.ids[:N_RESERVED].tolist() == list(range(N_RESERVED))

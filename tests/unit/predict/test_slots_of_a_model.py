@@ -9,7 +9,6 @@ import torch
 from dragoman.config import ModifiersConfig
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine, convert
 from dragoman.predict.flow import searched
 from dragoman.predict.scoring import score_ids, score_pairs
 from dragoman.predict.translator import Translator
@@ -101,15 +100,6 @@ def test_drawn_translations_and_groups_of_a_beam_are_not_forced(translator: Tran
     for settings in ({"method": "sampling"}, {"diversity_groups": 3}):
         (found,) = translator.translate(TEXTS[:1], **settings)
         assert not set(found.text) & set(SLOTS)
-
-
-def test_an_engine_without_phrases_writes_what_it_will(translator: Translator, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
-    convert(translator.model, translator.tokenizers, tmp_path / "model")
-    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config)
-    other = Translator(translator.model, translator.tokenizers, translator.config)
-    other.engine = engine
-    assert len(other.translate(TEXTS)) == len(TEXTS)
 
 
 def test_a_client_of_the_service_sees_what_slots_stand_for(translator: Translator) -> None:

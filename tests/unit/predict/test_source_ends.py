@@ -7,10 +7,10 @@ import torch
 
 from dragoman.config import SearchConfig
 from dragoman.data.batching import source_mask
+from dragoman.interop.ctranslate2 import CTranslate2Engine, convert
 from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine, convert, distance
 from dragoman.predict.engine import NativeEngine, SearchInput
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
@@ -72,8 +72,9 @@ def test_ctranslate2_leaves_the_end_of_a_source_out(translator: Translator, tmp_
     torch.manual_seed(2)
     model = Seq2SeqTransformer(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
     convert(model, translator.tokenizers, tmp_path / "model")
-    assert distance(tmp_path / "model", model, translator.tokenizers) < 1e-4
-    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config, threads=1)
     sentence = SearchInput([10, 11, 12, EOS_ID])
     native = NativeEngine(model).search([sentence], SearchConfig(beam_size=1))[0][0]
+    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, config)
+    assert sum(engine.score([sentence], [native.ids])[0]) == pytest.approx(native.log_prob, abs=1e-4)
+    engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config)
     assert abs(sum(engine.score([sentence], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end

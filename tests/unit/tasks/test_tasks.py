@@ -42,8 +42,7 @@ def test_every_task_of_the_settings_is_registered_and_brings_its_objective() -> 
 
 def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> None:
     given = {"src": "a", "ref": "b", "file": "c", "text_column": 0, "label_column": 1,
-             "engine": "ctranslate2", "beam_size": 2,
-             "length_penalty": 0.5, "coverage_penalty": 0.1, "no_repeat_ngram": 3,
+             "beam_size": 2, "length_penalty": 0.5, "coverage_penalty": 0.1, "no_repeat_ngram": 3,
              "batch_sentences": 8, "robustness": True, "to": "de", "ensemble": (Path("run"),),
              "scores": ("comet=file",)}  # fmt: skip
     for name in TASKS:

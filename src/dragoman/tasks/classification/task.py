@@ -89,7 +89,7 @@ class ClassificationTask(Task):
     foreign = (
         "to",
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
-        "ensemble", "engine", "robustness", "scores",
+        "ensemble", "robustness", "scores",
     )  # fmt: skip
 
     def config_for(self, request: TrainingRequest) -> Config:

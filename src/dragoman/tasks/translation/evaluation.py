@@ -131,13 +131,10 @@ def evaluate(
 
 def load_translator(run: Run, request: EvaluationRequest) -> Translator:
     """Load a translator with all its directions, as is requested. ConfigError: unknown precision."""
-    if request.engine == "native":
-        check_precision(request.precision)
+    check_precision(request.precision)
     prepare_for_translating()
     paths = [run.path, *request.ensemble]
-    translator = Translator.load(
-        paths, device=request.device, precision=request.precision, engine=request.engine
-    )
+    translator = Translator.load(paths, device=request.device, precision=request.precision)
     if request.batch_sentences is not None:
         config = translator.config
         search = config.search.model_copy(update={"batch_sentences": request.batch_sentences})

@@ -16,7 +16,6 @@ import torch
 
 from dragoman.data.store import TokenStore
 from dragoman.metrics.translation import bleu, chrf
-from dragoman.model.packed import COLUMNS_ROUNDED_TO
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
@@ -35,7 +34,7 @@ NEXT_TO_NOTHING = 0.1
 """BLEU on the validation text."""
 CHECKED_ON = 1000
 """Validation pairs that are translated for it, evenly spread."""
-WORTH_IT = 4 * COLUMNS_ROUNDED_TO
+WORTH_IT = 2048
 """Target tokens from which a shortlist saves anything."""
 
 Ids = npt.NDArray[np.int64]

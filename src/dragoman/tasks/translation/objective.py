@@ -23,7 +23,7 @@ from dragoman.errors import DataError, RunError, counted
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
-from dragoman.model.packed import can_pack
+from dragoman.model.compiled import can_compile
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import NativeEngine
 from dragoman.predict.loading import build_model, inference_copy
@@ -114,7 +114,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         cpu = torch.device("cpu")
         dtype = choose_dtype(self.config.training.precision, cpu)
         model = inference_copy(self._architecture(), dtype, weights=weights, device=cpu)
-        if not can_pack(model):
+        if not can_compile(model):
             return {}
         self.listener.validating()
         validator = next(iter(self.validators.values()))

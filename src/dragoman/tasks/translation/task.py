@@ -130,8 +130,6 @@ class TranslationTask(Task):
         means: dict[str, Any] = {}
         if request.ensemble:
             means["ensemble"] = [str(path) for path in request.ensemble]
-        if request.engine != "native":
-            means["engine"] = request.engine
         by_test: dict[str, float] = {}
         for name, (direction, pairs) in tests.items():
             translator = whole.towards("-".join(direction))

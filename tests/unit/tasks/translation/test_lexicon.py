@@ -10,8 +10,7 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.metrics.translation import chrf
-from dragoman.model import packed
-from dragoman.model.packed import can_pack
+from dragoman.model.compiled import can_compile
 from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
@@ -105,7 +104,6 @@ def test_of_much_text_some_is_drawn_and_equal_seeds_draw_alike(monkeypatch: pyte
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TranslationConfig:
     monkeypatch.setattr(lexicon, "WORTH_IT", 100)
     monkeypatch.setattr(lexicon, "N_ALWAYS", 10)
-    monkeypatch.setattr(packed, "COLUMNS_ROUNDED_TO", 8)
     write_corpus(tmp_path, "train", 60, seed=1)
     write_corpus(tmp_path, "valid", 10, seed=2)
     data = {"src_lang": "en", "tgt_lang": "de", "train": [str(tmp_path / f"train.{s}") for s in ("en", "de")]}
@@ -119,8 +117,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TranslationConfig
 def test_a_training_leaves_a_shortlist_that_searches_use(config: TranslationConfig, tmp_path: Path) -> None:
     run = train(config, tmp_path / "run")
     translator = Translator.load(run, device="cpu")
-    if not can_pack(translator.model):
-        pytest.skip("this processor has no packed searches, which shortlists are for")
+    if not can_compile(translator.model):
+        pytest.skip("there is no compiled code here, which shortlists are for")
     shortlist = Shortlist.load(run, translator.tokenizers)
     assert shortlist is not None
     assert shortlist.always.numel() <= 10 + lexicon.TRIED[-1] + 1

@@ -6,43 +6,31 @@ same probabilities; and CTranslate2's own length penalty is not used, so that bo
 
 from __future__ import annotations
 
-import contextlib
-import json
 import operator
 import re
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig, parse_json
-from dragoman.data.readers.files import hash_file
+from dragoman.config import ModelConfig, SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
-from dragoman.errors import ConfigError, RunError, optional
+from dragoman.errors import optional
 from dragoman.files import write_atomically
 from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import FORBIDDEN, SearchInput, longest_translation, ranked_hypotheses
-from dragoman.predict.probe import Probe, texts_for
 from dragoman.predict.shortlist import Shortlist
-from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 ComputeType = Literal["float32", "int8"]
 """How CTranslate2 keeps and multiplies weights."""
 
-FOLDER = "ctranslate2"
-"""Where a run keeps what was converted."""
 VOCABULARY_MAP = "vmap.txt"
 """Where CTranslate2 looks for a shortlist."""
-ORIGIN = "origin.json"
-"""What it was converted from, and how far the two are apart."""
 NAMES = {
     "self_attention.in_proj": ("self_attention.linear#0",),
     "self_attention.out_proj": ("self_attention.linear#1",),
@@ -63,54 +51,19 @@ TOLERANCE = {"float32": 1e-3, "int8": 0.5}
 class CTranslate2Engine:
     """Searches with CTranslate2, on a model that `convert` wrote. Greedy and beam search only."""
 
-    has_phrases = False
-
-    def __init__(
-        self,
-        folder: Path,
-        tokenizers: TokenizerPair,
-        config: ModelConfig,
-        *,
-        workers: int = 1,
-        threads: int = 0,
-        device: torch.device | None = None,
-    ) -> None:
-        """`workers` batches are searched at once, each by `threads` threads (0: all of the machine).
-
-        `config` is that of the converted model. ConfigError: CTranslate2 cannot use `device`, by default the
-        CPU.
-        """
-        ctranslate2 = import_ctranslate2()
+    def __init__(self, folder: Path, tokenizers: TokenizerPair, config: ModelConfig) -> None:
+        """`config` is that of the converted model."""
         self.config = config
         self.src_pieces, self.tgt_pieces = tokenizers.src.pieces(), tokenizers.tgt.pieces()
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        settings: dict[str, Any] = {"inter_threads": workers, "intra_threads": threads}
-        if device is None or device.type == "cpu":
-            self.translator = ctranslate2.Translator(str(folder), **settings)
-            return
-        settings |= {"device": device.type, "device_index": device.index or 0}
-        try:
-            self.translator = ctranslate2.Translator(str(folder), **settings)
-            self.score([SearchInput([UNK_ID, EOS_ID])], [[UNK_ID]])  # by now its libraries are loaded
-        except (RuntimeError, ValueError) as error:
-            raise ConfigError(
-                f'device = "{device}": CTranslate2 cannot use it ({error}); use device = "cpu"'
-            ) from error
+        self.translator = import_ctranslate2().Translator(str(folder))
 
     def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """As the native engine, but for a translation that reaches its limit: it is cut, and has no end.
 
         Sentences whose beam has an empty translation are searched again without one; CTranslate2 then takes
         the end out of the probabilities of the first token, which makes these scores a little higher.
-        ConfigError: a setting, or something that a translation must hold, is beyond this engine.
         """
-        plain = SearchConfig()
-        names = ("method", "coverage_penalty", "diversity_groups", "no_repeat_ngram")
-        refused = [name for name in names if getattr(settings, name) != getattr(plain, name)]
-        refused += ["prefixes"] if any(sentence.prefix for sentence in sentences) else []
-        refused += ["required phrases"] if any(sentence.required for sentence in sentences) else []
-        if refused:
-            raise ConfigError(f'{", ".join(refused)}: not with CTranslate2 here; use engine = "native"')
         limits = [longest_translation(s, settings, limit=self.config.max_positions - 1) for s in sentences]
         sources = self._sources(sentences)
         results = self._results(sources, settings, limits, least=0)
@@ -150,48 +103,6 @@ class CTranslate2Engine:
     def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
         end = None if self.config.source_end else -1
         return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
-
-
-def converted(
-    run: Run, model: Seq2SeqTransformer, tokenizers: TokenizerPair, compute_type: ComputeType
-) -> Path:
-    """Return the folder of the run's CTranslate2 model; convert it if the weights have changed.
-
-    RunError: CTranslate2 does not compute what the model computes, or the run's directory cannot be
-    written. MissingExtraError: it is not installed.
-    """
-    folder = run.path / FOLDER / compute_type
-    origin = {"weights": hash_file(run.weights_path), "ctranslate2": import_ctranslate2().__version__}
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # what a stranger wrote
-        if origin.items() <= parse_json((folder / ORIGIN).read_bytes()).items():
-            return folder
-    try:
-        folder.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
-            fresh = Path(partial) / compute_type
-            convert(model, tokenizers, fresh, compute_type=compute_type)
-            difference = distance(fresh, model, tokenizers)
-            if not difference <= TOLERANCE[compute_type]:
-                raise RunError(
-                    f"{run.path}: CTranslate2 gives other probabilities ({difference:.2g} nats a token, "
-                    f'{TOLERANCE[compute_type]} allowed); use engine = "native"'
-                )
-            write_atomically(fresh / ORIGIN, json.dumps({**origin, "difference": difference}).encode())
-            if folder.exists():
-                shutil.rmtree(folder)
-            fresh.replace(folder)
-    except OSError as error:
-        raise RunError(
-            f"{folder}: cannot be written ({error.strerror}); make room or change its rights"
-        ) from error
-    return folder
-
-
-def distance(folder: Path, model: Seq2SeqTransformer, tokenizers: TokenizerPair) -> float:
-    """Return how far the converted model is from `model`: the mean over a probe, in nats a token."""
-    sources, targets = texts_for(model)
-    engine = CTranslate2Engine(folder, tokenizers, model.config, threads=1)
-    return Probe.of(model).distance(engine.score([SearchInput(source) for source in sources], targets))
 
 
 def convert(
