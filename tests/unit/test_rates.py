@@ -85,7 +85,8 @@ def test_sentences_per_second_are_those_of_translating(clock: Clock) -> None:
 
     translator: Any = SimpleNamespace(config=tiny_config(), translate=translate)
     assert evaluate(translator, "test", pairs, settings={"beam_size": 4}).sentences_per_second == 1 / 4
-    speeds = list(_speeds({"one": translator, "other": translator}, pairs, (1, 8), lambda text: None))
+    sources = [pair.src for pair in pairs]
+    speeds = _speeds({"one": translator, "other": translator}, sources, (1, 8), lambda text: None)
     assert {(s["model"], s["beam_size"], s["sentences_per_second"]) for s in speeds} == {
         (name, beam, 1 / beam) for name in ("one", "other") for beam in (1, 8)
     }

@@ -7,10 +7,12 @@ expensive.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import torch
 
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section, to_toml
 from dragoman.data.doctor.inspection import inspect_text
-from dragoman.data.records import Pair, has_text
+from dragoman.data.records import has_text
 from dragoman.distillation.lessons import Lessons
 from dragoman.distillation.teaching import DROPPED, Material, Translate, teach
 from dragoman.errors import ConfigError, counted
@@ -41,10 +43,9 @@ SMALL_BEAMS = (1, 2)
 """Beam sizes to try for a student; the first whose loss is at most NEXT_TO_NOTHING replaces its own."""
 NEXT_TO_NOTHING = 0.2
 """Validation BLEU that a smaller beam may lose. A beam helps distilled students little (Kim & Rush 2016)."""
-N_AT_ONCE = 100
 ROUNDS = 5
-"""Timing rounds of N_AT_ONCE sentences, over all models and beams in turn; the fastest round of each counts,
-as the least disturbed by other work."""
+"""Timing rounds, over all models and beams in turn; the fastest round of each counts, as the least disturbed
+by other work."""
 
 
 def distill(
@@ -76,10 +77,7 @@ def distill(
     config = config.towards(config.direction(to))
     Material(teacher, config, lessons)  # complains before anything is written, as does what follows
     folder = out / LESSONS_FOLDER
-    with_pairs = lessons.references and not lessons.is_own_text
-    student = student_config(
-        config, preset, start=teacher, lessons=folder, overrides=overrides, with_references=with_pairs
-    )
+    student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
     validated = config if config.data.train or config.data.valid else student
     if not validated.data.valid and validated is student:
         say(
@@ -160,6 +158,14 @@ def compare(
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
     sizes = sorted({*SMALL_BEAMS, *beams.values()})
+    speeds = _speeds(translators, [pair.src for pair in sets["valid"][:N_TIMED]], sizes, say)
+    scores = []
+    for (which, pairs), beam, name in product(sets.items(), sizes, translators):
+        say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
+        made = translators[name].translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
+        references = [pair.tgt for pair in pairs]
+        score = bleu([one.text for one in made], references, tgt_lang=config.data.tgt_lang)
+        scores.append({"model": name, "set": which, "beam_size": beam, **asdict(score)})
     return {
         "n_threads": torch.get_num_threads(),
         "models": {
@@ -169,50 +175,32 @@ def compare(
             }
             for name, one in translators.items()
         },
-        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], sizes, say)),
-        "scores": [
-            _score(name, translator, which, pairs, beam, say)
-            for which, pairs in sets.items()
-            for beam in sizes
-            for name, translator in translators.items()
-        ],
+        "speed": speeds,
+        "scores": scores,
     }
 
 
 def _speeds(
-    translators: Mapping[str, Translator], pairs: Sequence[Pair], beams: Sequence[int], say: Say
-) -> Iterator[dict[str, Any]]:
-    """Return sentences per second by model and beam size: the best of several alternating rounds."""
-    by_length = sorted((pair.src for pair in pairs), key=len)
-    parts = [by_length[i : i + N_AT_ONCE] for i in range(0, len(by_length), N_AT_ONCE)]
-    best = {(beam, name): [float("inf")] * len(parts) for beam in beams for name in translators}
+    translators: Mapping[str, Translator], sources: Sequence[str], beams: Sequence[int], say: Say
+) -> list[dict[str, Any]]:
+    """Return sentences per second by model and beam size, which take turns in each round."""
+    seconds = dict.fromkeys(product(beams, translators), math.inf)
     for round_ in range(1, ROUNDS + 1):
-        say(f"timing {counted(len(by_length), 'sentence')}, round {round_} of {ROUNDS}")
-        for i, part in enumerate(parts):
-            for beam, name in best:
-                start = time.perf_counter()
-                translators[name].translate(part, beam_size=beam, n_best=1)
-                best[beam, name][i] = min(best[beam, name][i], time.perf_counter() - start)
-    for (beam, name), seconds in best.items():
-        yield {
+        say(f"timing {counted(len(sources), 'sentence')}, round {round_} of {ROUNDS}")
+        for beam, name in seconds:
+            start = time.perf_counter()
+            translators[name].translate(sources, beam_size=beam, n_best=1)
+            seconds[beam, name] = min(seconds[beam, name], time.perf_counter() - start)
+    n_sentences = len(sources)
+    return [
+        {
             "model": name,
             "beam_size": beam,
-            "n_sentences": len(by_length),
-            "sentences_per_second": len(by_length) / sum(seconds),
+            "n_sentences": n_sentences,
+            "sentences_per_second": n_sentences / s,
         }
-
-
-def _score(
-    name: str, translator: Translator, which: str, pairs: Sequence[Pair], beam: int, say: Say
-) -> dict[str, Any]:
-    say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
-    translations = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
-    score = bleu(
-        [translation.text for translation in translations],
-        [pair.tgt for pair in pairs],
-        tgt_lang=translator.config.data.tgt_lang,
-    )
-    return {"model": name, "set": which, "beam_size": beam, **asdict(score)}
+        for (beam, name), s in seconds.items()
+    ]
 
 
 def describe_lessons(taught: Mapping[str, Any]) -> str:
@@ -251,14 +239,12 @@ def student_config(
     start: Path,
     lessons: Path,
     overrides: tuple[str, ...] = (),
-    with_references: bool = False,
 ) -> TranslationConfig:
     """Return the configuration of a student that learns from the files in the folder `lessons`.
 
     Vocabulary, search and test sets are the teacher's. A student of the teacher's width starts from the
     weights of the run `start`, the teacher's (`training.depth`), and trains with the settings of `presets`.
-    A student of another width starts from random weights and trains with the teacher's settings. With
-    `with_references` the teacher's training pairs are a corpus beside the lessons.
+    A student of another width starts from random weights and trains with the teacher's settings.
 
     Raises:
         ConfigError: unknown preset, or invalid override.
@@ -268,7 +254,7 @@ def student_config(
     student = STUDENTS[preset]
     settings = teacher.model_dump()
     settings["name"] = f"{teacher.name}-{preset}"
-    settings["data"] |= data_of_student(teacher.data, lessons, with_references=with_references)
+    settings["data"] |= data_of_student(teacher.data, lessons)
     model, training = settings["model"], settings["training"]
     n_heads = max(1, round(model["n_heads"] * student.width))
     model |= {
@@ -288,28 +274,24 @@ def student_config(
     return parse_section(TranslationConfig, settings, overrides=overrides, where=where)
 
 
-def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_references: bool) -> dict[str, Any]:
-    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher.
-
-    `with_references`: the teacher's training pairs are there as well, as a corpus of their own.
-    """
-    train, valid, references = (
-        [str(lessons / f"{part}.{side}.gz") for side in ("src", "tgt")]
-        for part in ("train", "valid", "references")
+def data_of_student(data: TranslationDataConfig, lessons: Path) -> dict[str, Any]:
+    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher."""
+    train, valid = (
+        [str(lessons / f"{part}.{side}.gz") for side in ("src", "tgt")] for part in ("train", "valid")
     )
     if not (data.train or data.valid):
         valid = []
-    if not (data.corpora or with_references):
-        return {"train": train, "valid": valid, "part": (0.0, 1.0)}  # the lessons are of the teacher's part
+    whole = (0.0, 1.0)  # the lessons are of the teacher's part
+    if not data.corpora:
+        return {"train": train, "valid": valid, "part": whole}
     languages = data.src_lang, data.tgt_lang
-    listed: list[dict[str, Any]] = [{"name": "lessons", "files": train, "valid": valid, "langs": languages}]
-    listed += [{"name": "references", "files": references, "langs": languages}] * with_references
-    if not data.corpora and data.test:
-        listed += [{"name": "tests", "langs": languages, "test": data.test, "columns": data.columns}]
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
-    listed += [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
-    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "choose_by": "", "part": (0.0, 1.0)}
-    return {**nothing, "temperature": 1.0, "columns": (0, 1), "corpora": listed}
+    corpora: list[dict[str, Any]] = [
+        {"name": "lessons", "files": train, "valid": valid, "langs": languages},
+        *({**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested),
+    ]
+    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "choose_by": "", "part": whole}
+    return {**nothing, "temperature": 1.0, "columns": (0, 1), "corpora": corpora}
 
 
 def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:
