@@ -7,7 +7,6 @@ expensive.
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ import torch
 
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section, to_toml
 from dragoman.data.doctor.inspection import inspect_text
-from dragoman.data.records import has_text
+from dragoman.data.records import Pair, has_text
 from dragoman.distillation.lessons import Lessons
 from dragoman.distillation.teaching import DROPPED, Material, Translate, teach
 from dragoman.errors import ConfigError, counted
@@ -37,15 +36,12 @@ from dragoman.tasks.translation.starting import misfits
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
-N_TIMED = 500
-"""Maximum sentences to time."""
+N_WARM_UP = 16
+"""Sentences that are translated before a search is timed: the first ones make its buffers."""
 SMALL_BEAMS = (1, 2)
 """Beam sizes to try for a student; the first whose loss is at most NEXT_TO_NOTHING replaces its own."""
 NEXT_TO_NOTHING = 0.2
 """Validation BLEU that a smaller beam may lose. A beam helps distilled students little (Kim & Rush 2016)."""
-ROUNDS = 5
-"""Timing rounds, over all models and beams in turn; the fastest round of each counts, as the least disturbed
-by other work."""
 
 
 def distill(
@@ -158,14 +154,11 @@ def compare(
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
     sizes = sorted({*SMALL_BEAMS, *beams.values()})
-    speeds = _speeds(translators, [pair.src for pair in sets["valid"][:N_TIMED]], sizes, say)
     scores = []
-    for (which, pairs), beam, name in product(sets.items(), sizes, translators):
+    for (which, pairs), beam, (name, translator) in product(sets.items(), sizes, translators.items()):
         say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
-        made = translators[name].translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
-        references = [pair.tgt for pair in pairs]
-        score = bleu([one.text for one in made], references, tgt_lang=config.data.tgt_lang)
-        scores.append({"model": name, "set": which, "beam_size": beam, **asdict(score)})
+        row = {"model": name, "set": which, "beam_size": beam}
+        scores.append(row | measure(translator, pairs, beam_size=beam))
     return {
         "n_threads": torch.get_num_threads(),
         "models": {
@@ -175,32 +168,20 @@ def compare(
             }
             for name, one in translators.items()
         },
-        "speed": speeds,
         "scores": scores,
     }
 
 
-def _speeds(
-    translators: Mapping[str, Translator], sources: Sequence[str], beams: Sequence[int], say: Say
-) -> list[dict[str, Any]]:
-    """Return sentences per second by model and beam size, which take turns in each round."""
-    seconds = dict.fromkeys(product(beams, translators), math.inf)
-    for round_ in range(1, ROUNDS + 1):
-        say(f"timing {counted(len(sources), 'sentence')}, round {round_} of {ROUNDS}")
-        for beam, name in seconds:
-            start = time.perf_counter()
-            translators[name].translate(sources, beam_size=beam, n_best=1)
-            seconds[beam, name] = min(seconds[beam, name], time.perf_counter() - start)
-    n_sentences = len(sources)
-    return [
-        {
-            "model": name,
-            "beam_size": beam,
-            "n_sentences": n_sentences,
-            "sentences_per_second": n_sentences / s,
-        }
-        for (beam, name), s in seconds.items()
-    ]
+def measure(translator: Translator, pairs: Sequence[Pair], *, beam_size: int) -> dict[str, Any]:
+    """Return BLEU on `pairs` as a JSON value, and sentences per second."""
+    sources, references = zip(*pairs, strict=True)
+    translator.translate(sources[:N_WARM_UP], beam_size=beam_size, n_best=1)
+    start = time.perf_counter()
+    translations = translator.translate(sources, beam_size=beam_size, n_best=1)
+    seconds = time.perf_counter() - start
+    texts = [translation.text for translation in translations]
+    score = bleu(texts, references, tgt_lang=translator.config.data.tgt_lang)
+    return {**asdict(score), "n_sentences": len(pairs), "sentences_per_second": len(pairs) / seconds}
 
 
 def describe_lessons(taught: Mapping[str, Any]) -> str:

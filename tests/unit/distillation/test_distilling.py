@@ -31,11 +31,6 @@ from tiny import TINY, write_corpus
 SHORT = ("training.max_steps=3", "training.valid_every=3")
 
 
-@pytest.fixture(autouse=True)
-def _measure_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
-
-
 @pytest.fixture
 def teacher_config(tiny_run: Path) -> TranslationConfig:
     return translation_config(Run.open(tiny_run))
@@ -187,15 +182,12 @@ def test_the_table_compares_both_as_configured_and_searched_alike() -> None:
             name: dict(zip(("n_encoder_layers", "n_decoder_layers", "n_parameters"), shape, strict=True))
             for name, shape in zip(("teacher", "student"), shapes, strict=True)
         },
-        "speed": [
-            {"model": model, "beam_size": beam, "sentences_per_second": value}
-            for (model, beam), value in speeds.items()
-        ],
         "scores": [
-            {"model": model, "set": "valid", "beam_size": beam, "value": value}
+            {"model": model, "set": "valid", "beam_size": beam, "value": value,
+             "sentences_per_second": speeds[model, beam]}
             for (model, beam), value in scores.items()
         ],
-    }
+    }  # fmt: skip
     assert [" ".join(line.split()) for line in describe_distillation(record)] == [
         "teacher student",
         "layers 3 + 3 6 + 1",
@@ -237,7 +229,6 @@ def test_an_imported_run_teaches_other_text(tmp_path: Path, monkeypatch: pytest.
     from dragoman.interop.importing import import_model
     from foreign_models import write_marian
 
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
     monkeypatch.chdir(tmp_path)
     run = import_model(write_marian(tmp_path / "there"), tmp_path / "run").path
     out = tmp_path / "student"
@@ -254,4 +245,4 @@ def test_an_imported_run_teaches_other_text(tmp_path: Path, monkeypatch: pytest.
     own = "--set=data.valid=" + json.dumps(["mono.en", "mono.de"])
     assert "held out of its translations" not in succeed(*command, *options, own).stderr
     measured = json.loads((out / "distillation.json").read_text())
-    assert {row["n_sentences"] for row in measured["speed"]} == {60}, "the pairs of --set data.valid"
+    assert {row["n_sentences"] for row in measured["scores"]} == {60}, "the pairs of --set data.valid"
