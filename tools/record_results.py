@@ -23,6 +23,7 @@ from dragoman.data.readers.files import find_file
 from dragoman.errors import DragomanError, RunError
 from dragoman.files import write_atomically
 from dragoman.reproduction.recipe import (
+    EXPECTED,
     Data,
     Expectation,
     ExpectedScore,
@@ -95,11 +96,8 @@ def record(recipe: Recipe, version: str, paths: Sequence[Path], *, add: bool = F
         for name in (*NEEDED, "curves.svg"):
             if (runs[0].path / name).exists():
                 write_atomically(recipe.results(version) / name, (runs[0].path / name).read_bytes())
-    expected = recipe.expected()
-    own = version in ("full", "quick")
-    update = {version: expectation} if own else {"variants": {**expected.variants, version: expectation}}
-    content = expected.model_copy(update=update).model_dump_json(indent=2, exclude_defaults=True)
-    write_atomically(recipe.expected_path, f"{content}\n".encode())
+    content = EXPECTED.dump_json({**recipe.expected(), version: expectation}, indent=2)
+    write_atomically(recipe.expected_path, content + b"\n")
     return expectation
 
 

@@ -165,7 +165,7 @@ def test_values_that_are_none_are_refused(text: Path, arguments: list[str], comp
 
 OUT_OF_BOUNDS = [
     "train --max-hours -1", "demo --minutes -1", "translate r --length-penalty nan",
-    "distill r --keep-best nan",
+    "distill r --min-chrf nan",
 ]  # fmt: skip
 
 

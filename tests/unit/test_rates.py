@@ -10,7 +10,7 @@ from dragoman.bulk.running import Status
 from dragoman.cli.bulk import describe_status, describe_summary
 from dragoman.cli.listener import EVERY, TerminalListener
 from dragoman.data.records import Pair
-from dragoman.distillation.distilling import _speeds
+from dragoman.distillation.distilling import N_WARM_UP, measure
 from dragoman.runs import Run
 from dragoman.tasks.training import train
 from dragoman.tasks.translation.evaluation import evaluate
@@ -85,10 +85,7 @@ def test_sentences_per_second_are_those_of_translating(clock: Clock) -> None:
 
     translator: Any = SimpleNamespace(config=tiny_config(), translate=translate)
     assert evaluate(translator, "test", pairs, settings={"beam_size": 4}).sentences_per_second == 1 / 4
-    speeds = list(_speeds({"one": translator, "other": translator}, pairs, (1, 8), lambda text: None))
-    assert {(s["model"], s["beam_size"], s["sentences_per_second"]) for s in speeds} == {
-        (name, beam, 1 / beam) for name in ("one", "other") for beam in (1, 8)
-    }
+    assert measure(translator, pairs * N_WARM_UP, beam_size=8)["sentences_per_second"] == 1 / 8
 
 
 def test_lines_per_second_are_those_of_this_sitting() -> None:

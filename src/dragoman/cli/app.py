@@ -52,8 +52,8 @@ FILE_OR_STDOUT = "FILE|-"
 """Metavar of options that accept "-" for stdout."""
 METAVARS = {
     "FILE": "by-score codes file glossary keys plot prefixes recipe ref report required settings src src-spm "
-    "teacher-output text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
-    "RUN": "backward ensemble forward from reverse",
+    "text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
+    "RUN": "backward ensemble forward from",
     "PATH": "onnxruntime-web out",
     "LANGUAGE": "src-lang tgt-lang to",
     FILE_OR_STDOUT: "pharaoh",
@@ -65,7 +65,6 @@ METAVARS = {
     "NAME=FILE": "scores",
     "NAME=SHARE": "mix",
     "SECTION.KEY=VALUE": "set",
-    "SHARE": "keep-best",
     "SRC,TGT": "columns",
     "TEXT": "label-separator message protect-pattern tag",
 }

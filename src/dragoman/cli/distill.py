@@ -77,7 +77,7 @@ def describe_distillation(record: Mapping[str, Any]) -> Iterator[str]:
     yield _row("million parameters", [f"{shape['n_parameters'] / 1e6:.1f}" for shape in shapes])
     yield _row("search", [_search(beams[name]) for name in NAMES])
     yield from _measured(record, beams)
-    for beam in sorted({row["beam_size"] for row in record["speed"]}):
+    for beam in sorted({row["beam_size"] for row in record["scores"]}):
         yield f"both {_search(beam)}"
         yield from _measured(record, dict.fromkeys(NAMES, beam))
 
@@ -86,12 +86,11 @@ def _measured(record: Mapping[str, Any], beams: Mapping[str, int]) -> Iterator[s
     """Describe speed and scores of each model with its beam of `beams`, and the difference."""
     from dragoman.report.comparison import signed
 
-    speeds = {(row["model"], row["beam_size"]): row["sentences_per_second"] for row in record["speed"]}
-    teacher, student = (speeds[name, beams[name]] for name in NAMES)
+    rows = {(row["set"], row["model"], row["beam_size"]): row for row in record["scores"]}
+    teacher, student = (rows["valid", name, beams[name]]["sentences_per_second"] for name in NAMES)
     yield _row("sentences/s", [f"{teacher:.1f}", f"{student:.1f}", f"{student / teacher:.2f} ×"])
-    scores = {(row["set"], row["model"], row["beam_size"]): row["value"] for row in record["scores"]}
     for which in dict.fromkeys(row["set"] for row in record["scores"]):
-        teacher, student = (scores[which, name, beams[name]] for name in NAMES)
+        teacher, student = (rows[which, name, beams[name]]["value"] for name in NAMES)
         values = [f"{teacher:.1f}", f"{student:.1f}", signed(student - teacher)]
         yield _row(f"{which} BLEU", values)
 

@@ -74,17 +74,15 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
     from dragoman.cli.train import draw_curves
     from dragoman.reproduction.recipe import run_name
     from dragoman.reproduction.running import reproduce as train_and_judge
-    from dragoman.reproduction.running import with_seed
     from dragoman.runs import Run
 
-    overrides = [] if seed is None else with_seed(recipe.config(version), seed)
     path = out or Path("runs") / run_name(recipe, version, seed=seed)
     minutes = recipe.expectation(version).minutes
     say(f"{recipe.name}: about {minutes:g} minutes on the machine where it was recorded; run: {path}")
     try:
         with TerminalListener() as listener:
             result = train_and_judge(
-                recipe, version, out=path, overrides=overrides, fetch=fetch, listener=listener,
+                recipe, version, out=path, seed=seed, fetch=fetch, listener=listener,
                 translate=partial(run_job, n_workers=1, ray=None),
             )  # fmt: skip
     except KeyboardInterrupt as error:
@@ -101,7 +99,7 @@ def list_recipes() -> Iterator[str]:
     recipes = known_recipes()
     width = max((len(recipe.name) for recipe in recipes), default=0)
     for recipe in recipes:
-        recorded = recipe.recorded()
+        recorded = recipe.expected()
         for version, expectation in recorded.items():
             first = expectation.scores[0]
             yield (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,16 +36,12 @@ from dragoman.tasks.translation.starting import misfits
 
 RESULT = "distillation.json"
 LESSONS_FOLDER = "lessons"
-N_TIMED = 500
-"""Maximum sentences to time."""
+N_WARM_UP = 16
+"""Sentences that are translated before a search is timed: the first ones make its buffers."""
 SMALL_BEAMS = (1, 2)
 """Beam sizes to try for a student; the first whose loss is at most NEXT_TO_NOTHING replaces its own."""
 NEXT_TO_NOTHING = 0.2
 """Validation BLEU that a smaller beam may lose. A beam helps distilled students little (Kim & Rush 2016)."""
-N_AT_ONCE = 100
-ROUNDS = 5
-"""Timing rounds of N_AT_ONCE sentences, over all models and beams in turn; the fastest round of each counts,
-as the least disturbed by other work."""
 
 
 def distill(
@@ -76,10 +73,7 @@ def distill(
     config = config.towards(config.direction(to))
     Material(teacher, config, lessons)  # complains before anything is written, as does what follows
     folder = out / LESSONS_FOLDER
-    with_pairs = lessons.references and not lessons.is_own_text
-    student = student_config(
-        config, preset, start=teacher, lessons=folder, overrides=overrides, with_references=with_pairs
-    )
+    student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
     validated = config if config.data.train or config.data.valid else student
     if not validated.data.valid and validated is student:
         say(
@@ -160,6 +154,11 @@ def compare(
     if with_test:
         sets |= {name: read_pairs(corpus) for name, corpus in split_of(config, "test")}
     sizes = sorted({*SMALL_BEAMS, *beams.values()})
+    scores = []
+    for (which, pairs), beam, (name, translator) in product(sets.items(), sizes, translators.items()):
+        say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
+        row = {"model": name, "set": which, "beam_size": beam}
+        scores.append(row | measure(translator, pairs, beam_size=beam))
     return {
         "n_threads": torch.get_num_threads(),
         "models": {
@@ -169,50 +168,20 @@ def compare(
             }
             for name, one in translators.items()
         },
-        "speed": list(_speeds(translators, sets["valid"][:N_TIMED], sizes, say)),
-        "scores": [
-            _score(name, translator, which, pairs, beam, say)
-            for which, pairs in sets.items()
-            for beam in sizes
-            for name, translator in translators.items()
-        ],
+        "scores": scores,
     }
 
 
-def _speeds(
-    translators: Mapping[str, Translator], pairs: Sequence[Pair], beams: Sequence[int], say: Say
-) -> Iterator[dict[str, Any]]:
-    """Return sentences per second by model and beam size: the best of several alternating rounds."""
-    by_length = sorted((pair.src for pair in pairs), key=len)
-    parts = [by_length[i : i + N_AT_ONCE] for i in range(0, len(by_length), N_AT_ONCE)]
-    best = {(beam, name): [float("inf")] * len(parts) for beam in beams for name in translators}
-    for round_ in range(1, ROUNDS + 1):
-        say(f"timing {counted(len(by_length), 'sentence')}, round {round_} of {ROUNDS}")
-        for i, part in enumerate(parts):
-            for beam, name in best:
-                start = time.perf_counter()
-                translators[name].translate(part, beam_size=beam, n_best=1)
-                best[beam, name][i] = min(best[beam, name][i], time.perf_counter() - start)
-    for (beam, name), seconds in best.items():
-        yield {
-            "model": name,
-            "beam_size": beam,
-            "n_sentences": len(by_length),
-            "sentences_per_second": len(by_length) / sum(seconds),
-        }
-
-
-def _score(
-    name: str, translator: Translator, which: str, pairs: Sequence[Pair], beam: int, say: Say
-) -> dict[str, Any]:
-    say(f"{name}, beam {beam}: scoring {counted(len(pairs), 'sentence')} of {which}")
-    translations = translator.translate([pair.src for pair in pairs], beam_size=beam, n_best=1)
-    score = bleu(
-        [translation.text for translation in translations],
-        [pair.tgt for pair in pairs],
-        tgt_lang=translator.config.data.tgt_lang,
-    )
-    return {"model": name, "set": which, "beam_size": beam, **asdict(score)}
+def measure(translator: Translator, pairs: Sequence[Pair], *, beam_size: int) -> dict[str, Any]:
+    """Return BLEU on `pairs` as a JSON value, and sentences per second."""
+    sources, references = zip(*pairs, strict=True)
+    translator.translate(sources[:N_WARM_UP], beam_size=beam_size, n_best=1)
+    start = time.perf_counter()
+    translations = translator.translate(sources, beam_size=beam_size, n_best=1)
+    seconds = time.perf_counter() - start
+    texts = [translation.text for translation in translations]
+    score = bleu(texts, references, tgt_lang=translator.config.data.tgt_lang)
+    return {**asdict(score), "n_sentences": len(pairs), "sentences_per_second": len(pairs) / seconds}
 
 
 def describe_lessons(taught: Mapping[str, Any]) -> str:
@@ -251,14 +220,12 @@ def student_config(
     start: Path,
     lessons: Path,
     overrides: tuple[str, ...] = (),
-    with_references: bool = False,
 ) -> TranslationConfig:
     """Return the configuration of a student that learns from the files in the folder `lessons`.
 
     Vocabulary, search and test sets are the teacher's. A student of the teacher's width starts from the
     weights of the run `start`, the teacher's (`training.depth`), and trains with the settings of `presets`.
-    A student of another width starts from random weights and trains with the teacher's settings. With
-    `with_references` the teacher's training pairs are a corpus beside the lessons.
+    A student of another width starts from random weights and trains with the teacher's settings.
 
     Raises:
         ConfigError: unknown preset, or invalid override.
@@ -268,7 +235,7 @@ def student_config(
     student = STUDENTS[preset]
     settings = teacher.model_dump()
     settings["name"] = f"{teacher.name}-{preset}"
-    settings["data"] |= data_of_student(teacher.data, lessons, with_references=with_references)
+    settings["data"] |= data_of_student(teacher.data, lessons)
     model, training = settings["model"], settings["training"]
     n_heads = max(1, round(model["n_heads"] * student.width))
     model |= {
@@ -288,28 +255,24 @@ def student_config(
     return parse_section(TranslationConfig, settings, overrides=overrides, where=where)
 
 
-def data_of_student(data: TranslationDataConfig, lessons: Path, *, with_references: bool) -> dict[str, Any]:
-    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher.
-
-    `with_references`: the teacher's training pairs are there as well, as a corpus of their own.
-    """
-    train, valid, references = (
-        [str(lessons / f"{part}.{side}.gz") for side in ("src", "tgt")]
-        for part in ("train", "valid", "references")
+def data_of_student(data: TranslationDataConfig, lessons: Path) -> dict[str, Any]:
+    """Return settings of [data] for the files in the folder `lessons`, with the tests of the teacher."""
+    train, valid = (
+        [str(lessons / f"{part}.{side}.gz") for side in ("src", "tgt")] for part in ("train", "valid")
     )
     if not (data.train or data.valid):
         valid = []
-    if not (data.corpora or with_references):
-        return {"train": train, "valid": valid, "part": (0.0, 1.0)}  # the lessons are of the teacher's part
+    whole = (0.0, 1.0)  # the lessons are of the teacher's part
+    if not data.corpora:
+        return {"train": train, "valid": valid, "part": whole}
     languages = data.src_lang, data.tgt_lang
-    listed: list[dict[str, Any]] = [{"name": "lessons", "files": train, "valid": valid, "langs": languages}]
-    listed += [{"name": "references", "files": references, "langs": languages}] * with_references
-    if not data.corpora and data.test:
-        listed += [{"name": "tests", "langs": languages, "test": data.test, "columns": data.columns}]
     tested = [corpus for corpus in data.corpora if corpus.knows(languages) and corpus.test]
-    listed += [{**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested]
-    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "choose_by": "", "part": (0.0, 1.0)}
-    return {**nothing, "temperature": 1.0, "columns": (0, 1), "corpora": listed}
+    corpora: list[dict[str, Any]] = [
+        {"name": "lessons", "files": train, "valid": valid, "langs": languages},
+        *({**corpus.model_dump(), "files": (), "valid": ()} for corpus in tested),
+    ]
+    nothing = {"train": (), "valid": (), "test": {}, "stages": (), "choose_by": "", "part": whole}
+    return {**nothing, "temperature": 1.0, "columns": (0, 1), "corpora": corpora}
 
 
 def with_beam(config: TranslationConfig, beam_size: int) -> TranslationConfig:

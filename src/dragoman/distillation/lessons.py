@@ -18,9 +18,6 @@ class Lessons(NamedTuple):
         tuple[str, ...],
         "Source text to translate in place of RUN's training text, one sentence a line; repeatable.",
     ] = ()
-    teacher_output: Annotated[
-        str | None, "Learn from these pairs, source TAB translation, of any teacher; RUN translates nothing."
-    ] = None
     ensemble: Annotated[tuple[str | Path, ...], ENSEMBLE] = ()
     forward: Annotated[
         tuple[str | Path, ...], "Learn from this run's translations as well, beside RUN's; repeatable."
@@ -47,12 +44,6 @@ class Lessons(NamedTuple):
         (0, 100_000),
     ] = 0
     """Kim & Rush 2016, section 3.3. Without references the teacher's best is taken."""
-    keep_best: Annotated[
-        float,
-        "Keep this share of the translations: those with the best scores by RUN's model.",
-        (0.001, 1.0),
-    ] = 1.0
-    reverse: Annotated[str | Path, "With --keep-best: score by this run of the other direction instead."] = ""
     references: Annotated[bool, "Train on the original training pairs as well."] = False
     max_pairs: Annotated[int, "Use only the first N pairs or lines; 0 = all.", (0, 10**12)] = 0
 
@@ -61,27 +52,21 @@ class Lessons(NamedTuple):
         """The minimum chrF where there are references."""
         return MIN_CHRF if self.min_chrf is None else self.min_chrf
 
-    @property
-    def is_own_text(self) -> bool:
-        """Whether the teacher's training text is translated."""
-        return not (self.text or self.teacher_output)
-
     def runs(self, teacher: Path) -> list[Path]:
-        """Return the runs that translate or score, the teacher first."""
-        names: list[str | Path] = [*self.ensemble, *self.forward, *self.backward]
-        return [teacher, *map(Path, [*names, self.reverse] if self.reverse else names)]
+        """Return the runs that translate, the teacher first."""
+        return [teacher, *map(Path, (*self.ensemble, *self.forward, *self.backward))]
 
     def described(self) -> dict[str, Any]:
-        """Return the settings as a JSON value, without the names of files, whose hashes tell them apart.
+        """Return the settings as a JSON value; `text` is not in it, whose hash tells it apart.
 
-        Settings that earlier versions had not are in it only if they are set.
+        Other runs, which earlier versions had not, are in it only if they are set.
         """
-        first = {"n_best", "references", "max_ratio", "min_chrf", "max_pairs"}
-        hashed = {"text", "teacher_output"}
-        settings: dict[str, Any] = {}
-        for name, value in (self._asdict() | {"min_chrf": self.chrf_floor}).items():
-            if name in first or (name not in hashed and value != self._field_defaults[name]):
-                settings[name] = list(map(str, value)) if isinstance(value, tuple) else value
-        if self.reverse:
-            settings["reverse"] = str(self.reverse)
-        return settings
+        runs = {"ensemble": self.ensemble, "forward": self.forward, "backward": self.backward}
+        return {
+            "n_best": self.n_best,
+            "references": self.references,
+            "max_ratio": self.max_ratio,
+            "min_chrf": self.chrf_floor,
+            "max_pairs": self.max_pairs,
+            **{name: list(map(str, paths)) for name, paths in runs.items() if paths},
+        }

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from dragoman.config import Config, Settings, parse_config, parse_section, read_settings
 from dragoman.data import catalog
@@ -90,26 +88,14 @@ class Expectation(Settings):
     """When it was recorded."""
 
 
-class Expected(Settings):
-    """The whole file."""
-
-    full: Expectation | None = None
-    """recipe.toml as it is."""
-    quick: Expectation | None = None
-    """With quick.toml laid over it: minutes in place of hours."""
-    variants: dict[str, Expectation] = Field(default_factory=dict)
-    """Other recipes of the folder, such as seed.toml, by their names."""
-
-    def versions(self) -> dict[str, Expectation]:
-        """Return the expected scores of "full", "quick" and variants, as far as they were recorded."""
-        named = {"full": self.full, "quick": self.quick, **self.variants}
-        return {version: one for version, one in named.items() if one is not None}
+EXPECTED = TypeAdapter(dict[str, Expectation])
+"""The whole file: the expectation of each version that was recorded."""
 
 
-def load_expected(path: Path) -> Expected:
+def load_expected(path: Path) -> dict[str, Expectation]:
     """Read the file. ConfigError: it is unreadable, or has mistakes (all are in the message)."""
     try:
-        return Expected.model_validate_json(path.read_bytes())
+        return EXPECTED.validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); docs/reproduce.md says how it is written"
@@ -167,10 +153,19 @@ class Recipe:
         """Where the files of the reference run are."""
         return self.folder / "results" / ("" if version == FULL else version)
 
-    def config(self, version: str, overrides: Sequence[str] = ()) -> Config:
-        """Return the settings of a version. ConfigError: there is no such version, or it holds mistakes."""
+    def config(self, version: str, *, seed: int | None = None) -> Config:
+        """Return the settings of a version; with another `seed`, so does the run that it starts from.
+
+        ConfigError: there is no such version, or it holds mistakes.
+        """
         settings = self._settings(version)
         settings.pop(DISTILLATION, None)
+        config = parse_config(settings, where=self._where(version))
+        if seed is None:
+            return config
+        overrides = [f"seed={seed}"]
+        if start := start_of(config):
+            overrides.append(f'training.start_from="{start}{OF_SEED}{seed}"')
         return parse_config(settings, overrides=overrides, where=self._where(version))
 
     def distillation(self, version: str) -> Distillation | None:
@@ -194,24 +189,24 @@ class Recipe:
     def _where(self, version: str) -> str:
         return str(self.folder / f"{'recipe' if version == FULL else version}.toml")
 
-    def expected(self) -> Expected:
-        """All that is expected; nothing where nothing was recorded yet. ConfigError: it holds mistakes."""
-        return load_expected(self.expected_path) if self.expected_path.exists() else Expected()
-
-    def recorded(self) -> dict[str, Expectation]:
-        """Return the expected scores of the versions that have some. ConfigError: as `expected`."""
-        expected = self.expected().versions()
-        return {name: expected[name] for name in self.versions() if name in expected}
+    def expected(self) -> dict[str, Expectation]:
+        """Return the expectation of each version that was recorded. ConfigError: the file has mistakes."""
+        return load_expected(self.expected_path) if self.expected_path.exists() else {}
 
     def expectation(self, version: str) -> Expectation:
-        """Return the expected scores of a version. ConfigError: none were recorded."""
-        expected = self.expected().versions()
+        """Return what is expected of a version. ConfigError: nothing was recorded."""
+        expected = self.expected()
         if version not in expected:
             raise ConfigError(
                 f"{self.expected_path}: has no scores of the {version} version; train it, and record them as "
                 "docs/reproduce.md says"
             )
         return expected[version]
+
+
+def start_of(config: Config) -> str:
+    """Return the folder of the run that a training with these settings starts from; "" = none."""
+    return config.training.start_from if config.task == "translation" else ""
 
 
 def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,14 +234,14 @@ def version_of_run(name: str) -> tuple[Recipe, str, int | None]:
 
     ConfigError: no recipe has runs of this name.
     """
-    match = re.search(rf"{OF_SEED}(\d+)\Z", name)
-    stem, seed = (name[: match.start()], int(match[1])) if match else (name, None)
-    parts = stem.split("-")
-    for n in range(len(parts), 0, -1):
-        with suppress(ConfigError):
-            recipe, version = find_recipe("-".join(parts[:n])), "-".join(parts[n:]) or FULL
-            if version in recipe.versions():
-                return recipe, version, seed
+    stem, _, seed = name.rpartition(OF_SEED)
+    if not seed.isdecimal():
+        stem, seed = name, ""
+    here = [Recipe(path.parent) for path in sorted(Path().glob("*/recipe.toml"))]
+    for recipe in (*here, *known_recipes()):
+        for version in recipe.versions():
+            if stem == run_name(recipe, version, seed=None):
+                return recipe, version, int(seed) if seed else None
     raise ConfigError(f"{name}: no recipe has a run of this name, and no folder with a recipe.toml is there")
 
 
@@ -312,14 +307,8 @@ def missing_files(config: Config) -> dict[str | None, list[str]]:
     return missing
 
 
-def check_data(config: Config, data: Data) -> None:
-    """Compare the files with those that were recorded. DataError: one holds other text."""
-    for problem in differing(config, data):
-        raise DataError(problem)
-
-
 def differing(config: Config, data: Data) -> Iterator[str]:
-    """Each file that is here with another text than was recorded, in words."""
+    """Yield a complaint about each file that is here with another text than was recorded."""
     missing = {file for files in missing_files(config).values() for file in files}
     for name in files_of(config):
         recorded = data.files.get(name)

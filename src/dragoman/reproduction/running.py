@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dragoman.bulk.running import translate_file
 from dragoman.config import Config, file_names
 from dragoman.distillation.distilling import describe_lessons, take_tokenizer
 from dragoman.distillation.teaching import Translate, teach
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import Curves
 from dragoman.reproduction.recipe import (
-    OF_SEED,
+    FULL,
     Distillation,
     Expectation,
     ExpectedScore,
     Recipe,
-    check_data,
+    differing,
     known_recipes,
     provide_data,
+    start_of,
     version_of_run,
     version_option,
 )
@@ -35,7 +34,6 @@ from dragoman.tasks import task_of
 from dragoman.tasks.request import EvaluationRequest, Say
 from dragoman.tasks.translation.robustness import OF_SET
 from dragoman.training.objective import TITLES
-from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import Listeners, TrainingListener, is_finished
 
 REPRODUCTION = "reproduction.json"
@@ -102,7 +100,7 @@ def reproduce(
     version: str,
     *,
     out: Path,
-    overrides: Sequence[str] = (),
+    seed: int | None = None,
     fetch: bool = True,
     listener: TrainingListener | None = None,
     translate: Translate = translate_file,
@@ -112,19 +110,30 @@ def reproduce(
     The runs that it starts from or learns from, if any, are trained and judged first; `translate` runs the
     jobs of those it learns from.
 
-    ConfigError: nothing is expected of this version. DataError: its data is not to be had, or is not what
-    the scores were measured on. RunError: `out` holds another run.
+    Raises:
+        ConfigError: nothing is expected of this version; no recipe has a run that it needs.
+        DataError: its data is not to be had, or is not what the scores were measured on.
+        RunError: `out` holds another run.
     """
     from dragoman.tasks.training import report_on_text, train
 
     listener = listener or TrainingListener()
-    expectation, config = recipe.expectation(version), recipe.config(version, overrides)
+    expectation, config = recipe.expectation(version), recipe.config(version, seed=seed)
     distillation = recipe.distillation(version)
     at_hand = text_at_hand(config, distillation)
     provide_data(at_hand, fetch=fetch, say=listener.message)
-    check_data(at_hand, expectation.data)
-    for first in runs_before(config, distillation):
-        reproduce_first(first, fetch=fetch, listener=listener, translate=translate)
+    for problem in differing(at_hand, expectation.data):
+        raise DataError(problem)
+    for path in runs_before(config, distillation):
+        if (path / REPRODUCTION).exists():
+            continue
+        first, its_version, its_seed = version_of_run(path.name)
+        listener.message(
+            f"{first.name}{version_option(its_version)} comes first: the training needs it; run: {path}"
+        )
+        reproduce(
+            first, its_version, out=path, seed=its_seed, fetch=fetch, listener=listener, translate=translate
+        )
     if distillation is not None:
         write_lessons(config, distillation, translate=translate, say=listener.message)
     report_on_text(config, out, listener.message, check=False)
@@ -136,11 +145,16 @@ def reproduce(
         listener.message(f"{run.path} is trained; evaluating it")
     else:
         recorded = Run(recipe.results(version), config).history()  # empty where none is kept
-        metric, max_steps = config.training.metric, expectation.max_steps
-        reference = ReferenceListener(recorded, listener.message, metric=metric, max_steps=max_steps)
+        reference = ReferenceListener(recorded, listener.message, metric=config.training.metric)
         train(config, out, listener=Listeners([listener, reference]))
-    robustness = any(score.test_set.endswith(OF_SET) for score in expectation.scores)
-    records = evaluate_run(run, listener, robustness=robustness)
+    request = EvaluationRequest(
+        split="test",
+        device=run.config.training.device,
+        robustness=any(score.test_set.endswith(OF_SET) for score in expectation.scores),
+        say=listener.message,
+    )
+    task = task_of(run.config)
+    records = [one.record() for one in task.evaluate(run, task.tests(run, request), request)]
     keep_scores(run, records)
     result = Reproduction(
         run.path,
@@ -153,16 +167,9 @@ def reproduce(
     return result
 
 
-def start_of(config: Config) -> Path | None:
-    """Return the folder of the run that a training with these settings starts from."""
-    start = config.training.start_from if config.task == "translation" else ""
-    return Path(start) if start else None
-
-
 def runs_before(config: Config, distillation: Distillation | None) -> list[Path]:
     """Return the folders of the runs that a training starts from or learns from, each once."""
-    start = start_of(config)
-    runs = [start] if start else []
+    runs = [Path(start)] if (start := start_of(config)) else []
     if distillation:
         runs += distillation.lessons.runs(Path(distillation.teacher))
     return list(dict.fromkeys(runs))
@@ -174,21 +181,6 @@ def text_at_hand(config: Config, distillation: Distillation | None) -> Config:
         return config
     data = config.data.model_copy(update={"train": (), "valid": ()})
     return config.model_copy(update={"data": data})
-
-
-def reproduce_first(out: Path, *, fetch: bool, listener: TrainingListener, translate: Translate) -> None:
-    """Reproduce the version and seed of a recipe that the folder `out` is called after, unless it is there.
-
-    ConfigError: no recipe has runs of this name.
-    """
-    if (out / REPRODUCTION).exists():
-        return
-    recipe, version, seed = version_of_run(out.name)
-    listener.message(f"{recipe.name}{version_option(version)} comes first: the training needs it; run: {out}")
-    reproduce(
-        recipe, version, out=out, overrides=[] if seed is None else [f"seed={seed}"], fetch=fetch,
-        listener=listener, translate=translate,
-    )  # fmt: skip
 
 
 def write_lessons(config: Config, distillation: Distillation, *, translate: Translate, say: Say) -> None:
@@ -207,25 +199,6 @@ def write_lessons(config: Config, distillation: Distillation, *, translate: Tran
     with only_writer(folder.parent):
         taught = teach(teacher, taught_by, folder, lessons=distillation.lessons, translate=translate)
     say(describe_lessons(taught))
-
-
-def with_seed(config: Config, seed: int) -> list[str]:
-    """Return the overrides that give `config`, and what it starts from, another seed."""
-    start = start_of(config)
-    overrides = [f"seed={seed}"]
-    if start is not None:
-        overrides.append(f'training.start_from="{start.as_posix()}{OF_SEED}{seed}"')
-    return overrides
-
-
-def evaluate_run(run: Run, listener: TrainingListener, *, robustness: bool) -> list[dict[str, Any]]:
-    """Return the records of every test set that the run names, searched and scored as its settings say.
-
-    With `robustness` those of altered text as well.
-    """
-    task, device = task_of(run.config), run.config.training.device
-    request = EvaluationRequest(split="test", device=device, robustness=robustness, say=listener.message)
-    return [one.record() for one in task.evaluate(run, task.tests(run, request), request)]
 
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
@@ -271,73 +244,44 @@ def environment_differences(expectation: Expectation, environment: Mapping[str, 
 
 
 class ReferenceListener(TrainingListener):
-    """Says after every validation where a recorded training stood."""
+    """Says after every validation where a recorded training stood at the same step."""
 
-    def __init__(self, history: Sequence[dict[str, Any]], say: Say, *, metric: str, max_steps: int) -> None:
-        """`metric` is training.metric of the recipe, `max_steps` training.max_steps of the recorded run."""
+    def __init__(self, history: Sequence[dict[str, Any]], say: Say, *, metric: str) -> None:
+        """`metric` is training.metric of the recipe."""
         self.key = "valid_loss" if metric == "loss" else metric  # in history.jsonl
-        self.max_steps, self._say = max_steps, say
-        self._training_steps = 1
-        records = [r for r in history if r.get("kind") == "valid" and r.get(self.key) is not None]
-        self.points = sorted((record["step"], float(record[self.key])) for record in records)
-
-    def at(self, step: float) -> float | None:
-        """Return the reference's score at a step, interpolated; after the end, the last one.
-
-        None before the first.
-        """
-        if not self.points or step < self.points[0][0]:
-            return None
-        steps, values = zip(*self.points, strict=True)
-        return float(np.interp(step, steps, values))
-
-    def compare(self, record: dict[str, Any], *, max_steps: int) -> str:
-        """Describe a validation beside the reference; "" = there is nothing to compare it with.
-
-        At the same step, or, where the schedule has another length, at the same share of the steps.
-        """
-        value = record.get(self.key)
-        same_length = max_steps == self.max_steps
-        reference = self.at(record["step"] if same_length else record["step"] * self.max_steps / max_steps)
-        if value is None or reference is None:
-            return ""
-        digits = 2 if self.key == "valid_loss" else 1
-        lead = round(reference, digits) - round(value, digits)
-        lead = lead if self.key == "valid_loss" else -lead
-        place = f"step {record['step']:,}" if same_length else f"{100 * record['step'] / max_steps:.0f} %"
-        place += "" if same_length else " of the steps"
-        verdict = f"{abs(lead):.{digits}f} {'ahead' if lead > 0 else 'behind'}"
-        return (
-            f"{TITLES.get(self.key, 'loss')} {value:.{digits}f}, reference {reference:.{digits}f} "
-            f"at {place}: {verdict if abs(lead) >= 0.5 * 10**-digits else 'the same'}"
-        )
-
-    def started(self, position: TrainPosition, config: Config, n_parameters: int) -> None:
-        self._training_steps = config.training.max_steps
+        self.values = {r["step"]: r[self.key] for r in history if r["kind"] == "valid" and self.key in r}
+        self._say = say
 
     def logged(self, record: dict[str, Any]) -> None:
-        if record["kind"] == "valid" and (text := self.compare(record, max_steps=self._training_steps)):
-            self._say(text)
+        value, reference = record.get(self.key), self.values.get(record["step"])
+        if record["kind"] != "valid" or value is None or reference is None:
+            return
+        is_loss = self.key == "valid_loss"
+        digits = 2 if is_loss else 1
+        lead = (round(value, digits) - round(reference, digits)) * (-1 if is_loss else 1)
+        verdict = f"{abs(lead):.{digits}f} {'ahead' if lead > 0 else 'behind'}"
+        self._say(
+            f"{TITLES.get(self.key, 'loss')} {value:.{digits}f}, reference {reference:.{digits}f} at step "
+            f"{record['step']:,}: {verdict if abs(lead) >= 0.5 * 10**-digits else 'the same'}"
+        )
 
 
 def reference_curves(run: Run) -> Curves | None:
     """Return the curves of the recipe that the run is of, where Dragoman comes with them.
 
     A run is of a recipe that has its name and its task; of the recipe's versions it is the one of as many
-    steps, or else the full one.
+    steps, or else the first.
     """
-    config = run.config
-    for recipe in known_recipes():
-        versions = recipe.recorded()
-        fitting = [
-            version
-            for version in versions
-            if (other := recipe.config(version)).name == config.name and other.subject == config.subject
-        ]
-        fitting.sort(key=lambda version: versions[version].max_steps != config.training.max_steps)
-        for version in fitting:
-            history = Run(recipe.results(version), recipe.config(version)).history()
-            if any(record.get("kind") == "valid" for record in history):
-                name = "recipe's reference" if version == "full" else f"recipe's reference ({version})"
-                return Curves(name, history, versions[version].max_steps)
+    fitting = [
+        (recipe, version, config)
+        for recipe in known_recipes()
+        for version in recipe.expected()
+        if (config := recipe.config(version)).name == run.config.name and config.subject == run.config.subject
+    ]
+    fitting.sort(key=lambda one: one[2].training.max_steps != run.config.training.max_steps)
+    for recipe, version, config in fitting:
+        history = Run(recipe.results(version), config).history()
+        if any(record.get("kind") == "valid" for record in history):
+            of_version = "" if version == FULL else f" ({version})"
+            return Curves(f"recipe's reference{of_version}", history, config.training.max_steps)
     return None

@@ -1,4 +1,4 @@
-"""Lessons of other text, of other teachers, and the best of them by score."""
+"""What a student learns from: the text, the runs that translate it, and what is left out."""
 
 import gzip
 import json
@@ -8,31 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from commands import error_of, succeed
+from commands import error_of
 from dragoman.bulk.job import Done, Job, ModelSpec
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.running import Status, translate_file
-from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.config import TranslationConfig
 from dragoman.data.named import open_direction
-from dragoman.data.readers.files import open_lines
-from dragoman.data.records import Pair
-from dragoman.distillation import distilling
-from dragoman.distillation.distilling import student_config
+from dragoman.data.readers.files import compressed, open_lines
 from dragoman.distillation.lessons import Lessons
-from dragoman.distillation.teaching import DROPPED, Judged, check_lessons, one_line, teach, without_worst
+from dragoman.distillation.teaching import DROPPED, LESSONS, check_lessons, nearest, one_line, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
-from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
-from tiny import TINY, write_corpus
 
 SENTENCES = ["the red cat", "", "a big  dog", "old tree", "river house", "small bird", "blue cat dog"]
 ALL = Lessons(max_ratio=0.0)
+FIVE = Lessons(max_ratio=0.0, min_chrf=0.0, max_pairs=5)
 
 
 @pytest.fixture
@@ -66,6 +60,98 @@ def lines(path: Path) -> list[str]:
     return list(open_lines(path))
 
 
+def dictate(lines: list[str]) -> Callable[[Job], Status]:
+    """A translation that writes these lines."""
+
+    def write(job: Job) -> Status:
+        text = "".join(f"{line}\n" for line in lines)
+        job.out.write_bytes(compressed(text.encode(), job.out.name))
+        return Status(n_new=len(lines), seconds=1.0)
+
+    return write
+
+
+def first_five(config: TranslationConfig) -> tuple[list[str], list[str]]:
+    """Sources and references of the training text."""
+    sources, references = (lines(Path(file))[:5] for file in config.data.train)
+    return sources, references
+
+
+def test_each_pair_that_is_left_out_has_its_reason(
+    taught: Taught, config: TranslationConfig, tmp_path: Path
+) -> None:
+    sources, references = first_five(config)
+    made = [references[0], "", sources[2], "zzz qqq", references[4]]
+    record = taught(tmp_path, lessons=FIVE._replace(min_chrf=30.0), translate=dictate(made))
+    assert record["left_out"] == {"empty translations": 1, "copies": 1, "far from the reference": 1}
+    assert (record["n_pairs"], record["n_kept"], record["n_references"]) == (5, 2, 0)
+    assert lines(tmp_path / "train.src.gz") == [sources[0], sources[4]]
+    assert lines(tmp_path / "train.tgt.gz") == [references[0], references[4]]
+
+
+def test_references_stand_behind_what_is_left_of_the_teachers_translations(
+    taught: Taught, config: TranslationConfig, text: tuple[str, str], tmp_path: Path
+) -> None:
+    sources, references = first_five(config)
+    made = ["", *references[:0:-1]]
+    record = taught(tmp_path / "own", lessons=FIVE._replace(references=True), translate=dictate(made))
+    assert (record["n_kept"], record["n_references"]) == (4, 5)
+    assert lines(tmp_path / "own" / "train.src.gz") == sources[1:] + sources
+    assert lines(tmp_path / "own" / "train.tgt.gz") == made[1:] + references
+    other = ALL._replace(text=text, references=True, max_pairs=3)
+    taught(tmp_path / "other", lessons=other, translate=dictate(["rot", "", "groß"]))
+    kept = ["the red cat", "a big dog"], ["rot", "groß"]
+    for side, made, file in zip(("src", "tgt"), kept, config.data.train, strict=True):
+        assert lines(tmp_path / "other" / f"train.{side}.gz") == made + lines(Path(file))
+
+
+def test_of_many_translations_the_nearest_to_the_reference_is_learnt(taught: Taught, tmp_path: Path) -> None:
+    best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
+    assert (best, score) == ("rote Katzen", pytest.approx(100))
+    assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"
+    taught(tmp_path / "nearest", lessons=FIVE)
+    offered = [line.split("\t") for line in lines(tmp_path / "nearest" / "teacher.gz")]
+    assert {len(candidates) for candidates in offered} == {3}
+    taught(tmp_path / "best", lessons=FIVE._replace(n_best=1))
+    assert [candidates[0] for candidates in offered] == lines(tmp_path / "best" / "teacher.gz")
+
+
+def test_lessons_of_nothing_and_of_another_sieve_are_refused(
+    taught: Taught, text: tuple[str, str], tmp_path: Path
+) -> None:
+    for folder, lessons, remedy in (
+        ("own", FIVE, "try a smaller --min-chrf"),
+        ("other", ALL._replace(text=text, max_pairs=5), f"{DROPPED} says why"),
+    ):
+        with pytest.raises(DataError, match=rf"{folder}: nothing is left of 5 pairs; {remedy}"):
+            taught(tmp_path / folder, lessons=lessons, translate=dictate([""] * 5))
+    for content, complaint in (
+        (
+            json.dumps({"asked": {"teacher": "another"}}),
+            "holds the lessons of another teacher, text or filter",
+        ),
+        ("[" * 100_000, r"lessons.json: is damaged; remove it"),
+    ):
+        (tmp_path / "own" / LESSONS).write_text(content)
+        with pytest.raises(RunError, match=complaint):
+            taught(tmp_path / "own", lessons=FIVE)
+
+
+def test_lessons_of_a_teacher_with_other_weights_are_refused(
+    tiny_run: Path, config: TranslationConfig, tmp_path: Path
+) -> None:
+    run, folder = Run.open(shutil.copytree(tiny_run, tmp_path / "teacher")), tmp_path / "lessons"
+    taught = partial(teach, run.path, config, folder, lessons=FIVE)
+    first = taught(translate=dictate(first_five(config)[1]))
+    assert taught(translate=translate) == first
+    run.save_weights({name: tensor * 0.5 for name, tensor in run.load_weights().items()})
+    with pytest.raises(RunError, match=r"holds the lessons of another teacher"):
+        taught(translate=translate)
+    del first["asked"]["models"]  # as earlier versions wrote them
+    (folder / LESSONS).write_text(json.dumps(first))
+    assert taught(translate=translate) == first
+
+
 def test_other_text_is_translated_line_by_line_and_what_is_left_out_is_listed(
     tiny_run: Path, taught: Taught, text: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -84,24 +170,6 @@ def test_other_text_is_translated_line_by_line_and_what_is_left_out_is_listed(
     assert sorted([*kept, *(row[1] for row in dropped)]) == sorted(sources)
     best = [t.text for t in Translator.load(tiny_run).translate(kept)]
     assert lines(folder / "train.tgt.gz") == [" ".join(one.split()) for one in best]
-
-
-def test_translations_of_any_teacher_are_learnt_as_they_are(
-    tiny_run: Path, config: TranslationConfig, taught: Taught, tmp_path: Path
-) -> None:
-    pairs, folder = tmp_path / "pairs.tsv", tmp_path / "lessons"
-    pairs.write_text("red cat\trote  Katze\nold dog\t\nbig tree\tbig tree\nbird\tVogel\n", encoding="utf-8")
-
-    lessons = ALL._replace(teacher_output=str(pairs), references=True)
-    record = taught(folder, lessons=lessons, translate=lambda _: pytest.fail("there is nothing to do"))
-    assert lines(folder / "train.src.gz") == ["red cat", "bird"]
-    assert lines(folder / "train.tgt.gz") == ["rote Katze", "Vogel"]
-    assert record["left_out"] == {"empty translations": 1, "copies": 1}
-    assert record["n_references"] == len(lines(Path(config.data.train[0])))
-    assert lines(folder / "references.src.gz") == lines(Path(config.data.train[0]))
-    student = student_config(config, "fast", start=tiny_run, lessons=folder, with_references=True)
-    assert [corpus.name for corpus in student.data.corpora if corpus.files] == ["lessons", "references"]
-    assert student.tests.keys() == {"tiny-test (en-de)"}
 
 
 def test_an_ensemble_teaches_what_its_models_write_together(
@@ -155,85 +223,30 @@ def test_other_runs_teach_as_well_forwards_and_backwards(
     )  # fmt: skip
 
 
-def test_the_best_share_by_score_is_kept() -> None:
-    judged = [Judged(Pair(str(i), "x"), "copies" if i == 2 else "") for i in range(7)]
-    scores = np.array([-1.0, -5.0, -2.0, np.nan, -3.0, -4.0])  # of all but the third
-    for share, kept in ((1.0, "01356"), (0.5, "035"), (0.3, "03"), (0.01, "0"), (0.0, "")):
-        found = list(without_worst(judged, scores, share))
-        assert [pair.src for pair, fault in found if not fault] == [*kept], share
-        faults = {pair.src: fault for pair, fault in found}
-        assert (faults["2"], faults["4"]) == ("copies", "too long to be scored")
-
-
-@pytest.mark.parametrize("by_reverse", [False, True])
-def test_scores_are_those_of_the_teacher_or_of_the_reverse_model(
-    by_reverse: bool, tiny_run: Path, config: TranslationConfig, taught: Taught, tiny_many: Path,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    pairs = [line.split("\t") for line in lines(Path(config.data.valid[0]))]
-    lessons = ALL._replace(teacher_output=str(config.data.valid[0]), keep_best=0.5)
-    scorer = Translator.load(tiny_run)
-    if by_reverse:
-        lessons = lessons._replace(reverse=str(tiny_many))
-        scorer = Translator.load(tiny_many).towards("de-en")
-        pairs = [pair[::-1] for pair in pairs]
-    record = taught(tmp_path, lessons=lessons)
-    scored = score_pairs(scorer, *map(list, zip(*pairs, strict=True)))
-    values = [one.log_prob / len(one.log_probs) for one in scored]
-    found = [float(line) for line in lines(tmp_path / "scores.gz")]
-    np.testing.assert_allclose(found, values, atol=2e-3)
-    best = sorted(range(len(pairs)), key=lambda i: -found[i])[: len(pairs) // 2]
-    side = 1 if by_reverse else 0
-    assert lines(tmp_path / "train.src.gz") == [pairs[i][side] for i in sorted(best)]
-    assert record["left_out"] == {"low score": len(pairs) - len(pairs) // 2}
-    reasons = {line.split("\t")[0] for line in lines(tmp_path / DROPPED)}
-    assert reasons == {"low score"}
-
-
-def test_a_pair_that_the_model_cannot_read_has_no_score(tiny_run: Path, tmp_path: Path) -> None:
-    long = "cat " * 600
-    (tmp_path / "pairs").write_text(f"red cat\trot Katze\n{long}\tKatze\nold\t\n", encoding="utf-8")
-    pairs = PairsInput.of_files(str(tmp_path / "pairs"), languages=("en", "de"))
-    translate(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "scores"))
-    first, *rest = lines(tmp_path / "scores")
-    assert float(first) < 0
-    assert rest == ["", ""]
-
-
-@pytest.mark.parametrize("stage", ["teacher.gz", "scores.gz"])
-def test_lessons_continue_after_a_kill_in_any_stage(
-    stage: str, taught: Taught, text: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_lessons_continue_after_a_kill(
+    taught: Taught, text: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lessons = ALL._replace(text=text, keep_best=0.6)
+    lessons = ALL._replace(text=text)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     taught(whole, lessons=lessons)
     append = Journal.append
 
     def until_killed(journal: Journal, done: Done) -> None:
-        if journal.out.name == stage and journal.n_lines:
+        if journal.n_lines:
             raise ZeroDivisionError  # for a kill
         append(journal, done)
 
     monkeypatch.setattr(Journal, "append", until_killed)
     with pytest.raises(ZeroDivisionError):
         taught(killed, lessons=lessons)
-    assert (killed / f"{stage}.journal").exists()
+    assert (killed / "teacher.gz.journal").exists()
     monkeypatch.undo()
-    news: dict[str, tuple[int, int]] = {}
-
-    def count(job: Job) -> Status:
-        summary = translate(job)
-        news[job.out.name] = summary.n_lines, summary.n_new
-        return summary
-
-    record = taught(killed, lessons=lessons, translate=count)
-    n_lines, n_new = news[stage]
-    assert n_new == n_lines - 2, "the first chunk was done"
+    done: list[Status] = []
+    record = taught(killed, lessons=lessons, translate=lambda job: done.append(translate(job)))
+    assert [(status.n_lines, status.n_new) for status in done] == [(7, 5)], "the first chunk was done"
     for name in ("train.src.gz", "train.tgt.gz", DROPPED):
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
-    assert record == taught(killed, lessons=lessons, translate=count)
-    with pytest.raises(RunError, match="holds the lessons of another teacher, text or filter"):
-        taught(killed, lessons=lessons._replace(keep_best=0.7))
+    assert record == taught(killed, lessons=lessons, translate=lambda _: pytest.fail("all is done"))
 
 
 def test_lessons_of_an_earlier_version_are_known_again(
@@ -247,12 +260,9 @@ def test_lessons_of_an_earlier_version_are_known_again(
 
 
 REFUSED = {
-    "two texts": ({"text": ("a",), "teacher_output": "b"}, "but not both"),
     "best of n without a reference": ({"text": ("a",), "n_best": 2}, "--n-best and --min-chrf compare with"),
-    "chrf without a reference": ({"teacher_output": "b", "min_chrf": 5.0}, "--n-best and --min-chrf compare"),
-    "an ensemble with nothing to do": ({"teacher_output": "b", "ensemble": ("c",)}, "is translated already"),
+    "chrf without a reference": ({"text": ("b",), "min_chrf": 5.0}, "--n-best and --min-chrf compare"),
     "runs beside other text": ({"text": ("a",), "backward": ("c",)}, "translate the training text of RUN"),
-    "reverse alone": ({"reverse": "c"}, "--reverse scores translations for --keep-best; give both"),
 }
 
 
@@ -264,11 +274,10 @@ def test_settings_that_contradict_one_another_are_refused(config: TranslationCon
 
 
 @pytest.mark.slow
-def test_a_reverse_model_translates_back(config: TranslationConfig, tiny_run: Path, tiny_many: Path) -> None:
+def test_other_runs_have_their_direction(config: TranslationConfig, tiny_run: Path, tiny_many: Path) -> None:
     run = str(tiny_run)
-    for lessons in (Lessons(keep_best=0.5, reverse=run), Lessons(backward=(str(tiny_many), run))):
-        with pytest.raises(ConfigError, match="does not translate de → en"):
-            check_lessons(config, lessons)
+    with pytest.raises(ConfigError, match=r"--backward .* does not translate de → en"):
+        check_lessons(config, Lessons(backward=(str(tiny_many), run)))
     data = config.data.model_copy(update={"src_lang": "de", "tgt_lang": "en"})
     turned = config.model_copy(update={"data": data})
     with pytest.raises(ConfigError, match=r"--forward .* does not translate de → en"):
@@ -279,36 +288,6 @@ def test_missing_text_is_named_and_nothing_written(tiny_run: Path, taught: Taugh
     with pytest.raises(DataError, match=r"nowhere\.en"):
         taught(tmp_path / "lessons", lessons=ALL._replace(text=("nowhere.en",)))
     out = tmp_path / "student"
-    for option in ("--text", "--teacher-output", "--ensemble", "--reverse", "--forward", "--backward"):
-        command = ["distill", tiny_run, "--out", out, "--keep-best", 0.5, option, "nowhere.en"]
-        assert "nowhere.en" in error_of(*command)
+    for option in ("--text", "--ensemble", "--forward", "--backward"):
+        assert "nowhere.en" in error_of("distill", tiny_run, "--out", out, option, "nowhere.en")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Recommended. pip install sacremoses")
-def test_an_imported_run_teaches_other_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("transformers")
-    pytest.importorskip("sentencepiece")
-    from dragoman.interop.importing import import_model
-    from foreign_models import write_marian
-
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
-    monkeypatch.chdir(tmp_path)
-    run = import_model(write_marian(tmp_path / "there"), tmp_path / "run").path
-    out = tmp_path / "student"
-    line = error_of("distill", run, "--out", out)
-    assert "names no training text, as imported runs do; give source text with --text" in line
-    assert not out.exists()
-    write_corpus(tmp_path, "mono", 60, seed=3)
-    options = [f"--set={one}" for one in TINY if one.startswith("training.")]
-    command = ["distill", run, "--out", out, "--text", "mono.en", "--preset", "small", "--max-ratio", 0]
-    done = succeed(*command, *options)
-    assert "the teacher names no validation text: pairs are held out" in done.stderr
-    assert "valid BLEU" in done.stdout
-    shutil.rmtree(out)
-    own = "--set=data.valid=" + json.dumps(["mono.en", "mono.de"])
-    assert "held out of its translations" not in succeed(*command, *options, own).stderr
-    measured = json.loads((out / "distillation.json").read_text())
-    assert {row["n_sentences"] for row in measured["speed"]} == {60}, "the pairs of --set data.valid"

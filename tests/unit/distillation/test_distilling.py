@@ -1,9 +1,9 @@
-"""Students: their shapes, their lessons, and a whole distillation of a tiny run."""
+"""Students: their shapes, and whole distillations of a tiny run."""
 
 import json
 import shutil
-from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -13,40 +13,27 @@ import torch
 
 from commands import error_of, succeed
 from dragoman.bulk.job import Job
-from dragoman.bulk.running import Status, translate_file
+from dragoman.bulk.running import Status
 from dragoman.cli.distill import describe_distillation
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.distillation import distilling
 from dragoman.distillation.distilling import STUDENTS, chosen_beam, distill, student_config
 from dragoman.distillation.lessons import Lessons
-from dragoman.distillation.teaching import LESSONS, nearest, teach
-from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.errors import ConfigError
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train as train_run
 from dragoman.training.trainer import Trainer
-from tiny import TINY
+from tiny import TINY, write_corpus
 
-EVERYTHING = Lessons(max_ratio=0.0, min_chrf=0.0, max_pairs=5)
 SHORT = ("training.max_steps=3", "training.valid_every=3")
-
-
-@pytest.fixture(autouse=True)
-def _measure_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distilling, "ROUNDS", 1)
 
 
 @pytest.fixture
 def teacher_config(tiny_run: Path) -> TranslationConfig:
     return translation_config(Run.open(tiny_run))
-
-
-@pytest.fixture
-def lesson(tiny_run: Path, teacher_config: TranslationConfig) -> Callable[..., dict[str, Any]]:
-    """Lessons in a folder, of the tiny run."""
-    return partial(teach, tiny_run, teacher_config)
 
 
 @pytest.mark.parametrize("preset", STUDENTS)
@@ -92,95 +79,6 @@ def test_unknown_presets_and_settings_are_named(teacher_config: TranslationConfi
         made("fast", overrides=("training.max_step=3",))
 
 
-def translate(job: Job) -> Status:
-    return translate_file(job, chunk_lines=50)
-
-
-def dictate(lines: list[str]) -> Callable[[Job], Status]:
-    """A translation that writes these lines."""
-
-    def write(job: Job) -> Status:
-        text = "".join(f"{line}\n" for line in lines)
-        job.out.write_bytes(compressed(text.encode(), job.out.name))
-        return Status(n_new=len(lines), seconds=1.0)
-
-    return write
-
-
-def first_five(config: TranslationConfig) -> tuple[list[str], list[str]]:
-    """Sources and references of the training text."""
-    sources, references = (list(open_lines(Path(file)))[:5] for file in config.data.train)
-    return sources, references
-
-
-Lesson = Callable[..., dict[str, Any]]
-
-
-def test_each_pair_that_is_left_out_has_its_reason(
-    lesson: Lesson, teacher_config: TranslationConfig, tmp_path: Path
-) -> None:
-    sources, references = first_five(teacher_config)
-    made = [references[0], "", sources[2], "zzz qqq", references[4]]
-    lessons = Lessons(max_ratio=0.0, min_chrf=30.0, max_pairs=5)
-    record = lesson(tmp_path, lessons=lessons, translate=dictate(made))
-    assert record["left_out"] == {"empty translations": 1, "copies": 1, "far from the reference": 1}
-    assert (record["n_pairs"], record["n_kept"], record["n_references"]) == (5, 2, 0)
-    assert list(open_lines(tmp_path / "train.src.gz")) == [sources[0], sources[4]]
-    assert list(open_lines(tmp_path / "train.tgt.gz")) == [references[0], references[4]]
-
-
-def test_references_stand_behind_what_is_left_of_the_teachers_translations(
-    lesson: Lesson, teacher_config: TranslationConfig, tmp_path: Path
-) -> None:
-    sources, references = first_five(teacher_config)
-    made = ["", *references[:0:-1]]
-    both = EVERYTHING._replace(references=True)
-    record = lesson(tmp_path, lessons=both, translate=dictate(made))
-    assert (record["n_kept"], record["n_references"]) == (4, 5)
-    assert list(open_lines(tmp_path / "train.src.gz")) == sources[1:] + sources
-    assert list(open_lines(tmp_path / "train.tgt.gz")) == made[1:] + references
-
-
-def test_of_many_translations_the_nearest_to_the_reference_is_learnt(lesson: Lesson, tmp_path: Path) -> None:
-    best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
-    assert (best, score) == ("rote Katzen", pytest.approx(100))
-    assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"
-    lessons = EVERYTHING._replace(n_best=0, max_pairs=20)
-    lesson(tmp_path / "nearest", lessons=lessons, translate=translate)
-    offered = [line.split("\t") for line in open_lines(tmp_path / "nearest" / "teacher.gz")]
-    assert {len(candidates) for candidates in offered} == {3}
-    lesson(tmp_path / "best", lessons=lessons._replace(n_best=1), translate=translate)
-    assert [candidates[0] for candidates in offered] == list(open_lines(tmp_path / "best" / "teacher.gz"))
-
-
-def test_lessons_of_nothing_and_of_another_sieve_are_refused(lesson: Lesson, tmp_path: Path) -> None:
-    nothing = dictate([""] * 5)
-    with pytest.raises(DataError, match=r"nothing is left of 5 pairs; try a smaller --min-chrf"):
-        lesson(tmp_path, lessons=EVERYTHING, translate=nothing)
-    (tmp_path / LESSONS).write_text(json.dumps({"asked": {"teacher": "another"}}))
-    with pytest.raises(RunError, match=r"holds the lessons of another teacher, text or filter"):
-        lesson(tmp_path, lessons=EVERYTHING, translate=translate)
-    (tmp_path / LESSONS).write_text("[" * 100_000)
-    with pytest.raises(RunError, match=r"lessons.json: is damaged; remove it"):
-        lesson(tmp_path, lessons=EVERYTHING, translate=translate)
-
-
-def test_lessons_of_a_teacher_with_other_weights_are_refused(
-    tiny_run: Path, teacher_config: TranslationConfig, tmp_path: Path
-) -> None:
-    teacher = Path(shutil.copytree(tiny_run, tmp_path / "teacher"))
-    run, folder = Run.open(teacher), tmp_path / "lessons"
-    taught = partial(teach, teacher, teacher_config, folder, lessons=Lessons(max_pairs=5))
-    first = taught(translate=dictate(first_five(teacher_config)[1]))
-    assert taught(translate=translate) == first
-    run.save_weights({name: tensor * 0.5 for name, tensor in run.load_weights().items()})
-    with pytest.raises(RunError, match=r"holds the lessons of another teacher"):
-        taught(translate=translate)
-    del first["asked"]["models"]  # as earlier versions wrote them
-    (folder / LESSONS).write_text(json.dumps(first))
-    assert taught(translate=translate) == first
-
-
 def distil_tiny(
     teacher: Path, out: Path, *overrides: str, calls: list[str], said: list[str] | None = None
 ) -> dict[str, Any]:
@@ -189,7 +87,9 @@ def distil_tiny(
 
     def write_references(job: Job) -> Status:
         calls.append("translate")
-        return dictate(list(open_lines(Path(config.data.train[1])))[:40])(job)
+        text = "".join(f"{line}\n" for line in list(open_lines(Path(config.data.train[1])))[:40])
+        job.out.write_bytes(compressed(text.encode(), job.out.name))
+        return Status()
 
     def train(student: TranslationConfig, path: Path) -> None:
         calls.append("train")
@@ -198,35 +98,8 @@ def distil_tiny(
     return distill(
         teacher, out, preset="fast", lessons=Lessons(max_pairs=40), overrides=(*SHORT, *overrides),
         with_test=True, translate=write_references, train=train,
-        say=lambda message: None if said is None else said.append(message),
+        say=(said if said is not None else []).append,
     )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_a_whole_distillation_of_a_tiny_run(tiny_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "student"
-    calls: list[str] = []
-    said: list[str] = []
-    record = distil_tiny(tiny_run, out, calls=calls, said=said)
-    assert sum("as it is read:" in line for line in said) == 1
-    again = distil_tiny(tiny_run, out, calls=calls, said=said)
-    assert sum("as it is read:" in line for line in said) == 1, "the text is shown when a training begins"
-    # what is translated stays, and training sees it is finished
-    assert calls == ["translate", "train", "train"]
-    assert again["lessons"] == record["lessons"]
-    assert again["beam_sizes"] == record["beam_sizes"]
-    student = Translator.load(out)
-    teacher = Translator.load(tiny_run)
-    assert student.tokenizers.src.fingerprint == teacher.tokenizers.src.fingerprint
-    assert len(student.model.encoder) == 6
-    assert len(student.model.decoder) == 2
-    written = json.loads((out / "distillation.json").read_text())
-    assert {(row["model"], row["set"], row["beam_size"]) for row in written["scores"]} == {
-        (model, which, beam)
-        for model in ("teacher", "student")
-        for which in ("valid", "tiny-test")
-        for beam in (1, 2, 3)
-    }
 
 
 @pytest.mark.slow
@@ -277,19 +150,26 @@ def test_a_student_has_the_smallest_beam_that_costs_next_to_nothing_on_validatio
     ("next_to_nothing", "overrides", "beam_size"),
     [(100.0, (), 1), (-100.0, (), 3), (100.0, ("search.beam_size=4",), 4)],
 )
-def test_the_chosen_search_is_the_students_own_and_a_search_that_was_asked_for_stays(
+def test_a_whole_distillation_chooses_a_search_unless_one_was_asked_for(
     next_to_nothing: float, overrides: tuple[str, ...], beam_size: int, tiny_run: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(distilling, "NEXT_TO_NOTHING", next_to_nothing)
-    record = distil_tiny(tiny_run, tmp_path / "student", *overrides, calls=[])
+    out, calls, said = tmp_path / "student", list[str](), list[str]()
+    record = distil_tiny(tiny_run, out, *overrides, calls=calls, said=said)
     assert record["beam_sizes"] == {"teacher": 3, "student": beam_size}
-    config = translation_config(Run.open(tmp_path / "student"))
-    assert config.search.beam_size == beam_size
-    calls: list[str] = []
-    again = distil_tiny(tiny_run, tmp_path / "student", *overrides, calls=calls)
-    assert calls == ["train"], "the same command goes on with the run whose search it has changed"
-    assert again["beam_sizes"] == record["beam_sizes"]
+    assert translation_config(Run.open(out)).search.beam_size == beam_size
+    again = distil_tiny(tiny_run, out, *overrides, calls=calls, said=said)
+    assert calls == ["translate", "train", "train"], "translations stay, and training sees it is finished"
+    assert sum("as it is read:" in line for line in said) == 1, "the text is shown when a training begins"
+    assert all(again[part] == record[part] for part in ("lessons", "beam_sizes"))
+    student, teacher = Translator.load(out), Translator.load(tiny_run)
+    assert student.tokenizers.src.fingerprint == teacher.tokenizers.src.fingerprint
+    assert (len(student.model.encoder), len(student.model.decoder)) == (6, 2)
+    written = json.loads((out / "distillation.json").read_text())
+    assert {(row["model"], row["set"], row["beam_size"]) for row in written["scores"]} == {
+        *product(("teacher", "student"), ("valid", "tiny-test"), {1, 2, 3, beam_size})
+    }
 
 
 def test_the_table_compares_both_as_configured_and_searched_alike() -> None:
@@ -302,15 +182,12 @@ def test_the_table_compares_both_as_configured_and_searched_alike() -> None:
             name: dict(zip(("n_encoder_layers", "n_decoder_layers", "n_parameters"), shape, strict=True))
             for name, shape in zip(("teacher", "student"), shapes, strict=True)
         },
-        "speed": [
-            {"model": model, "beam_size": beam, "sentences_per_second": value}
-            for (model, beam), value in speeds.items()
-        ],
         "scores": [
-            {"model": model, "set": "valid", "beam_size": beam, "value": value}
+            {"model": model, "set": "valid", "beam_size": beam, "value": value,
+             "sentences_per_second": speeds[model, beam]}
             for (model, beam), value in scores.items()
         ],
-    }
+    }  # fmt: skip
     assert [" ".join(line.split()) for line in describe_distillation(record)] == [
         "teacher student",
         "layers 3 + 3 6 + 1",
@@ -341,3 +218,31 @@ def test_the_command_prints_a_table_and_says_what_is_wrong(tmp_path: Path, tiny_
     assert not wide.exists()
     line = error_of("distill", tiny_run, "--out", out, "--max-pairs", 10, *overrides)
     assert "holds the lessons of another teacher, text or filter" in line
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Recommended. pip install sacremoses")
+def test_an_imported_run_teaches_other_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("sentencepiece")
+    from dragoman.interop.importing import import_model
+    from foreign_models import write_marian
+
+    monkeypatch.chdir(tmp_path)
+    run = import_model(write_marian(tmp_path / "there"), tmp_path / "run").path
+    out = tmp_path / "student"
+    line = error_of("distill", run, "--out", out)
+    assert "names no training text, as imported runs do; give source text with --text" in line
+    assert not out.exists()
+    write_corpus(tmp_path, "mono", 60, seed=3)
+    options = [f"--set={one}" for one in TINY if one.startswith("training.")]
+    command = ["distill", run, "--out", out, "--text", "mono.en", "--preset", "small", "--max-ratio", 0]
+    done = succeed(*command, *options)
+    assert "the teacher names no validation text: pairs are held out" in done.stderr
+    assert "valid BLEU" in done.stdout
+    shutil.rmtree(out)
+    own = "--set=data.valid=" + json.dumps(["mono.en", "mono.de"])
+    assert "held out of its translations" not in succeed(*command, *options, own).stderr
+    measured = json.loads((out / "distillation.json").read_text())
+    assert {row["n_sentences"] for row in measured["scores"]} == {60}, "the pairs of --set data.valid"
