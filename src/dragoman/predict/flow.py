@@ -20,7 +20,6 @@ from dragoman.predict.engine import SearchInput
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.protection import Protection, Skeleton
-from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Alternative, Link, Outcome, Translation
 from dragoman.predict.splitting import joined_parts, split_to_fit
 from dragoman.text.normalisation import without_controls
@@ -29,10 +28,6 @@ Result = TypeVar("Result")
 
 CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
-
-
-MOST_CANDIDATES = 1000
-"""Of a sentence, for minimum Bayes risk: the work grows with their square."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,32 +42,18 @@ class TranslationRequest:
     """Phrases that the translations of texts with certain terms hold."""
     protection: Protection | None = None
     """What stands in a translation as in its source."""
-    consensus: bool = False
-    """Whether candidates are ranked by minimum Bayes risk."""
 
     def search(self, defaults: SearchConfig) -> dict[str, Any]:
         """Return the settings that differ from `defaults`, the [search] settings of a run.
 
         - More translations widen a beam whose size is not given.
         - Protection asks for the whole beam: one candidate may keep what the first one loses.
-        - Consensus chooses among `n_best` candidates, or among the whole beam.
-
-        Raises:
-            ConfigError: consensus has fewer than 2 candidates, or more than MOST_CANDIDATES.
         """
         overrides = {name: value for name, value in self.settings.items() if value is not None}
         beam_size, n_best = overrides.get("beam_size", defaults.beam_size), self.n_best
         if "beam_size" not in overrides and overrides.get("method", defaults.method) == "beam":
             beam_size = max(defaults.beam_size, n_best)
-        if self.consensus:
-            if max(n_best, beam_size) < 2:
-                raise ConfigError(
-                    "--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more"
-                )
-            if max(n_best, beam_size) > MOST_CANDIDATES:
-                raise ConfigError(f"--mbr compares all candidates; give {MOST_CANDIDATES:,} at most")
-            n_best = n_best if n_best > 1 else beam_size
-        elif self.protection is not None:
+        if self.protection is not None:
             n_best = max(n_best, beam_size)
         return {**overrides, "beam_size": beam_size, "n_best": n_best}
 
@@ -164,8 +145,6 @@ def translated(
             model, read, search, prefixes=prefixes and [prefixes[i] for i in rest], required=phrases,
             first_number=first_number,
         )  # fmt: skip
-        if request.consensus:
-            translations = [*map(minimum_risk, translations)]
         whole = [*map(Skeleton.only_whole, skeletons, translations)]
         taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
         links = iter((yield from aligned(model, taken)) if taken else ())
