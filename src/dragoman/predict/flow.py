@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.errors import ConfigError, DataError, check_texts
 from dragoman.notebook import Shown
-from dragoman.predict.alignment import align, joined_links, whole_parts, within_whole
+from dragoman.predict.alignment import align, joined_links
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.model import TranslationModel
@@ -252,25 +252,36 @@ def aligned(model: Source, translations: Sequence[Translation]) -> Flow[list[lis
     Of one in parts, part by part. Of one through a pivot language, those of both steps, joined.
     """
     if isinstance(model, Pivot):
-        sources, through, texts = (
-            [getattr(translation, name) for translation in translations]
-            for name in ("source", "through", "text")
-        )
-        before = yield from _links(model.first, sources, through)
-        after = yield from _links(model.second, through, texts)
-        return [joined_links(*steps) for steps in zip(before, after, strict=True)]
-    split = [whole_parts(translation) for translation in translations]
-    every = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
-    links = iter((yield from _links(model, [t.source for t in every], [t.text for t in every])))
+        before = yield from _links(model.first, [(each.source, each.through) for each in translations])
+        after = yield from _links(model.second, [(each.through, each.text) for each in translations])
+        return [*map(joined_links, before, after)]
+    placed = [_placed_parts(translation) for translation in translations]
+    pairs = [(part.source, part.text) for parts in placed for part, _, _ in parts]
+    links = iter((yield from _links(model, pairs)))
     return [
-        within_whole(translation, links) if parts else next(links)
-        for translation, parts in zip(translations, split, strict=True)
+        [Link(a + s, b + s, c + t, d + t, w) for _, s, t in parts for a, b, c, d, w in next(links)]
+        for parts in placed
     ]
 
 
-def _links(model: TranslationModel, sources: Sequence[str], targets: Sequence[str]) -> Flow[list[list[Link]]]:
+def _placed_parts(translation: Translation) -> list[tuple[Translation, int, int]]:
+    """Return the parts, and where each begins in the source and in the text of the whole.
+
+    Of one whose source is not made up of those of its parts it is the whole alone.
+    """
+    if "".join(part.source for part in translation.parts) != translation.source:
+        return [(translation, 0, 0)]
+    placed, src_start, tgt_start = [], 0, 0
+    for part in translation.parts:
+        tgt_start = translation.text.index(part.text, tgt_start)
+        placed.append((part, src_start, tgt_start))
+        src_start += len(part.source)
+        tgt_start += len(part.text)
+    return placed
+
+
+def _links(model: TranslationModel, pairs: Sequence[tuple[str, str]]) -> Flow[list[list[Link]]]:
     def work(pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
         return align(model, [source for source, _ in pairs], [target for _, target in pairs])
 
-    costs = [len(target) // CHARACTERS_A_TOKEN for target in targets]
-    return (yield ComputeStep(work, list(zip(sources, targets, strict=True)), costs))
+    return (yield ComputeStep(work, pairs, [len(target) // CHARACTERS_A_TOKEN for _, target in pairs]))
