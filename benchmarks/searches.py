@@ -3,7 +3,6 @@
     python benchmarks/searches.py methods RUN [RUN ...] --limit 200
     python benchmarks/searches.py constraints RUN --limit 200
     python benchmarks/searches.py glossary RUN --limit 300
-    python benchmarks/searches.py consensus RUN
 
 `methods`: five alternatives are asked for. "first" is BLEU of the first of them; "choice" is BLEU of the one
 nearest to the reference by sentence BLEU, which no translator can know: how good a choice the five leave;
@@ -17,9 +16,6 @@ word, where it is missing, was put behind the last word: what it brings that the
 in a dictionary. Sentences that hold one are translated without the glossary, with its terms as they stand,
 and with terms that may be inflected. "as is" is the share of required terms that the translation holds as
 they stand, "any form" in any form, "of reference" the share of those forms that the reference has, too.
-
-`consensus`: the best hypotheses of several beams and those of least risk (`reranking.minimum_risk`) by chrF,
-which the choice is made by, and by BLEU, which it is not.
 
 Time is of the processor, which what else runs on the machine changes little.
 """
@@ -37,7 +33,6 @@ import sacrebleu
 from dragoman.data.records import Pair
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.inflection import Stem
-from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Translation
 from dragoman.predict.translator import Translator
 from measuring import Result, parser_of
@@ -75,7 +70,7 @@ def main() -> None:
     parser.add_argument("what", choices=MEASURES)
     parser.add_argument("runs", nargs="+", help="the folder of a run; of several: an ensemble")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--beam-sizes", type=int, nargs="+", help="of constraints and consensus")
+    parser.add_argument("--beam-sizes", type=int, nargs="+", help="of constraints")
     parser.add_argument("--limit", type=int, default=0, help="number of sentences, drawn at random; 0 = all")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
@@ -196,25 +191,8 @@ def forms(text: str, term: str) -> set[str]:
     return {word for word in words_of(text) if Stem.of(term).matches(word)}
 
 
-def consensus(result: Result, translate: Measured, options: Any) -> None:
-    pairs = valid_pairs(translate.config, options.limit, options.seed)
-    references = [pair.tgt for pair in pairs]
-    table = result.table(
-        {"beam": "d", "choice": "", "BLEU": ".1f", "chrF2": ".1f", "ms a sentence for choosing": ".1f"}
-    )
-    for beam_size in options.beam_sizes or (5, 20):
-        found = translate(pairs, beam_size=beam_size, n_best=beam_size)
-        begun = time.process_time()
-        chosen = [minimum_risk(translation) for translation in found]
-        milliseconds = 1000 * (time.process_time() - begun) / len(pairs)
-        for name, translations, cost in (("best", found, 0.0), ("least risk", chosen, milliseconds)):
-            texts = [translation.text for translation in translations]
-            scores = (score(texts, references, translate.lang) for score in (bleu_of, chrf_of))
-            table.add(beam_size, name, *scores, cost)
-
-
 MEASURES: dict[str, Callable[[Result, Measured, Any], None]] = {
-    "methods": methods, "constraints": constraints, "glossary": glossary, "consensus": consensus,
+    "methods": methods, "constraints": constraints, "glossary": glossary,
 }  # fmt: skip
 
 

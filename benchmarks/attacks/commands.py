@@ -148,7 +148,6 @@ CALLS = """
 3 translate run text.en --method sampling --temperature 2
 2 translate run text.en --protect all
 2 translate run text.en --out out.txt --pharaoh links.txt
-2 translate run text.en --mbr
 2 translate run text.en --align --json
 2 translate run text.en --prefixes text.de
 2 classify classifier

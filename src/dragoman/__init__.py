@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dragoman.predict.classifier import Classification as Classification
     from dragoman.predict.classifier import Classifier as Classifier
     from dragoman.predict.protection import Protection as Protection
-    from dragoman.predict.reranking import minimum_risk as minimum_risk
     from dragoman.predict.results import Translation as Translation
     from dragoman.predict.translator import Translator as Translator
     from dragoman.predict.translator import translate_protected as translate_protected
@@ -49,7 +48,6 @@ _HOME = {
     "config_for": "dragoman.tasks",
     "export_run": "dragoman.interop.exporting",
     "load_recipe": "dragoman.config",
-    "minimum_risk": "dragoman.predict.reranking",
     "pipeline": "dragoman.interop.pipeline",
     "push_to_hub": "dragoman.interop.publishing",
     "train": "dragoman.tasks.training",

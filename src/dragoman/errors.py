@@ -23,7 +23,6 @@ from importlib.util import find_spec
 from typing import Any
 
 PACKAGES = {
-    "docx": "python-docx",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
     "python_multipart": "python-multipart",

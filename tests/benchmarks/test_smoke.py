@@ -83,7 +83,6 @@ BENCHMARKS = (
     Benchmark("searches.py methods {run} {run} --limit 4 --methods greedy samples", r"samples \| \d"),
     Benchmark("searches.py constraints {run} --limit 6 --beam-sizes 3", r"100\.0%"),
     Benchmark("searches.py glossary {run} --limit 6", r"inflected \| \d"),
-    Benchmark("searches.py consensus {run} --limit 6", r"least risk \| \d"),
     Benchmark("seed_scores.py small-en-zh {run}", r"BLEU-4 \d\.\d{3}", ("nltk",)),
     Benchmark("seed_scores.py multi30k-en-de {run}", r"\d\.\d", ("nltk",)),
     Benchmark("serve_faults.py {run} --scale 0.01 --only 'slow heads'", r"slow heads \|", ("fastapi",)),

@@ -1,4 +1,4 @@
-"""`dragoman translate` with documents, protection, alignment and consensus."""
+"""`dragoman translate` with documents, protection and alignment."""
 
 import gzip
 import io
@@ -17,7 +17,6 @@ from dragoman.data.readers.files import guess_encoding
 from dragoman.documents import translate_document, translate_file
 from dragoman.errors import ConfigError
 from dragoman.predict.alignment import align
-from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.translator import Translator
 
 DOCUMENT = "  The red cat. A dog!\r\n\r\n\tBig house\n"
@@ -74,16 +73,6 @@ def test_what_is_protected_is_in_the_output(tiny_run: Path) -> None:
     assert all(span in only for span in ("https://x.org/a", "<b>", "</b>"))
 
 
-def test_consensus_is_the_candidate_of_least_risk(tiny_run: Path, translator: Translator) -> None:
-    beam_size = translator.config.search.beam_size
-    expected = minimum_risk(translator.translate(["big old house"], n_best=beam_size)[0])
-    assert succeed("translate", tiny_run, "--mbr", stdin="big old house\n").stdout == f"{expected.text}\n"
-    shown = succeed("translate", tiny_run, "--mbr", "--json", "--n-best", "2", stdin="big old house\n")
-    two = minimum_risk(translator.translate(["big old house"], n_best=2)[0])
-    alternatives = json.loads(shown.stdout)["alternatives"]
-    assert [a["translation"] for a in alternatives] == [a.text for a in two.alternatives]
-
-
 SUBTITLES = (
     "1\n00:00:01,000 --> 00:00:02,000\n<i>The red cat.</i>\n\n2\n00:00:03,000 --> 00:00:04,000\nA dog!\n\n"
 )
@@ -130,9 +119,7 @@ REFUSED = [
     ("--align", "--align is for --json; for a file of links say --pharaoh"),
     ("--protect names", '"names" cannot be protected; there are tags, urls, emails'),
     ("--protect-pattern (", "'(': is no regular expression"),
-    ("--mbr --beam-size 1", "--mbr chooses among candidates; give a --beam-size"),
-    ("--mbr --n-best 1001", "--mbr compares all candidates; give 1,000 at most"),
-    ("--n-best 2", "--n-best is for --json and --mbr"),
+    ("--n-best 2", "--n-best is for --json; without it a line has one"),
     ("bad.txt --document --out out.txt", "bad.txt, line 2: is not UTF-8; convert the text to UTF-8\n"),
     ("letter.docx --document --out out.pdf", f"--out out.pdf: {KEEPS} .docx"),
     ("a.txt --document --out out.docx", f"--out out.docx: {KEEPS} .txt"),

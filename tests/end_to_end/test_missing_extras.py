@@ -63,7 +63,7 @@ CASES = [
     ("zstandard", "zst", ["translate", "run", "train.en", "--json", "--pharaoh", "links.zst"]),
     ("ray", "ray", ["translate", "run", "train.en", "--out", "out.de", "--ray", "local"]),
     ("sentencex", "documents", ["translate", "run", "train.en", "--document"]),
-    ("docx", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
+    ("sentencex", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
     ("zstandard", "zst", ["backtranslate", "run", "train.de", "--out", "pairs.tsv.zst"]),
     ("ray", "ray", ["backtranslate", "run", "train.de", "--out", "pairs.tsv", "--ray", "local"]),
     ("ray", "ray", ["distill", "run", "--ray", "local"]),
@@ -75,7 +75,7 @@ CASES = [
     ("fastapi", "serve", ["serve", "run"]),
     ("httptools", "serve", ["serve", "run"]),
     ("prometheus_client", "serve", ["serve", "run"]),
-    ("docx", "serve", ["serve", "run"]),
+    ("sentencex", "serve", ["serve", "run"]),
     ("huggingface_hub", "hub", ["push", "run", "user/model"]),
 ]
 
@@ -93,11 +93,11 @@ def test_a_missing_package_is_named_before_any_work(
 
 
 def test_all_missing_packages_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("matplotlib", "docx"):
+    for module in ("matplotlib", "sklearn"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(
-        MissingExtraError, match=r"a page needs the packages matplotlib and python-docx: pip in"
+        MissingExtraError, match=r"a page needs the packages matplotlib and scikit-learn: pip in"
     ):
-        require("matplotlib", "torch", "docx", extra="report", purpose="a page")
+        require("matplotlib", "torch", "sklearn", extra="report", purpose="a page")
     with pytest.raises(MissingExtraError, match="a page needs the package matplotlib: pip install"):
         optional("matplotlib", extra="report", purpose="a page")

@@ -32,7 +32,6 @@ KINDS = {
     "alignment": ("lines.en", ["--json", "--align"]),
     "links": ("lines.en", ["--pharaoh", "links"]),
     "n-best": ("lines.en", ["--json", "--n-best", "3"]),
-    "mbr": ("lines.en", ["--mbr"]),
     "sampling": ("lines.en", ["--method", "sampling", "--seed", "7"]),
     "prefixes": ("lines.en", ["--prefixes", "prefixes"]),
     "required": ("lines.en", ["--required", "required", "--inflect"]),

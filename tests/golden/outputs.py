@@ -136,7 +136,6 @@ def searched() -> dict[str, Any]:
         "diverse": as_json("--n-best", 4, "--diversity-groups", 2, "--diversity-penalty", 0.5),
         "sampled": as_json("--method", "sampling", "--seed", 7, "--top-k", 5, "--n-best", 2),
         "top-p": translated("--method", "sampling", "--seed", 8, "--top-p", 0.9, "--temperature", 0.7),
-        "consensus": translated("--mbr", "--n-best", 4),
         "aligned": as_json("--align", lines=SENTENCES[:8]),
         "coverage": translated("--coverage-penalty", 0.2, "--length-penalty", 0.5, "--no-repeat-ngram", 2),
         "ensemble": translated("--ensemble", RUN),

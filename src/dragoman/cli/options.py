@@ -31,7 +31,7 @@ PANELS = {
     "Beam search": "beam_size length_penalty coverage_penalty diversity_groups diversity_penalty",
     "Sampling": "temperature top_k top_p seed",
     "Constraints": "prefixes required glossary inflect",
-    "Documents": "document protect protect_pattern align pharaoh mbr",
+    "Documents": "document protect protect_pattern align pharaoh",
     BULK: "skip_long",
 }
 """Headings in the help, each with the fields below it."""

@@ -25,7 +25,6 @@ PACKAGES = (
     "python_multipart",
     "prometheus_client",
     "sentencex",
-    "docx",
     "py3langid",
 )
 """Packages of the extra "serve"."""

@@ -87,10 +87,6 @@ class TranslateCommand:
     pharaoh: Annotated[Path | None, 'Write the word alignment of each line to this file, as "0-0 1-2".'] = (
         None
     )
-    mbr: Annotated[
-        bool,
-        "Minimum Bayes risk: choose the candidate (--n-best, or the whole beam) closest to the others.",
-    ] = False
     workers: options.Workers = 1
     ray: options.RayAddress = None
     skip_long: Annotated[
@@ -145,8 +141,8 @@ def translate(
 
     command = TranslateCommand(**fields)
     glossary, pharaoh = command.glossary, command.pharaoh
-    if command.n_best > 1 and not (command.json or command.mbr):
-        raise ConfigError("--n-best is for --json and --mbr; without them a line has one translation")
+    if command.n_best > 1 and not command.json:
+        raise ConfigError("--n-best is for --json; without it a line has one translation")
     if command.align and not command.json:
         raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
     if command.inflect and not (glossary or command.required):
@@ -154,10 +150,7 @@ def translate(
     model = ModelSpec(run, tuple(command.ensemble or ()), command.to, command.device, command.precision)
     config, out = model.config(), None if command.out == Path("-") else command.out
     request = TranslationRequest(
-        settings=command.search(),
-        n_best=command.n_best,
-        protection=command.protection(),
-        consensus=command.mbr,
+        settings=command.search(), n_best=command.n_best, protection=command.protection()
     )
     # 1. What each file is, and where its translation goes: all is refused before anything is loaded.
     jobs = []

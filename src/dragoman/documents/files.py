@@ -107,8 +107,7 @@ class DocumentFile:
                 f"{name}: {ending or 'a name without an ending'} is no format of documents; "
                 f"{remedy}there are {', '.join(FORMATS)}"
             )
-        packages = ("sentencex", "docx") if ending == ".docx" else ("sentencex",)
-        require(*packages, extra="documents", purpose=f"translating {ending} documents")
+        require("sentencex", extra="documents", purpose=f"translating {ending} documents")
 
     @classmethod
     def read(

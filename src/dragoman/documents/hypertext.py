@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from dragoman.data.readers.formats import language_matches
 from dragoman.documents.budget import Budget
-from dragoman.documents.passages import Code, Passage, Pieces, codes_of, text_of
+from dragoman.documents.passages import Code, Passage, Pieces, Thing, coded, text_of
 from dragoman.documents.plain import Encoding, decoded
 from dragoman.predict.protection import INLINE_TAGS
 from dragoman.text.normalisation import is_wordy
@@ -124,10 +124,12 @@ class Hypertext:
                 low, high = (min(max(place - position, 0), len(text)) for place in (begin, end))
                 texts[i] = text[:low] + _SPACES.sub(" ", text[low:high]) + text[high:]
                 position += len(text)
-        spots = list(zip(run, texts, codes_of([(token.kind, token.name) for token in run]), strict=True))
-        pieces = (text if token.kind == "text" else code for token, text, code in spots)
-        self._passages.append(Passage(tuple(filter(None, pieces)), len(self._passages) + 1))
-        self._parts.append({code: self._in_pieces(token) for token, _, code in spots if token.kind != "text"})
+        pieces, tags = coded(
+            text if token.kind == "text" else Thing(token.kind, token.name, token)
+            for token, text in zip(run, texts, strict=True)
+        )
+        self._passages.append(Passage(pieces, len(self._passages) + 1))
+        self._parts.append({code: self._in_pieces(token) for code, token in tags.items()})
 
     def _in_pieces(self, token: HtmlPiece) -> list[str | AttributeText]:
         """Return a token as it is written, in pieces: the values are passages, in their order."""

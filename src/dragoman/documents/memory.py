@@ -17,7 +17,7 @@ from xml.sax.saxutils import quoteattr
 from dragoman.data.readers.formats import WITH_CONTROLS, language_matches, mark_controls
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, escaped
-from dragoman.documents.passages import Code, Passage, Pieces, codes_of
+from dragoman.documents.passages import Code, Passage, Pieces, Thing, coded
 from dragoman.documents.plain import decoded
 from dragoman.errors import DataError
 
@@ -72,6 +72,8 @@ class InlineElement:
     """The same for both sides of a pair."""
     start: int
     end: int
+    is_code: bool
+    """Whether it holds no text of the sentence."""
 
 
 @dataclass
@@ -112,7 +114,7 @@ class Memory(Reader):
         self._left_out: Counter[str] = Counter()
         self._variants: list[Variant] = []
         self._variant: Variant | None = None
-        self._within: list[tuple[int, bool]] = []  # inline elements: number, is a code
+        self._within: list[InlineElement] = []  # those that are open; a code for all in it
         self._segment_start = -1
         self.read()
         budget.notes += [
@@ -186,20 +188,21 @@ class Memory(Reader):
     def _start_inline(self, tag: str, attributes: dict[str, str], start: int) -> None:
         """Handle the start of an element within a segment."""
         assert self._variant is not None
-        is_hidden = bool(self._within) and self._within[-1][1]
-        number = len(self._variant.items)
-        if not is_hidden:
-            end, is_empty = self._tag_at(start)
-            pair = f"{attributes.get('i', '')} in {self._within[-1][0] if self._within else -1}"
-            side = {"bpt": "open", "ept": "close", "ph": "gap", "ut": "gap", "it": "point"}.get(tag)
-            name = pair if tag in ("bpt", "ept") else f"element {number}"
-            if side is None:
-                side = "point" if is_empty else "open"
-            self._variant.items.append(InlineElement(side, name, start, end))
-        self._within.append((number, tag in _CODES or is_hidden))
+        parent = self._within[-1] if self._within else None
+        if parent is not None and parent.is_code:
+            self._within.append(parent)
+            return
+        end, is_empty = self._tag_at(start)
+        side = {"bpt": "open", "ept": "close", "ph": "gap", "ut": "gap", "it": "point"}.get(tag)
+        name = f"element {start}"
+        if tag in ("bpt", "ept"):
+            name = f"{attributes.get('i', '')} in {parent and parent.start}"
+        element = InlineElement(side or ("point" if is_empty else "open"), name, start, end, tag in _CODES)
+        self._variant.items.append(element)
+        self._within.append(element)
 
     def _characters(self, text: str) -> None:
-        if self._segment_start >= 0 and not (self._within and self._within[-1][1]):
+        if self._segment_start >= 0 and not (self._within and self._within[-1].is_code):
             assert self._variant is not None
             self._budget.spend(where=self.place)
             self._variant.items.append(text)
@@ -227,16 +230,14 @@ class Memory(Reader):
     def _end_inline(self, place: int) -> None:
         """Handle the end of an element within a segment."""
         assert self._variant is not None
-        number, is_code = self._within.pop()
-        if self._within and self._within[-1][1]:
+        element = self._within.pop()
+        if self._within and self._within[-1] is element:
             return  # within a code
-        item = self._variant.items[number]
-        assert isinstance(item, InlineElement)
-        end = self._end_of_element(place, item.start)
-        if is_code:
-            item.end = end
-        elif item.side == "open":
-            self._variant.items.append(InlineElement("close", item.name, place, end))
+        end = self._end_of_element(place, element.start)
+        if element.is_code:
+            element.end = end
+        elif element.side == "open":
+            self._variant.items.append(InlineElement("close", element.name, place, end, False))
 
     def _finish(self) -> None:
         """Handle the end of a unit: find the text to translate."""
@@ -253,13 +254,12 @@ class Memory(Reader):
         elif sum(isinstance(item, InlineElement) for item in source.items) > MOST_ELEMENTS:
             self._left_out[f"with more than {MOST_ELEMENTS:,} inline elements"] += 1
         else:
-            items = [item for item in source.items if isinstance(item, InlineElement)]
-            codes = codes_of([(item.side, item.name) for item in items])
-            sources = [self._content[item.start : item.end].decode() for item in items]
-            remaining = iter(codes)
-            pieces = [next(remaining) if isinstance(x, InlineElement) else x for x in source.items]
-            passage, raw = Passage(tuple(pieces), self._n_units), dict(zip(codes, sources, strict=True))
-            self._units.append(Unit(source, passage, raw, target, max(v.end for v in self._variants)))
+            pieces, raw = coded(
+                x if isinstance(x, str) else Thing(x.side, x.name, self._content[x.start : x.end].decode())
+                for x in source.items
+            )
+            end = max(variant.end for variant in self._variants)
+            self._units.append(Unit(source, Passage(pieces, self._n_units), raw, target, end))
 
     def _variant_in(self, language: str) -> Variant | None:
         """Return the one in the language itself, else in a variant of it; one that is filled comes first."""

@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, count, groupby
-from typing import Literal, NamedTuple, TypeAlias
+from itertools import chain, count, groupby
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dragoman.documents.budget import Budget, Check
 from dragoman.errors import check_texts, optional
@@ -38,17 +38,15 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Document:
-    """The sentences of a text, and all that stands around them.
+    """A text and the places of its sentences.
 
     `Document.read(text, language).written(sentences, (language, language)) == text` for every text.
     """
 
-    sentences: tuple[str, ...]
-    """None of them is empty, begins or ends with white space, or crosses the end of a line."""
-    line_numbers: tuple[int, ...]
-    """The line on which each sentence stands, counted from 1."""
-    gaps: tuple[str, ...]
-    """White space and line ends before each sentence and, last, behind them all."""
+    text: str
+    places: tuple[tuple[int, int, int], ...]
+    """Of each sentence the first character, the one behind it, and its line, counted from 1. None is empty,
+    begins or ends with white space, or crosses the end of a line."""
 
     @classmethod
     def read(cls, text: str, language: str, budget: Budget | None = None) -> Document:
@@ -59,26 +57,19 @@ class Document:
         MissingExtraError: sentencex is not installed. DataError: more pieces than the budget has.
         """
         check_texts([text], what="document")
-        sentences, line_numbers, gaps, gap = [], [], [], ""
-        for i, line in enumerate(_LINE_END.split(text)):
+        places, position = [], 0
+        for i, line in enumerate(_LINE_END.split(text)):  # every other one is a line end
             for segment in [line] if i % 2 else segments(line, language, budget):
-                sentence = segment.strip()
-                if sentence:
-                    start = segment.index(sentence)
-                    gaps.append(gap + segment[:start])
-                    sentences.append(sentence)
-                    line_numbers.append(i // 2 + 1)
-                    gap = segment[start + len(sentence) :]
-                else:
-                    gap += segment
-        return cls(tuple(sentences), tuple(line_numbers), (*gaps, gap))
+                if sentence := segment.strip():
+                    start = position + segment.index(sentence)
+                    places.append((start, start + len(sentence), i // 2 + 1))
+                position += len(segment)
+        return cls(text, tuple(places))
 
     @property
-    def starts(self) -> list[int]:
-        """Where in the text each sentence begins, in characters."""
-        lengths = (len(gap) + len(sentence) for gap, sentence in zip(self.gaps, self.sentences, strict=False))
-        ends = accumulate(lengths)
-        return [end - len(sentence) for end, sentence in zip(ends, self.sentences, strict=True)]
+    def sentences(self) -> tuple[str, ...]:
+        """The text of each."""
+        return tuple(self.text[start:end] for start, end, _ in self.places)
 
     def written(self, translations: Sequence[str], languages: tuple[str, str]) -> str:
         """Return the document with a translation in place of each sentence. `languages`: source and target.
@@ -86,13 +77,12 @@ class Document:
         White space and line ends stay as they are. Only between sentences of a line it depends on the
         languages: see `splitting.gap_between`.
         """
-        pieces = [self.gaps[0]]
-        for i, translation in enumerate(translations):
-            gap = self.gaps[i + 1]
-            on = self.line_numbers[i : i + 2]
-            within_line = len(on) == 2 and on[0] == on[1]
-            pieces += [translation, gap_between(gap, languages) if within_line else gap]
-        return "".join(pieces)
+        pieces, position, last_line = list[str](), 0, 0
+        for (start, end, line), translation in zip(self.places, translations, strict=True):
+            gap = self.text[position:start]
+            pieces += [gap_between(gap, languages) if line == last_line else gap, translation]
+            position, last_line = end, line
+        return "".join([*pieces, self.text[position:]])
 
 
 def segments(line: str, language: str, budget: Budget | None = None) -> list[str]:
@@ -134,21 +124,40 @@ class Code(NamedTuple):
     key: int
     """One for each pair, and for each thing, of a passage."""
 
+    def closes(self, other: object) -> bool:
+        """Return whether it ends the pair that `other` begins."""
+        return self.kind == "close" and other == Code("open", self.key)
+
 
 Pieces: TypeAlias = tuple[str | Code, ...]
 """Text and codes in order. Pairs are closed and nested."""
 
 
-def codes_of(things: Sequence[tuple[str, str]]) -> list[Code]:
-    """Return the code of each of the things in a passage, of which `things` are side and name.
+class Thing(NamedTuple):
+    """Something among the text of a passage, such as a tag, as its format knows it."""
+
+    side: str
+    """ "open" or "close", of what may be a pair; "gap"; or any other."""
+    name: str
+    """The same for both sides of a pair."""
+    raw: Any
+    """What it is in the file."""
+
+
+def coded(items: Iterable[str | Thing]) -> tuple[Pieces, dict[Code, Any]]:
+    """Return the pieces of a passage of text and things, and what its codes are in the file.
 
     An "open" and a "close" of one name are a pair where `protection.pairs` finds that they are. All else is a
     thing at a place: a "gap" if its side says so, or a "point".
     """
-    codes = [Code("gap" if side == "gap" else "point", i) for i, (side, _) in enumerate(things)]
-    for begin, end in pairs(things).items():
+    items = list(items)
+    things = [item for item in items if isinstance(item, Thing)]
+    codes = [Code("gap" if thing.side == "gap" else "point", i) for i, thing in enumerate(things)]
+    for begin, end in pairs([thing[:2] for thing in things]).items():
         codes[begin], codes[end] = Code("open", begin), Code("close", begin)
-    return codes
+    remaining = iter(codes)
+    pieces = (next(remaining) if isinstance(item, Thing) else item for item in items)
+    return tuple(filter(None, pieces)), {c: thing.raw for c, thing in zip(codes, things, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,7 @@ def joined(parts: Iterable[Pieces]) -> Pieces:
     merged: list[str | Code] = []
     for piece in chain.from_iterable(parts):
         last = merged[-1] if merged else ""
-        if isinstance(piece, Code) and piece.kind == "open" and last == Code("close", piece.key):
+        if isinstance(last, Code) and last.closes(piece):
             merged.pop()
         elif piece:
             merged.append(piece)
@@ -239,27 +248,20 @@ def joined(parts: Iterable[Pieces]) -> Pieces:
 
 
 class Sentence(NamedTuple):
-    """A sentence of a passage, and what is around it."""
+    """A sentence of a passage, and the pairs that enclose all of it."""
 
-    outer: tuple[int, ...]
-    """The keys of the pairs that enclose all of it, the outermost first."""
+    opening: Pieces
     pieces: Pieces
+    closing: Pieces
     line: int
     """The line of the passage on which it stands, counted from 1."""
 
     @classmethod
     def of(cls, pieces: Pieces, line: int) -> Sentence:
-        outer: list[int] = []
-        for first, last in zip(pieces[: len(pieces) // 2], reversed(pieces), strict=False):
-            if not isinstance(first, Code) or first.kind != "open" or last != Code("close", first.key):
-                break
-            outer.append(first.key)
-        return cls(tuple(outer), pieces[len(outer) : len(pieces) - len(outer)], line)
-
-    def whole(self, translation: Pieces) -> Pieces:
-        """Return a translation of it, enclosed as it is."""
-        opens = tuple(Code("open", key) for key in self.outer)
-        return (*opens, *translation, *(Code("close", key) for key in reversed(self.outer)))
+        n, end = 0, len(pieces)
+        while n < end and isinstance(last := pieces[end - 1], Code) and last.closes(pieces[n]):
+            n, end = n + 1, end - 1
+        return cls(pieces[:n], pieces[n:end], pieces[end:], line)
 
 
 class CutPassage(NamedTuple):
@@ -278,20 +280,15 @@ class CutPassage(NamedTuple):
         """
         text, added = _with_gaps(passage.pieces)
         text = text.translate(dict.fromkeys(map(ord, passage.separators), "\n"))
-        document = Document.read(text, language, budget)
+        places = [p for p in Document.read(text, language, budget).places if is_wordy(text[p[0] : p[1]])]
         cuts: list[Cut] = []
-        lines: list[int] = []
-        for start, sentence, line in zip(
-            document.starts, document.sentences, document.line_numbers, strict=True
-        ):
-            if is_wordy(sentence):
-                first, last = (end - bisect_left(added, end) for end in (start, start + len(sentence)))
-                cuts += [Cut(first, "left"), Cut(last, "right")]
-                lines.append(line)
+        for start, end, _ in places:
+            cuts.append(Cut(start - bisect_left(added, start), "left"))
+            cuts.append(Cut(end - bisect_left(added, end), "right"))
         parts = cut(passage.pieces, cuts, budget)
         sentences: list[Sentence] = []
         gaps = [parts[:1]]
-        for inside, after, line in zip(parts[1::2], parts[2::2], lines, strict=True):
+        for inside, after, (*_, line) in zip(parts[1::2], parts[2::2], places, strict=True):
             if sum(isinstance(piece, Code) for piece in inside) > MOST_CODES:
                 gaps[-1] += [inside, after]
             else:
@@ -301,18 +298,17 @@ class CutPassage(NamedTuple):
 
     def written(self, translations: Sequence[Pieces], languages: tuple[str, str]) -> Pieces:
         """Return the passage with a translation in place of each sentence. `languages`: source and target."""
-        parts: list[Pieces] = [self.gaps[0]]
-        for i, (sentence, translation) in enumerate(zip(self.sentences, translations, strict=True)):
-            gap = self.gaps[i + 1]
-            following = self.sentences[i + 1].line if i + 1 < len(self.sentences) else None
+        parts: list[Pieces] = []
+        last_line = 0
+        for gap, sentence, translation in zip(self.gaps[:-1], self.sentences, translations, strict=True):
             space = text_of(gap)
-            if following == sentence.line and not space.strip():
-                between = gap_between(space, languages)
-                if between != space:  # before the codes
-                    codes = (piece for piece in gap if isinstance(piece, Code))
-                    gap = (*([between] if between else []), *codes)
-            parts += [sentence.whole(translation), gap]
-        return joined(parts)
+            is_within_line = sentence.line == last_line and not space.strip()
+            between = gap_between(space, languages) if is_within_line else space
+            codes = (piece for piece in gap if isinstance(piece, Code))
+            parts.append(gap if between == space else (between, *codes))
+            parts += [sentence.opening, translation, sentence.closing]
+            last_line = sentence.line
+        return joined([*parts, self.gaps[-1]])
 
 
 def _with_gaps(pieces: Pieces) -> tuple[str, list[int]]:

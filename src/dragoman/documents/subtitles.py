@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 
 from dragoman.documents.budget import Budget
-from dragoman.documents.passages import Code, Cut, Passage, Pieces, codes_of, cut, text_of
+from dragoman.documents.passages import Code, Cut, Passage, Pieces, Thing, coded, cut, text_of
 from dragoman.documents.plain import decoded
 from dragoman.errors import DataError
 from dragoman.text.words import has_spaces
@@ -105,38 +106,29 @@ class Saying:
     def __init__(self, lines: list[Line], *, spaces: bool) -> None:
         """`spaces`: lines are joined with a space; else only where Latin letters or digits would meet."""
         self.lines = lines
-        self.tags: dict[Code, str] = {}
         self.ends: list[int] = []
         """Where each line but the last ends, in characters of the passage."""
-        text, n_characters = "", 0
-        for line, following in zip(lines, [*lines[1:], None], strict=True):
-            text, n_characters = text + line.text, n_characters + len(line.words)
-            if following is not None:
-                self.ends.append(n_characters)
-                words_meet = _are_latin(line.words[-1:], following.words[:1])
-                text, n_characters = (
-                    (text + " ", n_characters + 1) if spaces or words_meet else (text, n_characters)
-                )
-        matches = list(_TAG.finditer(text))
-        sides = ["" if tag["name"] is None else "close" if tag["closes"] else "open" for tag in matches]
-        names = [(tag["name"] or "").lower() for tag in matches]
-        pieces: list[str | Code] = []
+        text, n_characters = lines[0].text, len(lines[0].words)
+        for before, line in pairwise(lines):
+            self.ends.append(n_characters)
+            space = " " * (spaces or _are_latin(before.words[-1:], line.words[:1]))
+            text, n_characters = text + space + line.text, n_characters + len(space + line.words)
+        items: list[str | Thing] = []
         position = 0
-        for tag, code in zip(matches, codes_of(list(zip(sides, names, strict=True))), strict=True):
-            pieces += [text[position : tag.start()]] if tag.start() > position else []
+        for tag in _TAG.finditer(text):
+            side = "" if tag["name"] is None else "close" if tag["closes"] else "open"
+            items += [text[position : tag.start()], Thing(side, (tag["name"] or "").lower(), tag[0])]
             position = tag.end()
-            self.tags[code] = tag[0]
-            pieces.append(code)
-        pieces += [text[position:]] if position < len(text) else []
-        self.passage = Passage(tuple(pieces), lines[0].cue + 1)
+        pieces, self.tags = coded([*items, text[position:]])
+        self.passage = Passage(pieces, lines[0].cue + 1)
 
     def rewrapped(self, translation: Pieces, *, spaces: bool) -> list[str]:
         """Return the translation on as many lines, some of them empty where it has too few words.
 
         `spaces`: lines may only end where a space is.
         """
-        places = self._places(text_of(translation), spaces=spaces)
         text = text_of(translation)
+        places = self._places(text, spaces=spaces)
         cuts: list[Cut] = []
         for place in sorted(p for p in places if p is not None):
             is_space = text[place].isspace()  # which goes
@@ -148,9 +140,7 @@ class Saying:
             is_one_cue = before.cue == after.cue and not before.suffix and not after.prefix
             while is_one_cue and parts[i - 1] and parts[i]:  # tags that close here and open again go
                 ending, opening = parts[i - 1][-1], parts[i][0]
-                if not isinstance(opening, Code) or opening.kind != "open":
-                    break
-                if ending != Code("close", opening.key):
+                if not isinstance(ending, Code) or not ending.closes(opening):
                     break
                 parts[i - 1], parts[i] = parts[i - 1][:-1], parts[i][1:]
         rewrapped = [""] * len(self.lines)

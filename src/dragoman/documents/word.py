@@ -14,19 +14,16 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, without_controls
-from dragoman.documents.passages import Code, Passage, Pieces
+from dragoman.documents.passages import Passage, Pieces, Thing, coded
 from dragoman.errors import DataError
 from dragoman.text.normalisation import is_wordy
-
-if TYPE_CHECKING:
-    from docx.document import Document
 
 MOST_BYTES = 256 * 2**20
 """Bytes of all parts of a file, unpacked, at most."""
@@ -36,13 +33,15 @@ MOST_PARTS = 5000
 """Parts of a file, at most."""
 LONGEST_NAME = 1000
 """Characters of the name of a part, at most."""
-MOST_RELATIONS = 20_000
-"""Relations between parts, at most: python-docx searches its list of parts for each."""
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
-_STORIES = frozenset(map(_TYPE.format, ("document.main", "header", "footer", "footnotes", "endnotes")))
+_TYPES = "[Content_Types].xml"
+"""The part that tells the types of all others."""
+_BODY, *_NOTES = (
+    f"application/vnd.openxmlformats-officedocument.wordprocessingml.{name}+xml"
+    for name in ("document.main", "header", "footer", "footnotes", "endnotes")
+)
 """The types of the parts that hold text."""
 _CONTAINERS = frozenset(
     _W + name for name in ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
@@ -52,29 +51,7 @@ _DROPPED = frozenset(_W + name for name in ("proofErr", "lastRenderedPageBreak",
 """What a program noted about the text that was."""
 _INVISIBLE = frozenset(_W + name for name in ("lang", "noProof"))
 """What makes no difference between two runs that a reader sees."""
-_PARSED = re.compile(r"application/vnd\.openxmlformats-.*\+xml", re.IGNORECASE | re.DOTALL)
-"""The types of parts that python-docx parses."""
-_OBJECT = re.compile(r"'?<[^<>]* at 0x[0-9a-f]+>'?")
-"""An object as Python shows it, such as the file in a message of python-docx."""
-_XML = (".xml", ".rels")
-"""The endings of the names of parts that are XML."""
 _OLD_WORD = b"\xd0\xcf\x11\xe0"
-
-
-class Item(NamedTuple):
-    """An element that is kept as it is."""
-
-    element: Any
-    is_in_run: bool = False
-    properties: Any = None
-    """Those of the run that it is in."""
-
-
-class Container(NamedTuple):
-    """An element around runs, and the one in it that holds them: itself, or a child."""
-
-    element: Any
-    content: Any
 
 
 class _Text(NamedTuple):
@@ -86,25 +63,47 @@ class _Text(NamedTuple):
     properties: Any
 
 
+class _Item(NamedTuple):
+    """An element that is kept as it is."""
+
+    element: Any
+    is_in_run: bool = False
+    properties: Any = None
+    """Those of the run that it is in."""
+
+
+class _Container(NamedTuple):
+    """An element around runs, and the one in it that holds them: itself, or a child."""
+
+    element: Any
+    content: Any
+
+
 class WordParagraph:
     """A paragraph, taken apart."""
 
     def __init__(self, element: Any, field_runs: set[Any], place: int, budget: Budget) -> None:
         """`field_runs` are those that belong to fields. DataError: more pieces than the `budget` has."""
-        self._budget = budget
-        self._element, self._field_runs = element, field_runs
-        self._things: dict[int, Any] = {}
-        """By the key of a code: the items at a place, a `Container`, or the properties of runs."""
-        items: list[_Text | Code] = []
-        self._collect(element, items)
+        self._element = element
+        items: list[_Text | Thing] = []
+        for item in _contents(element, field_runs, budget):
+            budget.spend()
+            if not isinstance(item, _Item):
+                items.append(item)
+            elif items and isinstance(items[-1], Thing) and items[-1].side == "point":
+                items[-1].raw.append(item)  # those in a row are one
+            else:
+                items.append(Thing("point", "", [item]))
         texts = [item for item in items if isinstance(item, _Text)]
         counts: Counter[str] = Counter()
-        for item in texts:
-            counts[item.form] += len(item.text)
+        for text in texts:
+            counts[text.form] += len(text.text)
         most = counts.most_common(1)[0][0] if counts else ""
-        self._properties = next((item.properties for item in texts if item.form == most), None)
+        self._properties = next((text.properties for text in texts if text.form == most), None)
         """Those of most of the text."""
-        self.passage = Passage(self._pieces(items, most), place, separators="\t")
+        pieces, self._things = coded(_formatted(items, most))
+        """By their codes: the items at a place, a container, or the properties of runs."""
+        self.passage = Passage(pieces, place, separators="\t")
 
     def write(self, pieces: Pieces, budget: Budget) -> None:
         """Put another text into the paragraph. DataError: it takes more pieces than the `budget` has."""
@@ -114,83 +113,59 @@ class WordParagraph:
             if isinstance(piece, str):
                 parents[-1].append(_run(properties[-1], piece, budget))
                 continue
-            thing = self._things[piece.key]
+            thing = self._things[piece]
             if isinstance(thing, list):
                 for item in thing:
                     if item.is_in_run:
                         parents[-1].append(_run(item.properties, "", budget))
                     (parents[-1][-1] if item.is_in_run else parents[-1]).append(item.element)
-            elif not isinstance(thing, Container):
-                if piece.kind == "open":
-                    properties.append(thing)
-                else:
-                    properties.pop()
-            elif piece.kind == "open":
+            elif piece.kind == "close":
+                (parents if isinstance(thing, _Container) else properties).pop()
+            elif isinstance(thing, _Container):
                 _clear(thing.content)
-                parents[-1].append(_copy(thing.element, budget))
+                copy = _copy(thing.element, budget)
+                parents[-1].append(copy)
                 is_outer = thing.content is thing.element  # the one that is to be filled
-                parents.append(parents[-1][-1] if is_outer else parents[-1][-1].find(f"{_W}sdtContent"))
+                parents.append(copy if is_outer else copy.find(f"{_W}sdtContent"))
             else:
-                parents.pop()
+                properties.append(thing)
 
-    def _add(self, thing: Any) -> int:
-        """Return the key of a new thing."""
-        self._things[len(self._things)] = thing
-        return len(self._things) - 1
 
-    def _collect(self, parent: Any, items: list[_Text | Code]) -> None:
-        """Add text, begins and ends of containers, and points to `items`; points in a row are one."""
-        for child in parent:
-            self._budget.step()
-            content = child.find(f"{_W}sdtContent") if child.tag == f"{_W}sdt" else child
-            if child.tag == f"{_W}pPr" or child.tag in _DROPPED:
-                continue
-            if child.tag == f"{_W}r" and child not in self._field_runs:
-                for part in _contents(child):
-                    if isinstance(part, Item):
-                        self._collect_item(part, items)
-                    else:
-                        self._budget.spend()
-                        items.append(part)
-            elif child.tag in _CONTAINERS or (child.tag == f"{_W}sdt" and content is not None):
-                self._budget.spend(2)
-                key = self._add(Container(child, content))
-                items.append(Code("open", key))
-                self._collect(content, items)
-                items.append(Code("close", key))
-            else:
-                self._collect_item(Item(child), items)
-
-    def _collect_item(self, item: Item, items: list[_Text | Code]) -> None:
-        self._budget.spend()
-        last = self._things[items[-1].key] if items and isinstance(items[-1], Code) else None
-        if isinstance(last, list):
-            last.append(item)
+def _contents(parent: Any, field_runs: set[Any], budget: Budget) -> Iterator[_Text | _Item | Thing]:
+    """Yield text, elements that stay, and both sides of containers."""
+    for child in parent:
+        budget.step()
+        content = child.find(f"{_W}sdtContent") if child.tag == f"{_W}sdt" else child
+        if child.tag == f"{_W}pPr" or child.tag in _DROPPED:
+            continue
+        if child.tag == f"{_W}r" and child not in field_runs:
+            yield from _run_contents(child)
+        elif child.tag in _CONTAINERS or (child.tag == f"{_W}sdt" and content is not None):
+            container = _Container(child, content)
+            yield Thing("open", "container", container)
+            yield from _contents(content, field_runs, budget)
+            yield Thing("close", "container", container)
         else:
-            items.append(Code("point", self._add([item])))
-
-    def _pieces(self, items: list[_Text | Code], most: str) -> Pieces:
-        """Pairs of codes around the text whose formatting is not that of `most`; all else as it is."""
-        pieces: list[str | Code] = []
-        form, key = most, -1
-        for i, item in enumerate(items):
-            next_form = item.form if isinstance(item, _Text) else most
-            sides = [side.form for side in items[max(0, i - 1) : i + 2 : 2] if isinstance(side, _Text)]
-            if isinstance(item, Code) and item.kind == "point" and len(sides) == 2 and sides[0] == sides[1]:
-                next_form = sides[0]  # that of the two texts around a point
-            if next_form != form:
-                pieces += [Code("close", key)] if form != most else []
-                if next_form != most:
-                    assert isinstance(item, _Text)
-                    key = self._add(item.properties)
-                    pieces.append(Code("open", key))
-                form = next_form
-            pieces.append(item.text if isinstance(item, _Text) else item)
-        return (*pieces, *([Code("close", key)] if form != most else []))
+            yield _Item(child)
 
 
-Story: TypeAlias = tuple[Any, Any]
-"""The element at the root of a part with text; and the part, if python-docx leaves that as it is, or None."""
+def _formatted(items: Sequence[_Text | Thing], most: str) -> Iterator[str | Thing]:
+    """Yield the items, with both sides of a pair around text whose formatting is not that of `most`."""
+    form = most
+    for i, item in enumerate(items):
+        next_form = item.form if isinstance(item, _Text) else most
+        sides = [side.form for side in items[max(0, i - 1) : i + 2 : 2] if isinstance(side, _Text)]
+        if isinstance(item, Thing) and item.side == "point" and len(sides) == 2 and sides[0] == sides[1]:
+            next_form = sides[0]  # that of the two texts around a point
+        if next_form != form:
+            if form != most:
+                yield Thing("close", "form", None)
+            if isinstance(item, _Text) and next_form != most:
+                yield Thing("open", "form", item.properties)
+            form = next_form
+        yield item.text if isinstance(item, _Text) else item
+    if form != most:
+        yield Thing("close", "form", None)
 
 
 class WordFile:
@@ -206,96 +181,54 @@ class WordFile:
             raise DataError(
                 f"{name}: is protected by a password, or an old .doc; save it as .docx without one"
             )
-        unpacked = _unpacked(name, content, budget)
-        try:
-            self._document, self._stories = _opened(unpacked)
-        except Exception as error:  # whatever python-docx or lxml stumbles over, the file is the reason
-            reason = " ".join(_OBJECT.sub("it", str(error)).split())[:200] or type(error).__name__
-            raise DataError(f"{name}: is damaged, or no Word document ({reason}); save it again") from error
-        budget.check()
+        self._parts: dict[str, tuple[zipfile.ZipInfo, bytes]] = {}
+        """By its name, how each part is to be written, and what is in it."""
+        for info, part in _unpacked(name, content):
+            budget.check()
+            self._parts[info.filename] = info, part
         self._budget = budget
-        paragraphs: list[WordParagraph] = []
+        self._stories: dict[str, Any] = {}
+        """The elements at the roots of the parts that are written anew."""
+        self._paragraphs: list[WordParagraph] = []
         places = count(1)
-        for story, _ in self._stories:
-            field_runs = _field_runs(story, budget)
-            for element, place in zip(story.iter(f"{_W}p"), places, strict=False):
+        xml = {part: text for part, (_, text) in self._parts.items() if part.lower().endswith(".xml")}
+        for story, root in _stories(name, xml, budget):
+            field_runs = _field_runs(root, budget)
+            for element, place in zip(root.iter(f"{_W}p"), places, strict=False):
                 budget.step()
                 paragraph = WordParagraph(element, field_runs, place, budget)
                 if is_wordy(paragraph.passage.text):
-                    paragraphs.append(paragraph)
-        self._paragraphs = paragraphs
-        self.passages = [paragraph.passage for paragraph in paragraphs]
+                    self._paragraphs.append(paragraph)
+                    self._stories[story] = root
+        self.passages = [paragraph.passage for paragraph in self._paragraphs]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """DataError: the file would have too many pieces."""
-        from docx.opc.oxml import serialize_part_xml
+        from lxml import etree
 
         copied = self._budget.renewed()
         for paragraph, translation in zip(self._paragraphs, translations, strict=True):
             paragraph.write(translation, copied)
-        for element, part in self._stories:
-            if part is not None:
-                part._blob = serialize_part_xml(element)  # there is no other way to change such a part
         self._budget.check()
         content = io.BytesIO()
-        self._document.save(content)
+        with zipfile.ZipFile(content, "w") as archive:
+            for story, root in self._stories.items():
+                text = etree.tostring(root.getroottree(), encoding="UTF-8", standalone=True)
+                self._parts[story] = self._parts[story][0], text
+            for info, part in self._parts.values():
+                archive.writestr(info, part)
         return content.getvalue()
 
 
 read = WordFile
 
 
-def _opened(unpacked: io.BytesIO) -> tuple[Document, list[Story]]:
-    """Return the document in an archive, and its parts with text, the body first."""
-    import docx
-    from docx.opc.part import XmlPart
-    from docx.oxml import parse_xml
+def _unpacked(name: str, content: bytes) -> Iterator[tuple[zipfile.ZipInfo, bytes]]:
+    """Yield the parts of an archive. What it says of their sizes may be a lie: they are read in blocks.
 
-    document = docx.Document(unpacked)
-    if document.element.tag != f"{_W}document":  # "Strict Open XML" has other names, too
-        raise ValueError(f"it begins with {document.element.tag}")
-    parts = [part for part in document.part.package.iter_parts() if part.content_type in _STORIES]
-    parts.sort(key=lambda part: (part is not document.part, part.partname))
-    return document, [
-        (part.element, None) if isinstance(part, XmlPart) else (parse_xml(part.blob), part) for part in parts
-    ]
-
-
-def _unpacked(name: str, content: bytes, budget: Budget) -> io.BytesIO:
-    """Return the same archive, not compressed: no part of it is larger than it was found to be.
-
-    What an archive says of its sizes may be a lie, on which who unpacks a part at once relies.
+    DataError: the archive is damaged or too large, or has too many parts, or one with too long a name.
     """
-    unpacked = io.BytesIO()
-    relations: Counter[str] = Counter()
     n_bytes = n_xml = 0
-    part = bytearray()
-    with zipfile.ZipFile(unpacked, "w") as copy:
-        for filename, block in _blocks(name, content):
-            budget.check()
-            is_xml = filename.lower().endswith(_XML)
-            n_bytes += len(block)
-            n_xml += len(block) if is_xml else 0
-            if n_bytes > MOST_BYTES or n_xml > MOST_XML:
-                raise DataError(
-                    f"{name}: is larger than {MOST_BYTES >> 20} MiB when unpacked, or its text than "
-                    f"{MOST_XML >> 20} MiB; refused"
-                )
-            part += block
-            if not block:
-                if is_xml:
-                    _PieceCounter(name, filename, bytes(part), budget, relations).read()
-                copy.writestr(filename, part)
-                part.clear()
-    unpacked.seek(0)
-    return unpacked
-
-
-def _blocks(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the parts of an archive, each by its name and in blocks; an empty one comes at the end of a part.
-
-    DataError: the archive is damaged, or has too many parts, or one with too long a name.
-    """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             infos = archive.infolist()
@@ -304,38 +237,65 @@ def _blocks(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
             if any(len(info.filename) > LONGEST_NAME for info in infos):
                 raise DataError(f"{name}: a part has a name of more than {LONGEST_NAME} characters; refused")
             for info in infos:
+                part = bytearray()
                 with archive.open(info) as file:
-                    block = b" "
-                    while block:
-                        block = file.read(1 << 16)
-                        yield info.filename, block
+                    while block := file.read(1 << 16):
+                        part += block
+                        n_bytes += len(block)
+                        n_xml += len(block) if info.filename.lower().endswith(".xml") else 0
+                        if n_bytes > MOST_BYTES or n_xml > MOST_XML:
+                            raise DataError(
+                                f"{name}: is larger than {MOST_BYTES >> 20} MiB when unpacked, or its text "
+                                f"than {MOST_XML >> 20} MiB; refused"
+                            )
+                kept = zipfile.ZipInfo(info.filename, info.date_time)
+                kept.compress_type = info.compress_type
+                yield kept, bytes(part)
     # All that zipfile raises at a damaged archive: RuntimeError at a password or an unknown method, OSError
     # and ValueError at offsets that lead nowhere.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DataError(f"{name}: is damaged, cut short, or no .docx; save it again") from error
 
 
-class _PieceCounter(Reader):
-    """Counts the elements and attributes of a part, and relations, before the part becomes a tree."""
+def _stories(name: str, xml: Mapping[str, bytes], budget: Budget) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the root of each part with text, the body first. DataError: there is no body."""
+    listed = _root(name, _TYPES, xml[_TYPES], budget).iterfind("{*}Override") if _TYPES in xml else ()
+    types = {element.get("PartName", "").lower(): element.get("ContentType") for element in listed}
+    stories = [(part, types.get(f"/{part}".lower())) for part in sorted(xml)]
+    bodies = [part for part, kind in stories if kind == _BODY]
+    if not bodies:
+        raise _not_word(name, "it has no body")
+    for part in bodies + [part for part, kind in stories if kind in _NOTES]:
+        root = _root(name, part, xml[part], budget)
+        if part in bodies and root.tag != f"{_W}document":  # "Strict Open XML" has other names, too
+            raise _not_word(name, f"it begins with {root.tag}")
+        yield part, root
 
-    def __init__(self, name: str, part: str, xml: bytes, budget: Budget, relations: Counter[str]) -> None:
-        """`read` refuses a part that hides that another one is XML, too."""
-        super().__init__(f"{name}/{part}", xml, budget)
-        self._part, self._relations = part, relations
+
+def _root(name: str, part: str, xml: bytes, budget: Budget) -> Any:
+    """Return the root of a part. DataError: it is not XML, or has more pieces than the `budget`."""
+    from lxml import etree
+
+    _Counter(f"{name}/{part}", xml, budget).read()
+    try:
+        return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True))
+    except etree.XMLSyntaxError as error:
+        raise _not_word(name, str(error)) from error
+
+
+def _not_word(name: str, reason: str) -> DataError:
+    reason = " ".join(reason.split())[:200]
+    return DataError(f"{name}: is damaged, or no Word document ({reason}); save it again")
+
+
+class _Counter(Reader):
+    """Counts the elements and attributes of a part before it becomes a tree."""
 
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        self._budget.spend(1 + len(attributes), where=lambda: f"{self._part}, {self.place()}")
-        if self._part.endswith(".rels"):
-            self._relations["internal"] += attributes.get("TargetMode") != "External"
-            if self._relations["internal"] > MOST_RELATIONS:
-                self.refuse(f"more than {MOST_RELATIONS:,} relations between parts; refused")
-        if "ContentType" in attributes:
-            named = attributes.get("PartName", f".{attributes.get('Extension', '')}")
-            if _PARSED.fullmatch(attributes["ContentType"]) and not named.lower().endswith(_XML):
-                self.refuse(f"{named} is declared to be XML, which has other endings; refused")
+        self._budget.spend(1 + len(attributes), where=self.place)
 
 
-def _contents(run: Any) -> Iterator[_Text | Item]:
+def _run_contents(run: Any) -> Iterator[_Text | _Item]:
     """Yield the content of a run: text, with tabs and line breaks, and other elements."""
     properties = run.find(f"{_W}rPr")
     visible = [] if properties is None else [one for one in properties if one.tag not in _INVISIBLE]
@@ -351,7 +311,7 @@ def _contents(run: Any) -> Iterator[_Text | Item]:
         elif child.tag in texts:
             text = texts[child.tag]
         else:
-            yield Item(child, True, properties)
+            yield _Item(child, True, properties)
             continue
         if text:
             yield _Text(text, form, properties)
@@ -388,19 +348,18 @@ def _copy(element: Any, budget: Budget) -> Any:
 
 def _run(properties: Any, text: str, budget: Budget) -> Any:
     """Return a run of `text`, with tabs and line breaks."""
-    from docx.oxml import OxmlElement
+    from lxml import etree
 
-    run = OxmlElement("w:r")
+    run = etree.Element(f"{_W}r")
     if properties is not None:
         run.append(_copy(properties, budget))
     for piece in re.split("([\t\n])", without_controls(text)):
         if piece:
             budget.spend()
-            child = OxmlElement({"\t": "w:tab", "\n": "w:br"}.get(piece, "w:t"))
+            child = etree.SubElement(run, _W + {"\t": "tab", "\n": "br"}.get(piece, "t"))
             if piece not in "\t\n":
                 child.text = piece
                 child.set(_SPACE, "preserve")
-            run.append(child)
     return run
 
 

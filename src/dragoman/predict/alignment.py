@@ -21,7 +21,7 @@ from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.notebook import heat_map
 from dragoman.predict.model import TranslationModel
-from dragoman.predict.results import Link, Translation
+from dragoman.predict.results import Link
 from dragoman.predict.scoring import score_pairs
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.transformations import REPLACED
@@ -93,9 +93,7 @@ def align_words(model: TranslationModel, source: str, target: str) -> WordAlignm
             "take one sentence and its translation"
         )
     weights = contrasted(attention[0].mean(0))
-    src_words, tgt_words = (
-        tuple(text[start:end] for start, end in words_of(text)) for text in (source, target)
-    )
+    src_words, tgt_words = (tuple(text[a:b] for a, b in words_of(text)) for text in (source, target))
     return WordAlignment(weights, src_words, tgt_words, tuple(_links(weights)))
 
 
@@ -196,11 +194,10 @@ def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
     origins = character_origins(text, tokenizer.normalise)
     tokens = tokenizer.tokens(text)
     shares = np.zeros((len(tokens), len(words)), dtype=np.float32)
-    for t, token in enumerate(tokens):
+    for row, token in zip(shares, tokens, strict=True):
         characters = (c for origin in origins[token.start : token.end] for c in range(*origin))
         touched = {word_of[c] for c in characters if c in word_of}
-        for w in touched:
-            shares[t, w] = 1 / len(touched)
+        row[list(touched)] = 1 / max(1, len(touched))
     return shares
 
 
@@ -246,26 +243,6 @@ def _links(weights: Floats) -> list[tuple[int, int]]:
     return [(int(row.argmax()), t) for t, row in enumerate(weights) if row.max() > 0]
 
 
-def whole_parts(translation: Translation) -> tuple[Translation, ...]:
-    """Return the parts whose sources make up that of `translation`; none if any was taken out."""
-    joined = "".join(part.source for part in translation.parts)
-    return translation.parts if joined == translation.source else ()
-
-
-def within_whole(translation: Translation, part_links: Iterator[list[Link]]) -> list[Link]:
-    """Return the links of the parts of `translation`, the next items of `part_links`, within the whole."""
-    links, src_start, tgt_start = [], 0, 0
-    for part in translation.parts:
-        tgt_start = translation.text.index(part.text, tgt_start)
-        links += [
-            Link(src_start + start, src_start + end, tgt_start + first, tgt_start + last, weight)
-            for start, end, first, last, weight in next(part_links)
-        ]
-        src_start += len(part.source)
-        tgt_start += len(part.text)
-    return links
-
-
 def joined_links(before: Sequence[Link], after: Sequence[Link]) -> list[Link]:
     """Return links from source to target, from those to and from a text between: where both meet a word.
 
@@ -273,18 +250,10 @@ def joined_links(before: Sequence[Link], after: Sequence[Link]) -> list[Link]:
     """
     links = []
     for link in after:
-        meeting = [
-            one for one in before if one.target_start < link.source_end and link.source_start < one.target_end
-        ]
+        meeting = [x for x in before if x.target_start < link.source_end and link.source_start < x.target_end]
         if meeting:
-            best = max(meeting, key=lambda one: one.weight)
-            links.append(
-                link._replace(
-                    source_start=best.source_start,
-                    source_end=best.source_end,
-                    weight=best.weight * link.weight,
-                )
-            )
+            best = max(meeting, key=lambda x: x.weight)
+            links.append(Link(*best[:2], *link[2:4], best.weight * link.weight))
     return links
 
 
@@ -310,17 +279,17 @@ def word_probabilities(
     """
     probabilities: list[list[WordProbability]] = []
     for target, score in zip(targets, score_pairs(model, sources, targets), strict=True):
+        words = words_of(target) if score.log_probs else []
         probabilities.append([])
-        if not score.log_probs:
+        if not words:
             continue
         shares = token_shares(model.tokenizers.tgt, target)
-        word = shares.shape[1] - 1
-        for t in reversed(range(len(shares))):
-            if shares[t].any():
-                word = int(shares[t].argmax())
-            elif shares.shape[1]:
-                shares[t, word] = 1.0
-        of_words = np.array(score.log_probs[:-1]) @ shares
-        for (start, end), log_prob in zip(words_of(target), of_words, strict=True):
-            probabilities[-1].append(WordProbability(start, end, float(np.exp(min(log_prob, 0.0)))))
+        word = len(words) - 1
+        for row in reversed(shares):
+            if row.any():
+                word = int(row.argmax())
+            else:
+                row[word] = 1.0
+        of_words = np.exp(np.minimum(np.array(score.log_probs[:-1]) @ shares, 0.0)).tolist()
+        probabilities[-1] += [WordProbability(*span, p) for span, p in zip(words, of_words, strict=True)]
     return probabilities

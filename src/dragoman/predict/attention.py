@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
@@ -73,16 +72,15 @@ def attention_maps(model: TranslationModel, source: str, target: str) -> Attenti
     src_tokens = tuple(pieces_with_end(tokenizers.src, source))
     tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
-    return AttentionMaps(
-        AttentionMap(_stacked(encoder), src_tokens, src_tokens, "Self-attention"),
-        AttentionMap(_stacked(decoder), tgt_tokens, written, "Self-attention"),
-        AttentionMap(_stacked(cross), tgt_tokens, src_tokens, "Cross-attention"),
+    of_encoder, of_decoder, of_cross = (
+        torch.cat(layers).cpu().numpy()
+        for layers in (encoder, decoder, cross)  # each was (1, H, T, S)
     )
-
-
-def _stacked(weights: list[Tensor]) -> npt.NDArray[np.float32]:
-    """Return the (1, H, T, S) of each layer as (layers, H, T, S)."""
-    return torch.cat(weights).cpu().numpy()
+    return AttentionMaps(
+        AttentionMap(of_encoder, src_tokens, src_tokens, "Self-attention"),
+        AttentionMap(of_decoder, tgt_tokens, written, "Self-attention"),
+        AttentionMap(of_cross, tgt_tokens, src_tokens, "Cross-attention"),
+    )
 
 
 def _ids(tokenizer: Tokenizer, text: str, limit: int, which: str) -> list[int]:

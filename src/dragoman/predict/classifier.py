@@ -156,8 +156,7 @@ class Classifier(Pretrained):
         return self._logits([tokens or [UNK_ID] for tokens in ids], progress)
 
     def _logits(self, texts: Sequence[list[int]], progress: Callable[[int], None] | None) -> Logits:
-        limit = max_tokens(self.config)
-        read = [np.array(ids[: limit or None], dtype=np.int64) for ids in texts]
+        read = [np.array(ids[: max_tokens(self.config) or None], dtype=np.int64) for ids in texts]
         n_cut = [len(ids) - len(kept) for ids, kept in zip(texts, read, strict=True)]
         values = class_logits(self.model, read, self.config, progress=progress)
         return Logits(values, np.array(n_cut, dtype=np.int64))
@@ -172,16 +171,12 @@ def class_logits(
     progress: Callable[[int], None] | None = None,
 ) -> Floats:
     """(N, C) logits of texts of one token or more each."""
-    device = model.device
     lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
     logits = np.zeros((len(texts), model.n_classes))
-    done = 0
-    plan = plan_by_length(
-        lengths, max_length=config.data.max_length, batch_tokens=config.training.batch_tokens
-    )
-    for indices in plan:
+    done, sizes = 0, {"max_length": config.data.max_length, "batch_tokens": config.training.batch_tokens}
+    for indices in plan_by_length(lengths, **sizes):
         tokens = np.concatenate([texts[i] for i in indices.tolist()]).astype(np.int64)
-        documents = make_documents(tokens, lengths[indices], config).to(device)
+        documents = make_documents(tokens, lengths[indices], config).to(model.device)
         logits[indices] = documents.logits(model).double().cpu().numpy()
         done += len(indices)
         if progress is not None:
@@ -230,9 +225,8 @@ def load_calibration(run: Run) -> Calibration:
     """
     if not (run.path / CALIBRATION).exists():
         return Calibration()
-    kept = run.read_json(CALIBRATION)
-    values: dict[str, Any] = {"temperature": kept.get("temperature"), "threshold": kept.get("threshold", 0.5)}
-    for (name, value), highest in zip(values.items(), (math.inf, 1.0), strict=True):
-        if not isinstance(value, float) or not 0 < value < highest:
+    kept = {"threshold": 0.5, **run.read_json(CALIBRATION)}
+    for name, highest in (("temperature", math.inf), ("threshold", 1.0)):
+        if not isinstance(value := kept.get(name), float) or not 0 < value < highest:
             raise RunError(f"{run.path / CALIBRATION}: is damaged, for it holds no {name}; train again")
-    return Calibration(**values)
+    return Calibration(kept["temperature"], kept["threshold"])

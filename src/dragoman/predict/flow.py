@@ -15,12 +15,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from dragoman.config import SearchConfig, TranslationConfig
 from dragoman.errors import ConfigError, DataError, check_texts
 from dragoman.notebook import Shown
-from dragoman.predict.alignment import align, joined_links, whole_parts, within_whole
+from dragoman.predict.alignment import align, joined_links
 from dragoman.predict.engine import SearchInput
 from dragoman.predict.glossary import Glossary
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.protection import Protection, Skeleton
-from dragoman.predict.reranking import minimum_risk
 from dragoman.predict.results import Alternative, Link, Outcome, Translation
 from dragoman.predict.splitting import joined_parts, split_to_fit
 from dragoman.text.normalisation import without_controls
@@ -29,10 +28,6 @@ Result = TypeVar("Result")
 
 CHARACTERS_A_TOKEN = 4
 """About; what a text costs, before it is cut into tokens."""
-
-
-MOST_CANDIDATES = 1000
-"""Of a sentence, for minimum Bayes risk: the work grows with their square."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,32 +42,18 @@ class TranslationRequest:
     """Phrases that the translations of texts with certain terms hold."""
     protection: Protection | None = None
     """What stands in a translation as in its source."""
-    consensus: bool = False
-    """Whether candidates are ranked by minimum Bayes risk."""
 
     def search(self, defaults: SearchConfig) -> dict[str, Any]:
         """Return the settings that differ from `defaults`, the [search] settings of a run.
 
         - More translations widen a beam whose size is not given.
         - Protection asks for the whole beam: one candidate may keep what the first one loses.
-        - Consensus chooses among `n_best` candidates, or among the whole beam.
-
-        Raises:
-            ConfigError: consensus has fewer than 2 candidates, or more than MOST_CANDIDATES.
         """
         overrides = {name: value for name, value in self.settings.items() if value is not None}
         beam_size, n_best = overrides.get("beam_size", defaults.beam_size), self.n_best
         if "beam_size" not in overrides and overrides.get("method", defaults.method) == "beam":
             beam_size = max(defaults.beam_size, n_best)
-        if self.consensus:
-            if max(n_best, beam_size) < 2:
-                raise ConfigError(
-                    "--mbr chooses among candidates; give a --beam-size or --n-best of 2 or more"
-                )
-            if max(n_best, beam_size) > MOST_CANDIDATES:
-                raise ConfigError(f"--mbr compares all candidates; give {MOST_CANDIDATES:,} at most")
-            n_best = n_best if n_best > 1 else beam_size
-        elif self.protection is not None:
+        if self.protection is not None:
             n_best = max(n_best, beam_size)
         return {**overrides, "beam_size": beam_size, "n_best": n_best}
 
@@ -164,8 +145,6 @@ def translated(
             model, read, search, prefixes=prefixes and [prefixes[i] for i in rest], required=phrases,
             first_number=first_number,
         )  # fmt: skip
-        if request.consensus:
-            translations = [*map(minimum_risk, translations)]
         whole = [*map(Skeleton.only_whole, skeletons, translations)]
         taken = [w for w, skeleton in zip(whole, skeletons, strict=True) if w and skeleton.taken]
         links = iter((yield from aligned(model, taken)) if taken else ())
@@ -273,25 +252,36 @@ def aligned(model: Source, translations: Sequence[Translation]) -> Flow[list[lis
     Of one in parts, part by part. Of one through a pivot language, those of both steps, joined.
     """
     if isinstance(model, Pivot):
-        sources, through, texts = (
-            [getattr(translation, name) for translation in translations]
-            for name in ("source", "through", "text")
-        )
-        before = yield from _links(model.first, sources, through)
-        after = yield from _links(model.second, through, texts)
-        return [joined_links(*steps) for steps in zip(before, after, strict=True)]
-    split = [whole_parts(translation) for translation in translations]
-    every = [part for t, parts in zip(translations, split, strict=True) for part in parts or (t,)]
-    links = iter((yield from _links(model, [t.source for t in every], [t.text for t in every])))
+        before = yield from _links(model.first, [(each.source, each.through) for each in translations])
+        after = yield from _links(model.second, [(each.through, each.text) for each in translations])
+        return [*map(joined_links, before, after)]
+    placed = [_placed_parts(translation) for translation in translations]
+    pairs = [(part.source, part.text) for parts in placed for part, _, _ in parts]
+    links = iter((yield from _links(model, pairs)))
     return [
-        within_whole(translation, links) if parts else next(links)
-        for translation, parts in zip(translations, split, strict=True)
+        [Link(a + s, b + s, c + t, d + t, w) for _, s, t in parts for a, b, c, d, w in next(links)]
+        for parts in placed
     ]
 
 
-def _links(model: TranslationModel, sources: Sequence[str], targets: Sequence[str]) -> Flow[list[list[Link]]]:
+def _placed_parts(translation: Translation) -> list[tuple[Translation, int, int]]:
+    """Return the parts, and where each begins in the source and in the text of the whole.
+
+    Of one whose source is not made up of those of its parts it is the whole alone.
+    """
+    if "".join(part.source for part in translation.parts) != translation.source:
+        return [(translation, 0, 0)]
+    placed, src_start, tgt_start = [], 0, 0
+    for part in translation.parts:
+        tgt_start = translation.text.index(part.text, tgt_start)
+        placed.append((part, src_start, tgt_start))
+        src_start += len(part.source)
+        tgt_start += len(part.text)
+    return placed
+
+
+def _links(model: TranslationModel, pairs: Sequence[tuple[str, str]]) -> Flow[list[list[Link]]]:
     def work(pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
         return align(model, [source for source, _ in pairs], [target for _, target in pairs])
 
-    costs = [len(target) // CHARACTERS_A_TOKEN for target in targets]
-    return (yield ComputeStep(work, list(zip(sources, targets, strict=True)), costs))
+    return (yield ComputeStep(work, pairs, [len(target) // CHARACTERS_A_TOKEN for _, target in pairs]))

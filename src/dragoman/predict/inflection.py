@@ -9,8 +9,12 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
+
+from dragoman.text.tokenizer import UNK_ID, Tokenizer
+from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 LONGEST_ENDING = 3
 """Letters that a form may have more than the word."""
@@ -66,12 +70,38 @@ class WrittenTokens:
     """What each token of a vocabulary writes behind a letter, and tokens by the letter they begin with."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """`texts` are those of `written_texts`."""
+        """Take the text of each token, its space included; "" for special tokens.
+
+        A part of a character is written as U+FFFD.
+        """
         self.texts = texts
         self._by_beginning: dict[str, list[int]] = defaultdict(list)
         for token, text in enumerate(texts):
             if text.strip() and "\ufffd" not in text:
                 self._by_beginning[without_marks(text[: 1 + text.startswith(" ")])].append(token)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> WrittenTokens:
+        """Return those of a tokenizer. Where tokens are words, a space stands before each."""
+        word = tokenizer.encode("a")
+        tokens = range(len(SPECIAL_TOKENS), tokenizer.vocab_size)
+        if UNK_ID in word:
+            written = [f" {text}" for text in tokenizer.decode_batch([[token] for token in tokens])]
+        else:
+            n_before = len(tokenizer.decode(word))
+            texts = tokenizer.decode_batch([[*word, token] for token in tokens])
+            written = [text[n_before:] for text in texts]
+        return cls([*[""] * len(SPECIAL_TOKENS), *written])
+
+    @cached_property
+    def continuing(self) -> frozenset[int]:
+        """The tokens that continue a word: after a letter, they begin with a letter, mark or digit.
+
+        A byte of a character that is longer than one byte counts as such, for most are letters. There are
+        none where tokens are words.
+        """
+        firsts = enumerate(text[:1] or " " for text in self.texts)
+        return frozenset(i for i, c in firsts if c == "\ufffd" or unicodedata.category(c)[0] in "LMN")
 
     def beginning(self, text: str) -> Sequence[int]:
         """Return the tokens that begin with a letter like `text`, or with a space and such a letter."""
@@ -88,57 +118,57 @@ class InflectedPhrase:
         self._stems = [Stem.of(word) for word in words]
         self._written = written
         self._width = 1 + max(stem.longest for stem in self._stems)
-        self._distances: dict[int, float] = {}
-        self._forward: dict[int, tuple[int, ...]] = {}
-        for word in reversed(range(len(words))):  # up to the end of each stem, the last position first
+        self._ways: dict[int, tuple[float, tuple[int, ...]]] = {}
+        """The distance of each position up to the end of its stem, and the tokens that lessen it."""
+        for word in reversed(range(len(words))):  # the last position first
             for n in reversed(range(1, len(self._stems[word].text) + 1)):
-                self._measure(word * self._width + n)
-        self._measure(0)
+                self._ways[word * self._width + n] = self._measured(word, n)
+        self._ways[0] = self._measured(0, 0)
 
     @property
     def tokens(self) -> Collection[int]:
         """The tokens that a search must be free to write wherever the phrase needs them."""
-        return {token for tokens in self._forward.values() for token in tokens}
+        return {token for _, tokens in self._ways.values() for token in tokens}
 
     def holds(self, ids: Sequence[int]) -> bool:
         """Return whether the tokens `ids` are the phrase in one of its forms."""
         position: int | None = 0
         for token in ids:
-            if position is None:
-                return False
-            position = self.follow(position, token)
-        return position is not None and self._distance(position) == 0
+            position = None if position is None else self.follow(position, token)
+        return position is not None and self.distance(position) == 0
 
     def follow(self, position: int, token: int) -> int | None:
         """Return the position after `token`, or None if no form goes on so."""
         following = self._follow(position, token)
-        return None if following is None or self._distance(following) == inf else following
+        return None if following is None or self._way(following)[0] == inf else following
 
     def distance(self, position: int) -> int:
         """Return the fewest tokens that complete the phrase; 0 where it is complete."""
-        return int(self._distance(position))
+        return int(self._way(position)[0])
 
     def forward(self, position: int) -> Sequence[int]:
         """Return the tokens that lead to a smaller distance."""
-        return self._forward[self._stemmed(position)]
+        return self._way(position)[1]
 
-    def _measure(self, position: int) -> None:
-        """Compute the distance of a position from those behind it."""
+    def _way(self, position: int) -> tuple[float, tuple[int, ...]]:
+        """Return distance and tokens; behind a stem they are those at its end."""
         word, n = divmod(position, self._width)
+        return self._ways[word * self._width + min(n, len(self._stems[word].text))]
+
+    def _measured(self, word: int, n: int) -> tuple[float, tuple[int, ...]]:
+        """Compute distance and tokens of a position from those behind it."""
         stem = self._stems[word]
         is_whole = n == len(stem.text)
         if is_whole and word == len(self._stems) - 1:
-            self._distances[position], self._forward[position] = 0, ()
-            return
+            return 0, ()
         next_letter = f" {self._stems[word + is_whole].text[0]}" if is_whole or not n else stem.text[n]
         steps = [
-            (self._distance(following), token)
+            (self._way(following)[0], token)
             for token in self._written.beginning(next_letter)
-            if (following := self._follow(position, token)) is not None
+            if (following := self._follow(word * self._width + n, token)) is not None
         ]
         distance = 1 + min((distance for distance, _ in steps), default=inf)
-        self._distances[position] = distance
-        self._forward[position] = tuple(token for behind, token in steps if behind < distance)
+        return distance, tuple(token for behind, token in steps if behind < distance)
 
     def _follow(self, position: int, token: int) -> int | None:
         word, n = divmod(position, self._width)
@@ -151,11 +181,3 @@ class InflectedPhrase:
             return None
         length = self._stems[word].grow(n, text) if text else 0
         return word * self._width + length if length else None
-
-    def _distance(self, position: int) -> float:
-        return self._distances[self._stemmed(position)]
-
-    def _stemmed(self, position: int) -> int:
-        """Return the position at the end of the stem for one behind it."""
-        word, n = divmod(position, self._width)
-        return word * self._width + min(n, len(self._stems[word].text))

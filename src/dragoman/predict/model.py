@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import unicodedata
 from collections.abc import Callable, Sequence, Sized
 from copy import copy
 from functools import cached_property, lru_cache, partial
@@ -24,7 +23,6 @@ from dragoman.text.normalisation import is_wordy, without_controls
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
 from dragoman.text.transformations import Reading, Transformations
-from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -113,12 +111,7 @@ class TranslationModel:
     @cached_property
     def _written(self) -> WrittenTokens:
         """What the tokens of the target write."""
-        return WrittenTokens(written_texts(self.tokenizers.tgt))
-
-    @cached_property
-    def _continuing(self) -> frozenset[int]:
-        """The tokens of the target that continue a word."""
-        return continuing_tokens(self._written.texts)
+        return WrittenTokens.of(self.tokenizers.tgt)
 
     def n_tokens(self, text: str, *, recase: bool = False) -> int:
         """Those of `text` as a source, slots and the end token included; with `recase` in either case."""
@@ -161,7 +154,7 @@ class TranslationModel:
             for text, beginning, group in zip(texts, beginnings, forced, strict=True)
         ]
         begun = self._begun(beginnings, [one.spans for one in read])
-        continuing = self._continuing if any(phrases) else frozenset[int]()
+        continuing = self._written.continuing if any(phrases) else frozenset[int]()
         sentences = []
         encoded = self.tokenizers.src.encode_batch([one.text for one in read], slots=self._has_slots)
         rows = zip(encoded, begun, phrases, read, strict=True)
@@ -169,7 +162,16 @@ class TranslationModel:
             sentence = SearchInput(
                 [*ids, EOS_ID], prefix, group, continuing, number, spans=one.spans, casing=one.casing
             )
-            self._check(sentence)
+            if UNK_ID in prefix:
+                raise DataError(
+                    f"sentence {number}: its prefix has a word that is not in the model's vocabulary, "
+                    "which the model cannot write; leave the word away"
+                )
+            if sentence.n_needed > self.max_positions - 1:
+                raise DataError(
+                    f"sentence {number}: its prefix and required phrases have {sentence.n_needed} "
+                    f"tokens and the model writes at most {self.max_positions - 1}; give shorter ones"
+                )
             sentences.append(sentence)
         return sentences
 
@@ -196,19 +198,6 @@ class TranslationModel:
             return []
         slots = {self._slots[i]: None for i in sentence.source if i in self._slots}
         return [ExactPhrase((i,)) for i in slots if i not in ids]
-
-    def _check(self, sentence: SearchInput) -> None:
-        """DataError: the model cannot write what its translation must hold."""
-        if UNK_ID in sentence.prefix:
-            raise DataError(
-                f"sentence {sentence.number}: its prefix has a word that is not in the model's vocabulary, "
-                "which the model cannot write; leave the word away"
-            )
-        if sentence.n_needed > self.max_positions - 1:
-            raise DataError(
-                f"sentence {sentence.number}: its prefix and required phrases have {sentence.n_needed} "
-                f"tokens and the model writes at most {self.max_positions - 1}; give shorter ones"
-            )
 
     def _phrases(self, phrases: Sequence[str], number: int) -> list[Phrase]:
         if isinstance(phrases, str) or not isinstance(phrases, Sized):
@@ -255,28 +244,3 @@ def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:
     before = tokenizer.encode(_BEFORE)
     ids = tokenizer.encode(_BEFORE + tokenizer.normalise(phrase))
     return ids[len(before) :] if ids[: len(before)] == before else tokenizer.encode(phrase)
-
-
-def written_texts(tokenizer: Tokenizer) -> list[str]:
-    """Return what each token writes behind a letter, its space included; "" for special tokens.
-
-    Where tokens are words, a space stands before each. A part of a character is written as U+FFFD.
-    """
-    word = tokenizer.encode("a")
-    tokens = range(len(SPECIAL_TOKENS), tokenizer.vocab_size)
-    special = [""] * len(SPECIAL_TOKENS)
-    if UNK_ID in word:
-        return [*special, *(f" {text}" for text in tokenizer.decode_batch([[token] for token in tokens]))]
-    n_before = len(tokenizer.decode(word))
-    written = tokenizer.decode_batch([[*word, token] for token in tokens])
-    return [*special, *(text[n_before:] for text in written)]
-
-
-def continuing_tokens(written: Sequence[str]) -> frozenset[int]:
-    """Return the tokens that continue a word: after a letter, they begin with a letter, mark or digit.
-
-    `written` is what each token writes. A byte of a character that is longer than one byte counts as such,
-    for most are letters. There are none where tokens are words.
-    """
-    firsts = enumerate(text[:1] or " " for text in written)
-    return frozenset(i for i, c in firsts if c == "\ufffd" or unicodedata.category(c)[0] in "LMN")

@@ -66,47 +66,46 @@ def word_importance(
         DataError: a label is unknown to the classifier, or the numbers of labels and texts differ.
     """
     check_texts(texts)
+    chosen = None if labels is None else _numbers_of(classifier, labels, len(texts))
     parts = [parts_of(text) for text in texts]
     variants = [
         variant
-        for text, spans in zip(texts, parts, strict=True)
+        for text, (spans, _) in zip(texts, parts, strict=True)
         for variant in (text, *(_without(text, start, end) for start, end in spans))
     ]
     logits, _ = classifier.logits(variants, progress=progress)
-    values = logits / classifier.temperature
+    remaining = iter(logits / classifier.temperature)
     explanations = []
-    row = 0
-    for i, (text, spans) in enumerate(zip(texts, parts, strict=True)):
-        scores = values[row : row + 1 + len(spans)]
-        number = int(scores[0].argmax()) if labels is None else _number(classifier, labels, i, len(texts))
+    for i, (text, (spans, n_each)) in enumerate(zip(texts, parts, strict=True)):
+        scores = np.array([next(remaining) for _ in range(1 + len(spans))])
+        number = int(scores[0].argmax()) if chosen is None else chosen[i]
         whole, *without = classifier.labelling.log_odds(scores, number).tolist()
         effects = tuple(
             WordImportance(*span, whole - odds) for span, odds in zip(spans, without, strict=True)
         )
-        n_each = -(-len(_words(text)) // MAX_PARTS) if spans else 1
         explanations.append(Explanation(text, classifier.labels[number], whole, effects, n_each))
-        row += len(scores)
     return explanations
 
 
-def parts_of(text: str, *, max_parts: int = MAX_PARTS) -> list[tuple[int, int]]:
-    """Return the words of `text` as spans of characters, several in one if they are more than `max_parts`."""
+def parts_of(text: str, *, max_parts: int = MAX_PARTS) -> tuple[list[tuple[int, int]], int]:
+    """Return the words of `text` as spans of characters, `max_parts` at most, and how many are in each."""
     words = _words(text)
-    n_each = -(-len(words) // max_parts) if words else 1
-    return [(words[i][0], words[min(i + n_each, len(words)) - 1][1]) for i in range(0, len(words), n_each)]
+    n_each = max(1, -(-len(words) // max_parts))
+    groups = [words[i : i + n_each] for i in range(0, len(words), n_each)]
+    return [(group[0][0], group[-1][1]) for group in groups], n_each
 
 
 def _words(text: str) -> list[tuple[int, int]]:
     """Return the spans of `words_of`, but an apostrophe within a word divides it no more."""
     joined: list[tuple[int, int]] = []
     for start, end in words_of(text):
-        touches = bool(joined) and joined[-1][1] == start
-        before = text[joined[-1][1] - 1] if touches else ""
-        if touches and (
-            (APOSTROPHES.fullmatch(text[start:end]) and before.isalnum() and text[end : end + 1].isalnum())
-            or (APOSTROPHES.fullmatch(before) and joined[-1][1] - joined[-1][0] > 1)
+        begin, last = joined[-1] if joined else (0, -1)
+        is_apostrophe = APOSTROPHES.fullmatch(text[start:end]) and text[end : end + 1].isalnum()
+        if last == start and (
+            (is_apostrophe and text[last - 1].isalnum())
+            or (APOSTROPHES.fullmatch(text[last - 1]) and last - begin > 1)
         ):
-            joined[-1] = joined[-1][0], end
+            joined[-1] = begin, end
         else:
             joined.append((start, end))
     return joined
@@ -118,10 +117,11 @@ def _without(text: str, start: int, end: int) -> str:
     return before + after.lstrip() if not before or before[-1].isspace() else before + after
 
 
-def _number(classifier: Classifier, labels: Sequence[str], i: int, n_texts: int) -> int:
+def _numbers_of(classifier: Classifier, labels: Sequence[str], n_texts: int) -> list[int]:
     if len(labels) != n_texts:
         raise DataError(f"there are {n_texts} texts and {len(labels)} labels; give a label for every text")
-    if labels[i] not in classifier.labels:
-        options = ", ".join(map(repr, classifier.labels[:10]))
-        raise DataError(f"text {i + 1}: the classifier knows no label {labels[i]!r}; there are {options}")
-    return classifier.labels.index(labels[i])
+    for n, label in enumerate(labels, start=1):
+        if label not in classifier.labels:
+            options = ", ".join(map(repr, classifier.labels[:10]))
+            raise DataError(f"text {n}: the classifier knows no label {label!r}; there are {options}")
+    return [*map(classifier.labels.index, labels)]

@@ -9,9 +9,10 @@ put back beside the words that are aligned with their neighbours. In this way ev
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -106,10 +107,6 @@ class Protection:
                 )
         return spans
 
-    def count(self, text: str, among: Collection[str]) -> Counter[str]:
-        """Count the protected spans of `text` that are `among` others."""
-        return Counter(span.text for span in self.spans(text) if span.text in among)
-
 
 @dataclass(frozen=True)
 class Skeleton:
@@ -149,11 +146,8 @@ class Skeleton:
         """
         if not self.spans:
             return translation
-        names = {span.text for span in self.spans}
-        expected = Counter(span.text for span in self.spans)
-        expected.subtract(span.text for span, _ in self.taken)
-        count = self.protection.count
-        alternatives = tuple(a for a in translation.alternatives if count(a.text, names) == +expected)
+        expected = _counted(self.spans) - _counted(span for span, _ in self.taken)
+        alternatives = tuple(a for a in translation.alternatives if _counted(self._kept(a.text)) == expected)
         if not alternatives:
             return None
         parts = translation.parts if alternatives[0].text == translation.text else ()
@@ -167,20 +161,25 @@ class Skeleton:
         """
         if not is_wordy(self.text):
             return Translation(self.source, (Alternative(self.source, 0.0),))
-        names = {span.text for span in self.spans}
         verbatim = [span.text for span in self.spans if not span.is_tag]
-        nodes = _tree(self.taken)
-        _place(nodes, _Places(links, end=len(translation.text)))
         for in_order in (False, True):
-            writer = _Writer()
-            _write(writer, nodes, translation.text, in_order=in_order)
-            kept = [span for span in self.protection.spans(writer.text) if span.text in names]
+            text = _put_back(self.taken, links, translation.text, in_order=in_order)
+            kept = self._kept(text)
             in_same_order = [span.text for span in kept if not span.is_tag] == verbatim
-            same = Counter(span.text for span in kept) == Counter(span.text for span in self.spans)
+            same = _counted(kept) == _counted(self.spans)
             if same and (in_same_order or all(span.is_tag for span, _ in self.taken)):
-                best = translation.alternatives[0]._replace(text=writer.text)
+                best = translation.alternatives[0]._replace(text=text)
                 return translation._replace(source=self.source, alternatives=(best,), ids=())
         return None
+
+    def _kept(self, text: str) -> list[ProtectedSpan]:
+        """Return the protected spans of `text` that the source has, too."""
+        names = {span.text for span in self.spans}
+        return [span for span in self.protection.spans(text) if span.text in names]
+
+
+def _counted(spans: Iterable[ProtectedSpan]) -> Counter[str]:
+    return Counter(span.text for span in spans)
 
 
 @dataclass
@@ -191,11 +190,11 @@ class _Node:
     start: int
     """Its place in the skeleton."""
     end: int
-    closing: ProtectedSpan | None = None
-    children: list[_Node] = field(default_factory=list)
     low: int = 0
     """The characters of the translation that it is put around, or before."""
     high: int = 0
+    closing: ProtectedSpan | None = None
+    children: list[_Node] = field(default_factory=list)
 
 
 def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
@@ -219,8 +218,8 @@ def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
     return partners
 
 
-def _tree(taken: list[tuple[ProtectedSpan, int]]) -> list[_Node]:
-    """Return the spans as a forest, in which a pair of tags is one node."""
+def _tree(taken: Sequence[tuple[ProtectedSpan, int]], root: _Node) -> _Node:
+    """Return `root` with the spans below it: a pair of tags is one node."""
     tags = [_TAG.fullmatch(span.text) if span.is_tag else None for span, _ in taken]
     partners = pairs([
         ("" if tag is None or tag["empty"] else "close" if tag["closes"] else "open",
@@ -228,63 +227,45 @@ def _tree(taken: list[tuple[ProtectedSpan, int]]) -> list[_Node]:
         for tag in tags
     ])  # fmt: skip
     closings = set(partners.values())
-    levels: list[list[_Node]] = [[]]
-    opened: list[_Node] = []
+    opened = [root]
     for i, (span, place) in enumerate(taken):
         if i in closings:
-            levels.pop()
             pair = opened.pop()
             pair.closing, pair.end = span, place
             continue
         node = _Node(span, place, place)
-        levels[-1].append(node)
+        opened[-1].children.append(node)
         if i in partners:
-            levels.append(node.children)
             opened.append(node)
-    return levels[0]
+    return root
 
 
-class _Places:
-    """Where in a translation, which ends at `end`, that belongs which stands beside or around words."""
+def _place(root: _Node, links: Sequence[Link], *, end: int) -> None:
+    """Find where each node below `root` belongs in the translation, which ends at `end`.
 
-    def __init__(self, links: list[Link], *, end: int) -> None:
-        self._end = end
-        self._by_start = sorted(links, key=lambda x: (x.source_start, x.target_start))
-        self._by_end = sorted(links, key=lambda x: (x.source_end, x.target_end))
-        self._starts = [x.source_start for x in self._by_start]
-        self._ends = [x.source_end for x in self._by_end]
-
-    def within(self, start: int, end: int) -> list[Link]:
-        """Return the links of the words between two places of the skeleton."""
-        chosen = self._by_start[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
-        return [x for x in chosen if x.source_end <= end]
-
-    def beside(self, place: int) -> int:
-        """Return the place in the translation that is next to what stands next to `place` in the skeleton.
-
-        Before the word that stands for the next linked one of the source, or behind that for the one before
-        where this is nearer. The end if there is no link at all.
-        """
-        n_after, n_before = bisect_left(self._starts, place), bisect_right(self._ends, place)
-        after = self._by_start[n_after] if n_after < len(self._by_start) else None
-        before = self._by_end[n_before - 1] if n_before else None
-        if after is None or (before and place - before.source_end < after.source_start - place):
-            return before.target_end if before else self._end
-        return after.target_start
-
-
-def _place(nodes: list[_Node], places: _Places) -> None:
-    """Find where in the translation each node belongs."""
-    order = list(nodes)
+    Around the words that are linked with those it stood around. Else before the word that stands for the next
+    linked one of the source, or behind that for the one before where this is nearer; at the end if there is
+    no link at all.
+    """
+    nowhere = Link(sys.maxsize, -sys.maxsize, end, end, 0.0)  # behind the last link, and before the first
+    by_start = [*sorted(links, key=lambda link: (link.source_start, link.target_start)), nowhere]
+    by_end = [nowhere, *sorted(links, key=lambda link: (link.source_end, link.target_end))]
+    starts = [link.source_start for link in by_start]
+    ends = [link.source_end for link in by_end]
+    order = list(root.children)
     for node in order:  # which grows: parents before their children
         order += node.children
     for node in reversed(order):
-        inside = places.within(node.start, node.end)
+        first = bisect_left(starts, node.start)
+        words = by_start[first : bisect_left(starts, node.end)]
+        inside = [link for link in words if link.source_end <= node.end]
         if inside or node.children:
             node.low = min([*(x.target_start for x in inside), *(child.low for child in node.children)])
             node.high = max([*(x.target_end for x in inside), *(child.high for child in node.children)])
-        else:
-            node.low = node.high = places.beside(node.start)
+            continue
+        after, before = by_start[first], by_end[bisect_right(ends, node.start) - 1]
+        is_behind = node.start - before.source_end < after.source_start - node.start
+        node.low = node.high = before.target_end if is_behind else after.target_start
 
 
 class _Writer:
@@ -324,34 +305,31 @@ class _Writer:
         self.text = f"{self.text[: self._end]} {self.text[self._end :]}"
 
 
-@dataclass
-class _Level:
-    """Nodes that are still to be written, and which characters of the translation with them."""
+def _put_back(
+    taken: Sequence[tuple[ProtectedSpan, int]], links: Sequence[Link], text: str, *, in_order: bool
+) -> str:
+    """Return the translation `text` with the spans `taken` among it, none across another."""
 
-    nodes: Iterator[_Node]
-    low: int
-    high: int
-    closing: ProtectedSpan | None
-    """What comes behind them."""
+    def arranged(parent: _Node) -> tuple[_Node, Iterator[_Node]]:
+        children = parent.children
+        return parent, iter(children if in_order else sorted(children, key=lambda x: (x.low, x.high)))
 
-
-def _write(writer: _Writer, nodes: list[_Node], text: str, *, in_order: bool) -> None:
-    """Write `text` with `nodes` among it, none across another."""
-
-    def arranged(nodes: list[_Node]) -> Iterator[_Node]:
-        return iter(nodes if in_order else sorted(nodes, key=lambda node: (node.low, node.high)))
-
-    levels = [_Level(arranged(nodes), 0, len(text), None)]
+    root = _tree(taken, _Node(ProtectedSpan(0, 0, "", True), 0, 0, low=0, high=len(text)))
+    _place(root, links, end=len(text))
+    writer = _Writer()
+    levels = [arranged(root)]
     while levels:
-        level = levels[-1]
-        if (node := next(level.nodes, None)) is None:
-            writer.write(text[level.low : level.high])
-            if level.closing is not None:
-                writer.write_closing(level.closing)
+        parent, remaining = levels[-1]  # of which the translation is written up to `low`
+        if (node := next(remaining, None)) is None:
+            writer.write(text[parent.low : parent.high])
+            if parent.closing is not None:
+                writer.write_closing(parent.closing)
             levels.pop()
             continue
-        start = min(max(level.low, node.low), level.high)
-        writer.write(text[level.low : start])
+        start = min(max(parent.low, node.low), parent.high)
+        writer.write(text[parent.low : start])
         writer.write_span(node.span)
-        level.low = min(max(start, node.high), level.high)
-        levels.append(_Level(arranged(node.children), start, level.low, node.closing))
+        parent.low = min(max(start, node.high), parent.high)
+        node.low, node.high = start, parent.low
+        levels.append(arranged(node))
+    return writer.text

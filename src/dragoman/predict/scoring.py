@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from dragoman.data.document_batching import plan_by_length
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.probe import score_ids
@@ -84,51 +87,36 @@ def score_pairs(
         raise DataError(f"{len(sources)} sources and {len(targets)} targets; each needs its own")
     sides, limit = (model.tokenizers.src, model.tokenizers.tgt), model.max_positions
     pairs = list(zip(*map(Tokenizer.encode_batch, sides, (sources, targets)), strict=True))
+    faults = [_fault(*pair, limit=limit) for pair in pairs]
     if first_number is not None:
-        for number, pair in enumerate(pairs, start=first_number):
-            _check(pair, number, limit=limit)
-    # One side alone is empty; or a side has, with the end or the start token, too many.
-    faults = [
-        EMPTY if bool(src) != bool(tgt) else TOO_LONG if max(len(src), len(tgt)) >= limit else ""
-        for src, tgt in pairs
-    ]
-    filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i]]
+        for number, (fault, reason) in enumerate(faults, start=first_number):
+            if fault:
+                raise DataError(f"pair {number}: {reason}")
+    filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i][0]]
+    lengths = np.array([max(map(len, pairs[i])) + 1 for i in filled], dtype=np.int64)
     scores: dict[int, list[float]] = {}
-    for batch in _batches([pairs[i] for i in filled], batch_tokens):
-        chosen = [filled[k] for k in batch]
+    for batch in plan_by_length(lengths, max_length=limit, batch_tokens=batch_tokens):
+        chosen = [filled[k] for k in batch.tolist()]
         src, tgt = zip(*(pairs[i] for i in chosen), strict=True)
         log_probs = score_ids(model.models, [[*ids, EOS_ID] for ids in src], tgt)
         scores.update(zip(chosen, log_probs, strict=True))
         if progress is not None:
             progress(len(scores) + len(pairs) - len(filled))
-    return [TokenScores(scores.get(i, ()), fault) for i, fault in enumerate(faults)]
+    return [TokenScores(scores.get(i, ()), fault) for i, (fault, _) in enumerate(faults)]
 
 
-def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[list[int]]:
-    """Return batches of pairs of similar length: up to `batch_tokens` a side with padding, or one pair."""
-    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])), reverse=True)
-    batches: list[list[int]] = []
-    longest = 0
-    for i in order:
-        length = max(map(len, pairs[i])) + 1
-        if not batches or max(longest, length) * (len(batches[-1]) + 1) > batch_tokens:
-            batches.append([])
-            longest = 0
-        batches[-1].append(i)
-        longest = max(longest, length)
-    return batches
-
-
-def _check(pair: tuple[Sequence[int], Sequence[int]], number: int, *, limit: int) -> None:
-    if bool(pair[0]) != bool(pair[1]):
-        side = "target" if pair[0] else "source"
-        raise DataError(f"pair {number}: the {side} is empty; give text on both sides, or on neither")
-    for side, ids in zip(("source", "target"), pair, strict=True):
+def _fault(src: Sequence[int], tgt: Sequence[int], *, limit: int) -> tuple[str, str]:
+    """Return the fault of a pair of tokens, and what is to be said of it; "" twice if it can be scored."""
+    if bool(src) != bool(tgt):
+        side = "target" if src else "source"
+        return EMPTY, f"the {side} is empty; give text on both sides, or on neither"
+    for side, ids in (("source", src), ("target", tgt)):
         if len(ids) + 1 > limit:  # with the end or the start token
-            raise DataError(
-                f"pair {number}: the {side} has {len(ids) + 1} tokens and the model accepts {limit}; "
+            return TOO_LONG, (
+                f"the {side} has {len(ids) + 1} tokens and the model accepts {limit}; "
                 "split it into shorter sentences, one a line"
             )
+    return "", ""
 
 
 def pieces_with_end(tokenizer: Tokenizer, text: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from statistics import fmean
 
@@ -51,22 +51,15 @@ def _best_cut(text: str) -> int | None:
     for ends in places.values():
         if ends:
             return min(ends, key=lambda end: abs(end - middle))
-    for place in _outwards(middle, first, last):
+    nearest = None
+    outwards = (place for i in range(last - first) for place in (middle - i, middle + i))
+    for place in (place for place in outwards if first < place < last):
+        nearest = place if nearest is None else nearest
         # Neither an accent nor part of an emoji begins there: as far as one can tell without a table.
-        if (
-            unicodedata.category(text[place])[0] != "M"
-            and _ZERO_WIDTH_JOINER not in text[place - 1 : place + 1]
-        ):
+        is_mark = unicodedata.category(text[place])[0] == "M"
+        if not is_mark and _ZERO_WIDTH_JOINER not in text[place - 1 : place + 1]:
             return place
-    return next(_outwards(middle, first, last), None)
-
-
-def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
-    """Yield the places inside `first` and `last`, the nearest to `middle` first."""
-    for distance in range(last - first):
-        for place in dict.fromkeys((middle - distance, middle + distance)):
-            if first < place < last:
-                yield place
+    return nearest
 
 
 def joined_parts(source: str, parts: tuple[Translation, ...], languages: tuple[str, str]) -> Translation:

@@ -74,13 +74,13 @@ def translation(
     plan = _plan(served, asked, service.config.limits)
     languages, model = served.languages, served.translator
     documents = [
-        Document.read(text, languages[0]) if asked.split else Document((text,), (1,), ("", ""))
+        Document.read(text, languages[0]) if asked.split else Document(text, ((0, len(text), 1),))
         for text in texts_of(asked)
     ]
     sources: list[list[Fields]] = [
         [
-            {"source_start": start, "source_end": start + len(sentence), "source": sentence}
-            for start, sentence in zip(document.starts, document.sentences, strict=True)
+            {"source_start": start, "source_end": end, "source": document.text[start:end]}
+            for start, end, _ in document.places
         ]
         for document in documents
     ]

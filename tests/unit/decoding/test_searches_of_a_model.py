@@ -17,8 +17,9 @@ from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.engine import NativeEngine, SearchInput, longest_translation
+from dragoman.predict.inflection import WrittenTokens
 from dragoman.predict.loading import inference_copy
-from dragoman.predict.model import continuing_tokens, encode_phrase, written_texts
+from dragoman.predict.model import encode_phrase
 from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
@@ -156,17 +157,17 @@ def test_blocking_writes_no_ngram_twice(translator: Translator) -> None:
 def test_continuing_tokens_are_those_that_lengthen_a_word() -> None:
     texts = ["Hunde Hund rot Haus und Hundehaus 123, vier!"] * 9
     tokenizer = train_tokenizer(texts, TokenizerConfig(vocab_size=320))
-    continuing = continuing_tokens(written_texts(tokenizer))
+    continuing = WrittenTokens.of(tokenizer).continuing
     pieces = {token.piece: token.id for text in texts for token in tokenizer.tokens(text)}
     for piece, i in pieces.items():
         assert (i in continuing) == piece[0].isalnum(), piece
     assert not any(ids[0] in continuing for ids in map(tokenizer.encode, texts[0].split()))
     words = train_tokenizer(texts, TokenizerConfig(kind="words"))
-    assert continuing_tokens(written_texts(words)) == frozenset()
+    assert WrittenTokens.of(words).continuing == frozenset()
     characters = train_tokenizer(texts, TokenizerConfig(kind="characters"))
     letters = {characters.encode(letter)[0] for letter in "Hundrotas123vie"}
-    assert letters <= continuing_tokens(written_texts(characters))
-    assert characters.encode("!")[0] not in continuing_tokens(written_texts(characters))
+    assert letters <= WrittenTokens.of(characters).continuing
+    assert characters.encode("!")[0] not in WrittenTokens.of(characters).continuing
 
 
 def test_a_phrase_of_a_script_without_spaces_brings_no_space() -> None:

@@ -140,7 +140,9 @@ def test_what_encloses_a_sentence_needs_no_tags() -> None:
     two = (Code("open", 1), "Two", Code("close", 1), " there.")
     pieces = (Code("open", 0), "One here. ", *two, Code("close", 0))
     passage = CutPassage.of(Passage(pieces, 1), "en")
-    assert [sentence.outer for sentence in passage.sentences] == [(0,), (0,)]
+    assert [(sentence.opening, sentence.closing) for sentence in passage.sentences] == [
+        ((Code("open", 0),), (Code("close", 0),))
+    ] * 2
     assert passage.sentences[0].pieces == ("One here.",)
     assert passage.sentences[1].pieces == two
     written = passage.written([("Eins hier.",), ("Zwei dort.",)], ("en", "de"))
@@ -217,7 +219,7 @@ def test_lines_and_spaces_stand_where_they_stood(translator: Translator) -> None
 def test_every_sentence_knows_its_line() -> None:
     document = Document.read("One. Two.\r\n\r\nThree.\rFour.", "en")
     assert document.sentences == ("One.", "Two.", "Three.", "Four.")
-    assert document.line_numbers == (1, 1, 3, 4)
+    assert [line for *_, line in document.places] == [1, 1, 3, 4]
 
 
 def test_chinese_sentences_stand_without_spaces() -> None:

@@ -131,10 +131,10 @@ def test_every_text_is_found_and_fields_are_not() -> None:
 def test_formatting_and_links_go_where_their_tags_go() -> None:
     document = DocumentFile.read("letter.docx", letter(), EN_DE)
     said = list(document.sentences)
-    assert said[1] == 'The <g id="1">red</g> cat sle<g id="2">ep</g>s.'
-    said[1] = 'Es <g id="2">schläft</g> die <g id="1">rote</g> Katze.'
-    assert said[5] == 'See <g id="0"><g id="2">this link</g></g> on page <x id="1"/> now.'
-    said[5] = 'Nun <x id="1"/>: <g id="0"><g id="2">hier</g></g> siehe.'
+    assert said[1] == 'The <g id="0">red</g> cat sle<g id="2">ep</g>s.'
+    said[1] = 'Es <g id="2">schläft</g> die <g id="0">rote</g> Katze.'
+    assert said[5] == 'See <g id="0"><g id="1">this link</g></g> on page <x id="4"/> now.'
+    said[5] = 'Nun <x id="4"/>: <g id="0"><g id="1">hier</g></g> siehe.'
     written = document.written(said)
     _, title, see, *_ = docx.Document(io.BytesIO(written)).paragraphs
     assert [(r.text, r.bold, r.italic) for r in title.runs][:5] == [
@@ -165,6 +165,17 @@ def test_a_link_over_two_sentences_stays_one() -> None:
     assert content.sentences == ("One here.", "Two there.")
     (paragraph,) = docx.Document(io.BytesIO(content.written(["Eins.", "Zwei."]))).paragraphs
     assert [hyperlink.text for hyperlink in paragraph.hyperlinks] == ["Eins. Zwei."]
+
+
+def test_what_holds_no_text_stays_to_the_byte() -> None:
+    content = letter()
+    document = DocumentFile.read("letter.docx", content, EN_DE)
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        written = document.written(document.sentences)
+        with zipfile.ZipFile(io.BytesIO(written)) as new:
+            assert new.namelist() == old.namelist()
+            touched = {name for name in old.namelist() if old.read(name) != new.read(name)}
+    assert touched <= {f"word/{name}.xml" for name in ("document", "header1", "footer1", "footnotes")}
 
 
 def test_control_characters_of_a_model_are_left_out() -> None:
@@ -209,9 +220,9 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "another encoding": (changed(good, main, b'<?xml version="1.0" encoding="gbk"?><x/>'), encoding),
         "no XML": (changed(good, main, b"<w:x"), "a.docx/word/document.xml, line 1: not XML"),
         "a template": (
-            changed(good, types, template), f"{wrong} (file it is not a Word file, content type is ",
+            changed(good, types, template), f"{wrong} (it has no body); save it again",
         ),
-        "another root": (changed(good, main, b"<x/>"), wrong),
+        "another root": (changed(good, main, b"<x/>"), f"{wrong} (it begins with x)"),
     }  # fmt: skip
 
 

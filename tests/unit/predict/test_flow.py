@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import DataError
 from dragoman.predict.alignment import words_of
 from dragoman.predict.flow import (
-    MOST_CANDIDATES,
     ComputeStep,
     Flow,
     Pivot,
@@ -37,7 +36,6 @@ REQUESTS = st.builds(
     settings=st.sampled_from([{}, {"beam_size": 3}, {"method": "sampling", "seed": 5, "beam_size": 2}]),
     n_best=st.integers(1, 2),
     protection=st.sampled_from([None, Protection(), Protection(["tags"], ["cat|red"])]),
-    consensus=st.booleans(),
 )  # fmt: skip
 Drive = Callable[[Flow[Any]], Any]
 
@@ -144,18 +142,3 @@ def test_a_setting_that_is_none_is_the_runs_own_and_others_are_passed_on() -> No
 def test_samples_do_not_widen_a_beam() -> None:
     assert search(n_best=9, settings={"method": "sampling"}) == (4, 9)
     assert search(SearchConfig(method="sampling", beam_size=2), n_best=9) == (2, 9)
-
-
-def test_consensus_chooses_among_the_alternatives_or_the_whole_beam() -> None:
-    assert search(consensus=True) == (4, 4)
-    assert search(consensus=True, n_best=3) == (4, 3)
-    assert search(consensus=True, n_best=7) == (7, 7)
-    assert search(consensus=True, n_best=3, protection=NUMBERS) == (4, 3)
-
-
-def test_consensus_needs_two_candidates_and_has_a_limit() -> None:
-    with pytest.raises(ConfigError, match="--mbr chooses among candidates"):
-        search(consensus=True, settings={"beam_size": 1})
-    assert search(consensus=True, n_best=MOST_CANDIDATES)[1] == MOST_CANDIDATES
-    with pytest.raises(ConfigError, match="give 1,000 at most"):
-        search(consensus=True, n_best=MOST_CANDIDATES + 1)

@@ -11,7 +11,7 @@ from dragoman.config import TokenizerConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, WrittenTokens
-from dragoman.predict.model import TranslationModel, continuing_tokens
+from dragoman.predict.model import TranslationModel
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from tables import BOS, EOS, Stepper, Table
@@ -19,7 +19,7 @@ from tables import BOS, EOS, Stepper, Table
 WRITTEN = ["", "", " Rad", " Rä", " Ra", "d", "de", "er", "dern", "!", " rot", "es", "\ufffd", " Radio"]
 """What each token writes: two special tokens, six that make up forms of "Rad", and others."""
 TOKENS = WrittenTokens(WRITTEN)
-CONTINUING = continuing_tokens(WRITTEN)
+CONTINUING = TOKENS.continuing
 
 
 @pytest.mark.parametrize(

@@ -511,10 +511,10 @@ def test_what_is_wrong_with_the_service_is_told_without_its_paths(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = service_of([tiny_run])
-    missing = MissingExtraError("docx", extra="documents", purpose="this")
+    missing = MissingExtraError("sentencex", extra="documents", purpose="this")
     problems = {
         RunError(f"{tiny_run}: is gone"): "internal error of this service; see its log",
-        missing: "this needs the package python-docx: pip install 'dragoman[documents]'",
+        missing: "this needs the package sentencex: pip install 'dragoman[documents]'",
     }
     with TestClient(create_app(service)) as client:
         for problem, message in problems.items():
