@@ -160,45 +160,6 @@ class AttentionResponse(Message):
     )
 
 
-class PairMessage(Message):
-    """A sentence and its translation."""
-
-    source: str
-    target: str
-
-
-class ScoreRequest(Message):
-    """Translations to score."""
-
-    model_config = examples({"pairs": [{"source": "A man sleeps.", "target": "Ein Mann schläft."}]})
-
-    pairs: list[PairMessage]
-    model: str | None = None
-    to: str | None = Field(default=None, description=TO)
-
-
-class ScoredTokenMessage(Message):
-    """A token with its log-probability in nats."""
-
-    piece: str
-    log_prob: Number
-
-
-class ScoreMessage(Message):
-    """Log-probability of a translation in nats, and of its tokens, end token last."""
-
-    log_prob: Number
-    perplexity: float
-    tokens: list[ScoredTokenMessage]
-
-
-class ScoreResponse(Message):
-    """A score for each pair."""
-
-    model: str
-    scores: list[ScoreMessage]
-
-
 class ClassifyRequest(Message):
     """Texts to classify."""
 

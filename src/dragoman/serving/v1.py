@@ -27,14 +27,13 @@ from dragoman.predict.flow import (
     translated,
 )
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.scoring import score_pairs
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
+from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of
 from dragoman.serving.models import ServedTranslator
 from dragoman.serving.service import Service, admitted, event, media_type, service_of
-from dragoman.serving.translating import chosen, finite, texts_of, translate_document, translation
+from dragoman.serving.translating import chosen, texts_of, translate_document, translation
 from dragoman.text.languages import detect
 
 router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=attrgetter("name"))
@@ -206,35 +205,6 @@ async def attention(
             target_tokens=list(cross.rows),
             weights=cross.weights.astype(float).round(4).tolist(),
         )
-
-    return await service.run(request, work)
-
-
-@endpoint("/score", "Score translations", schemas.ScoreRequest, schemas.ScoreResponse)
-async def score(service: Service, request: Request, asked: schemas.ScoreRequest) -> schemas.ScoreResponse:
-    """Score given translations, token by token."""
-    info, translator = service.models.in_one_step(asked.model, asked.to)
-    sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
-    service.take_texts(request, info.name, sources + targets)
-    if len(sources) > service.config.limits.sentences:
-        raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
-    service.expect(1)
-
-    def work(_: Client) -> Flow[schemas.ScoreResponse]:
-        cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
-        scored = yield from computed(partial(score_pairs, translator, sources, targets, first_number=1), cost)
-        scores = [
-            schemas.ScoreMessage(
-                log_prob=finite(each.log_prob),
-                perplexity=round(each.perplexity, 4),
-                tokens=[
-                    schemas.ScoredTokenMessage(piece=piece, log_prob=finite(log_prob))
-                    for piece, log_prob in each.tokens(translator.tokenizers.tgt, target)
-                ],
-            )
-            for each, target in zip(scored, targets, strict=True)
-        ]
-        return schemas.ScoreResponse(model=info.name, scores=scores)
 
     return await service.run(request, work)
 

@@ -13,7 +13,6 @@ from fastapi.testclient import TestClient
 from dragoman.predict.alignment import joined_links
 from dragoman.predict.flow import Pivot, searched
 from dragoman.predict.results import Link
-from dragoman.predict.scoring import score_pairs
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving import translating
@@ -168,17 +167,12 @@ def test_one_source_needs_no_detection_and_none_is_an_error(
         assert why in response.json()["error"]
 
 
-def test_attention_and_scores_name_a_direction_and_no_pivot(
-    client: TestClient, translator: Translator
-) -> None:
-    pairs = [{"source": "red cat", "target": "rot Katze"}]
-    for to in ("fr", "en-de"):
-        (score,) = answer_of(client, "score", pairs=pairs, to=to)["scores"]
-        (expected,) = score_pairs(translator.towards(to), ["red cat"], ["rot Katze"])
-        assert score["log_prob"] == pytest.approx(expected.log_prob, abs=1e-3)
-    assert answer_of(client, "attention", text="red cat", to="fr")["source_tokens"][0] == "<2fr>"
+def test_attention_names_a_direction_and_no_pivot(client: TestClient) -> None:
+    asked = {"text": "red cat", "target": "rot Katze"}
+    for to, first in (("fr", "<2fr>"), ("en-de", "<2de>")):
+        assert answer_of(client, "attention", **asked, to=to)["source_tokens"][0] == first
     for to, why in (("de-fr", "goes through en"), ("it", "no model translates to it; there are: ")):
-        response = client.post("/v1/score", json={"pairs": pairs, "to": to})
+        response = client.post("/v1/attention", json={**asked, "to": to})
         assert response.status_code == 400
         assert why in response.json()["error"]
 

@@ -26,7 +26,6 @@ from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.serving import v1
 from dragoman.serving.access import make_key
@@ -334,20 +333,6 @@ def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> Non
     assert neither["label"] == next(iter(neither["probabilities"]))
 
 
-def test_scores_are_those_of_the_model(client: TestClient, translator: Translator) -> None:
-    pairs = [("red cat", "rote Katze"), ("old house", "Haus"), ("", "")]
-    asked = [{"source": source, "target": target} for source, target in pairs]
-    own = score_pairs(translator, *zip(*pairs, strict=True))
-    scores = answer_of(client, "score", pairs=asked)["scores"]
-    for found, wanted, (_, target) in zip(scores, own, pairs, strict=True):
-        assert found["log_prob"] == pytest.approx(wanted.log_prob, abs=1e-3)
-        assert found["perplexity"] == pytest.approx(wanted.perplexity, abs=1e-2)
-        tokens = wanted.tokens(translator.tokenizers.tgt, target)
-        assert [token["piece"] for token in found["tokens"]] == [piece for piece, _ in tokens]
-        total = sum(token["log_prob"] for token in found["tokens"])
-        assert found["log_prob"] == pytest.approx(total, abs=1e-2), "that of a text is the sum of its tokens'"
-
-
 def test_attention_is_that_of_the_model(client: TestClient, translator: Translator) -> None:
     for target in (None, "rote Katze"):
         found = answer_of(client, "attention", text="red cat", target=target)
@@ -456,7 +441,7 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "method": "magic"}, 400, "method: "),
         ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there "),
         ("translate", {"text": "x", "model": "reviews"}, 400, "reviews: no such model translates here"),
-        ("score", {"pairs": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
+        ("translate", {"text": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
         ("translate", {"text": "x", "model": "en-de", "source": "pl"}, 400, "en-de: translates from en "),
         ("translate", {"text": "x", "source": "de"}, 400, "no model translates from de to any; "),
         ("translate", {"text": "x", "source": "auto", "target": "it"}, 400, "no model translates from any"),
@@ -478,10 +463,6 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "x", "n_best": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "\ud83d"}, 400, "the body is no JSON: "),
-        ("score", {"pairs": []}, 400, "there is no text"),
-        ("score", {"pairs": [{"source": "a", "target": "b"}] * 21}, 413, "21 pairs"),
-        ("score", {"pairs": [{"source": "a", "target": ""}]}, 400, "pair 1: the target is empty"),
-        ("score", {"pairs": [{"source": "a"}]}, 400, "pairs.0.target: field required"),
         ("attention", {"text": "x", "model": "reviews"}, 400, "reviews: no such model"),
         ("attention", {"text": "x" * 601}, 413, "601 characters"),
         ("classify", {"text": ["x"] * 21}, 413, "21 texts"),
@@ -540,7 +521,7 @@ def test_a_service_with_keys_asks_for_them(tiny_run: Path, tmp_path: Path) -> No
         assert client.get("/v1/models").json()["needs_key"] is True
         bodies: dict[str, Any] = {
             "translate": {"text": "x"}, "attention": {"text": "x"}, "detect": {"text": "x"},
-            "score": {"pairs": [{"source": "a", "target": "b"}]}, "classify": {"text": "x"},
+            "classify": {"text": "x"},
         }  # fmt: skip
         for route, body in bodies.items():
             without = client.post(f"/v1/{route}", json=body)
