@@ -33,9 +33,6 @@ class Problem(Message):
     """One line: what is wrong, where, and what to do."""
 
 
-TO = "The target language, or a direction such as en-de; null: the first direction of the model."
-
-
 class TranslateRequest(Message):
     """Texts to translate, with search settings."""
 
@@ -137,27 +134,6 @@ class TranslateResponse(Message):
         default=None, description="The language that was translated through, where no model has this pair."
     )
     translations: list[TranslationMessage]
-
-
-class AttentionRequest(Message):
-    """A sentence, and its translation; without one, the model translates it."""
-
-    model_config = examples({"text": "A man sleeps.", "target": "Ein Mann schläft."})
-
-    text: str
-    target: str | None = None
-    model: str | None = None
-    to: str | None = Field(default=None, description=TO)
-
-
-class AttentionResponse(Message):
-    """Cross-attention weights of a sentence pair."""
-
-    source_tokens: list[str]
-    target_tokens: list[str]
-    weights: list[list[list[list[float]]]] = Field(
-        description="[layer][head][token of the translation][token of the source]; a row adds up to 1."
-    )
 
 
 class ClassifyRequest(Message):

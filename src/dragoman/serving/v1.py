@@ -17,14 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
-from dragoman.predict.attention import attention_maps, n_weights
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
     ComputeStep,
     Flow,
-    TranslationRequest,
     computed,
-    translated,
 )
 from dragoman.predict.occlusion import word_importance
 from dragoman.serving import schemas
@@ -37,10 +34,6 @@ from dragoman.serving.translating import chosen, texts_of, translate_document, t
 from dragoman.text.languages import detect
 
 router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=attrgetter("name"))
-
-MAX_ATTENTION_WEIGHTS = 1 << 20
-"""Of all layers and heads, in one response: about 8 MB of JSON."""
-
 
 MEDIA_TYPES = {
     ".txt": "text/plain",
@@ -176,37 +169,6 @@ async def _sent(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[byt
     except (HTTPError, DragomanError) as error:
         refusal = refusal_of(error) if isinstance(error, DragomanError) else error
         yield event("error", {"error": refusal.detail})
-
-
-@endpoint("/attention", "Show attention", schemas.AttentionRequest, schemas.AttentionResponse)
-async def attention(
-    service: Service, request: Request, asked: schemas.AttentionRequest
-) -> schemas.AttentionResponse:
-    """Attention weights of a translator for a sentence and its translation, by layer and head."""
-    info, translator = service.models.in_one_step(asked.model, asked.to)
-    texts = [asked.text, asked.target or ""]
-    service.take_texts(request, info.name, texts)
-
-    def work(_: Client) -> Flow[schemas.AttentionResponse]:
-        target = asked.target
-        if target is None:
-            (result,) = yield from translated(translator, [asked.text], TranslationRequest())
-            target = result.text
-        if (n := n_weights(translator, asked.text, target)) > MAX_ATTENTION_WEIGHTS:
-            raise HTTPError(
-                413,
-                f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
-                "send a shorter text",
-            )
-        draw = partial(attention_maps, translator, asked.text, target)
-        cross = (yield from computed(draw, len(asked.text) // CHARACTERS_A_TOKEN)).cross
-        return schemas.AttentionResponse(
-            source_tokens=list(cross.columns),
-            target_tokens=list(cross.rows),
-            weights=cross.weights.astype(float).round(4).tolist(),
-        )
-
-    return await service.run(request, work)
 
 
 @endpoint("/classify", "Classify text", schemas.ClassifyRequest, schemas.ClassifyResponse)

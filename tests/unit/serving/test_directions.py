@@ -167,16 +167,6 @@ def test_one_source_needs_no_detection_and_none_is_an_error(
         assert why in response.json()["error"]
 
 
-def test_attention_names_a_direction_and_no_pivot(client: TestClient) -> None:
-    asked = {"text": "red cat", "target": "rot Katze"}
-    for to, first in (("fr", "<2fr>"), ("en-de", "<2de>")):
-        assert answer_of(client, "attention", **asked, to=to)["source_tokens"][0] == first
-    for to, why in (("de-fr", "goes through en"), ("it", "no model translates to it; there are: ")):
-        response = client.post("/v1/attention", json={**asked, "to": to})
-        assert response.status_code == 400
-        assert why in response.json()["error"]
-
-
 def test_links_of_two_steps_meet_in_the_words_between() -> None:
     before = [Link(0, 3, 5, 8, 0.5), Link(4, 9, 0, 4, 0.8)]
     after = [Link(0, 4, 0, 2, 0.5), Link(5, 8, 3, 6, 1.0), Link(20, 22, 7, 9, 0.9)]

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import httpx
-import numpy as np
 import pytest
 
 pytest.importorskip("fastapi")
@@ -22,12 +21,10 @@ from hypothesis import strategies as st
 from dragoman.documents import FORMATS, Document, DocumentFile, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align, word_probabilities
-from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.occlusion import word_importance
 from dragoman.predict.translator import Translator
-from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.downloads import MAX_STEM
@@ -333,27 +330,6 @@ def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> Non
     assert neither["label"] == next(iter(neither["probabilities"]))
 
 
-def test_attention_is_that_of_the_model(client: TestClient, translator: Translator) -> None:
-    for target in (None, "rote Katze"):
-        found = answer_of(client, "attention", text="red cat", target=target)
-        own = attention_maps(translator, "red cat", target or translator.translate(["red cat"])[0].text).cross
-        assert found["source_tokens"] == list(own.columns)
-        assert found["target_tokens"] == list(own.rows)
-        np.testing.assert_allclose(found["weights"], own.weights, atol=1e-3)
-
-
-def test_attention_has_a_limit_of_weights(
-    client: TestClient, translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = {"text": "red cat", "target": "rote Katze"}
-    n = attention_maps(translator, *asked.values()).cross.weights.size
-    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n)
-    answer_of(client, "attention", **asked)
-    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n - 1)
-    message = refusal_of(client.post("/v1/attention", json=asked), 413)
-    assert message == f"{n:,} attention weights are more than the limit of {n - 1:,}; send a shorter text"
-
-
 def test_the_models_are_told(client: TestClient) -> None:
     found = client.get("/v1/models").json()
     names = ["en-de", "reviews", "pl-de", "fr-en", "fr-en+en-de"]
@@ -463,8 +439,6 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "x", "n_best": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "\ud83d"}, 400, "the body is no JSON: "),
-        ("attention", {"text": "x", "model": "reviews"}, 400, "reviews: no such model"),
-        ("attention", {"text": "x" * 601}, 413, "601 characters"),
         ("classify", {"text": ["x"] * 21}, 413, "21 texts"),
         ("classify", {"text": "x", "model": "en-de"}, 400, "en-de: no such model classifies here;"),
         ("detect", {"text": None}, 400, "text: "),
@@ -520,7 +494,7 @@ def test_a_service_with_keys_asks_for_them(tiny_run: Path, tmp_path: Path) -> No
     with TestClient(create_app(service)) as client:
         assert client.get("/v1/models").json()["needs_key"] is True
         bodies: dict[str, Any] = {
-            "translate": {"text": "x"}, "attention": {"text": "x"}, "detect": {"text": "x"},
+            "translate": {"text": "x"}, "detect": {"text": "x"},
             "classify": {"text": "x"},
         }  # fmt: skip
         for route, body in bodies.items():
