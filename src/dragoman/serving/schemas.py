@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, InstanceOf, StrictInt, WithJsonSchema
+from starlette.datastructures import UploadFile
 
 Number = float | None
 """A number; null = not finite."""
@@ -228,6 +229,15 @@ class ModelsResponse(Message):
     formats: list[str] = Field(description="Endings of documents that are translated.")
 
 
+def whole(text: str) -> str:
+    """Return a text. ValueError: it holds half of a surrogate pair."""
+    text.encode()
+    return text
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(whole)]
+
+
 class LibreTranslate(BaseModel):
     """Texts to translate, in LibreTranslate's format."""
 
@@ -236,11 +246,11 @@ class LibreTranslate(BaseModel):
         {"q": "<p>Two <b>dogs</b> play.</p>", "source": "auto", "target": "de", "format": "html"},
     )
 
-    q: str | list[str] = Field(description="A text or, in JSON, several.")
+    q: Text | list[Text] = Field(description="A text or, in JSON, several.")
     source: str = Field(description='The language of the text, or "auto".')
     target: str = Field(description="The language of the translation.")
     format: Literal["text", "html", ""] | None = "text"
-    alternatives: int | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
+    alternatives: StrictInt | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
         default=0, description="More translations of each text, at most."
     )
     api_key: str | None = None
@@ -251,14 +261,14 @@ class LibreDetect(BaseModel):
 
     model_config = examples({"q": "Wo ist der Bahnhof?"})
 
-    q: str
+    q: Annotated[Text | list[Text], WithJsonSchema({"type": "string"})]
     api_key: str | None = None
 
 
 class LibreTranslateFile(BaseModel):
     """A document to translate."""
 
-    file: bytes = Field(json_schema_extra={"format": "binary"})
+    file: Annotated[InstanceOf[UploadFile], WithJsonSchema({"type": "string", "format": "binary"})]
     source: str = Field(description='The language of the document, or "auto".', examples=["en"])
     target: str = Field(description="The language of the translation.", examples=["de"])
     api_key: str | None = None

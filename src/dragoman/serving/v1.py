@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from inspect import getdoc
 from operator import attrgetter
 from pathlib import PurePath
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -47,47 +49,59 @@ REFERENCE = "#/components/schemas/{model}"
 """Where OpenAPI describes a message."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
-Answering: TypeAlias = Callable[[Service, Request, Asked], Awaitable[BaseModel | Response]]
+Answering: TypeAlias = Callable[
+    [Service, Request, Asked], Awaitable[BaseModel | Sequence[BaseModel] | Response]
+]
 """Answer a request, given its service and its message."""
 
+JSON = ("application/json",)
 
-def described(
-    kind: type[BaseModel], answer: Any, media: Sequence[str] = ("application/json",), **success: Any
-) -> dict[str, Any]:
-    """Return what OpenAPI says of a route: it reads a `kind` of these content types, and returns `answer`.
 
-    `success` are further facts of its answer.
+@asynccontextmanager
+async def read_json(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
+    """Yield the message of a request, which is JSON; its sender is admitted before its body is read.
+
+    A body parameter of FastAPI would be read before that, and by the rules of Python's JSON.
+    """
+    service_of(request).admit(request)
+    body = await request.body() if is_json(request) else b"null"
+    try:
+        asked = kind.model_validate_json(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise RequestValidationError(
+            [{**each, "loc": ("body", *each["loc"])} for each in problems]
+        ) from error
+    yield asked
+
+
+def endpoint(
+    path: str,
+    summary: str,
+    kind: type[Asked],
+    answer: Any,
+    *,
+    router: APIRouter = router,
+    read: Callable[[Request, type[Any]], AbstractAsyncContextManager[Any]] = read_json,
+    media: Sequence[str] = JSON,
+    **success: Any,
+) -> Callable[[Answering[Asked]], Answering[Asked]]:
+    """Return a decorator: the function answers a POST request with an `answer`, given its message, a `kind`.
+
+    `media` are content types of the message, `success` further facts of the answer for OpenAPI.
     """
     schema = kind.model_json_schema(ref_template=REFERENCE)
     body = {"required": True, "content": {each: {"schema": schema} for each in media}}
     responses = {200: {"model": answer, **success}, **PROBLEMS}
-    return {"responses": responses, "openapi_extra": {"requestBody": body}}
-
-
-def endpoint(
-    path: str, summary: str, kind: type[Asked], answer: type[BaseModel], **success: Any
-) -> Callable[[Answering[Asked]], Answering[Asked]]:
-    """Return a decorator: the function answers POST requests, whose JSON is a `kind`; rest: as `described`.
-
-    A sender is admitted before the body is read. A body parameter of FastAPI would be read before that, and
-    by the rules of Python's JSON.
-    """
-    facts: dict[str, Any] = {"summary": summary, **described(kind, answer, **success)}
 
     def register(function: Answering[Asked]) -> Answering[Asked]:
-        @router.post(path, name=function.__name__, description=function.__doc__, **facts)
+        @router.post(
+            path, name=function.__name__, summary=summary, description=getdoc(function),
+            responses=responses, openapi_extra={"requestBody": body},
+        )  # fmt: skip
         async def respond(request: Request) -> Response:
-            service = service_of(request)
-            service.admit(request)
-            body = await request.body() if is_json(request) else b"null"
-            try:
-                asked = kind.model_validate_json(body)
-            except ValidationError as error:
-                problems = error.errors(include_url=False)
-                raise RequestValidationError(
-                    [{**each, "loc": ("body", *each["loc"])} for each in problems]
-                ) from error
-            answer = await function(service, request, asked)
+            async with read(request, kind) as asked:
+                answer = await function(service_of(request), request, asked)
             return answer if isinstance(answer, Response) else json_response(answer)
 
         return function
