@@ -76,7 +76,7 @@ class TranslateRequest(Message):
     align: bool = Field(default=False, description="Add the links between words.")
     confidence: bool = Field(default=False, description="Add the probability of each word.")
     stream: bool = Field(
-        default=False, description="Answer with server-sent events: begin, partial, sentence, done, error."
+        default=False, description="Answer with server-sent events: begin, sentence, done, error."
     )
 
 

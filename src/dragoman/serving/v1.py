@@ -146,7 +146,7 @@ EVENTS: dict[str, Any] = {
     "content": {"text/event-stream": {"schema": {
         "type": "object",
         "properties": {
-            "event": {"enum": ["begin", "partial", "sentence", "done", "error"]},
+            "event": {"enum": ["begin", "sentence", "done", "error"]},
             "data": {"type": "string", "contentMediaType": "application/json"},
         },
         "required": ["event", "data"],

@@ -181,22 +181,6 @@ def test_what_needs_all_tokens_has_them(
     assert with_it.search(sentences(translator), search) == without.search(sentences(translator), search)
 
 
-def test_who_watches_a_search_sees_tokens(translator: Translator, shortlist: Shortlist) -> None:
-    seen: list[list[int]] = []
-
-    class Watching:
-        def wants(self) -> bool:
-            return True
-
-        def see(self, ids: list[int]) -> None:
-            seen.append(list(ids))
-
-    engine = NativeEngine(translator.model, shortlist=shortlist)
-    watched = sentences(translator, watcher=Watching())[:1]
-    found = engine.search(watched, SearchConfig(beam_size=1))[0][0].ids
-    assert seen[-1] == list(found)
-
-
 @pytest.mark.usefixtures("both_steps")
 def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Shortlist) -> None:
     """Columns may be filled up, and none of what they are filled up with is allowed."""

@@ -251,31 +251,18 @@ def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, mor
     names, data = zip(*events_of(client, text=texts, **more), strict=True)
     assert names[0] == "begin"
     assert names[-1] == "done"
-    assert set(names[1:-1]) <= {"partial", "sentence"}
+    assert set(names[1:-1]) == {"sentence"}
     assert data[-1] == whole
     names_told = ("source_start", "source_end", "source")
     for told, text in zip(data[0]["translations"], whole["translations"], strict=True):
         assert told["sentences"] == [{name: each[name] for name in names_told} for each in text["sentences"]]
     places = [(i, k) for i, text in enumerate(whole["translations"]) for k in range(len(text["sentences"]))]
-    found = [each for name, each in zip(names, data, strict=True) if name == "sentence"]
+    found = data[1:-1]
     assert [(each["text"], each["sentence"]) for each in found] == places, "in order, each once"
     for each in found:
         sentence = whole["translations"][each["text"]]["sentences"][each["sentence"]]
         assert each["result"].items() <= sentence.items()
         assert each["result"].keys() ^ sentence.keys() <= {"start", "end"}
-
-
-@pytest.mark.parametrize("first", ["A red cat.", "жук " * 120 + "house."], ids=["short", "in parts"])
-def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClient, first: str) -> None:
-    finished = set()
-    for name, each in events_of(client, text=f"{first} The big old house! Old trees."):
-        place = (each.get("text"), each.get("sentence"))
-        if name == "sentence":
-            finished.add(place)
-        elif name == "partial":
-            assert place not in finished
-            assert finished or place == (0, 0), "which is translated alone"
-            assert isinstance(each["partial"], str)
 
 
 @pytest.mark.slow
