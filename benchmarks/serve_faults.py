@@ -142,7 +142,7 @@ class Faults:
         """Readers of a stream, and of large answers, that take a byte now and then, or nothing."""
         text = [f"{SENTENCE} {i}" for i in range(100)]
         stream = post("/v1/translate", json.dumps({"text": text, "stream": True}).encode())
-        large = post("/v1/attention", json.dumps({"text": " ".join([SENTENCE] * 8)}).encode())
+        large = post("/v1/translate", json.dumps({"text": text, "n_best": 4, "align": True}).encode())
         some = self.n(40)
         return await together(self.read_slowly(each) for each in [stream, large] * max(1, some // 2))
 

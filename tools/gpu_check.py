@@ -574,14 +574,14 @@ def watched(place: Place) -> None:
     expected = on_processor(place, sources, beam_size=3)
     translator = loaded(place, place.device)
     batcher = Batcher(n_threads=1, max_items=64, max_tokens=4096)
-
     search = translator.config.search.changed({"beam_size": 3}, where="check")
 
     def ask(i: int) -> list[str]:
-        client = Client(batcher, see=lambda _, ids: client.leave() if i == 0 and len(ids) > 1 else None)
-        flow = searched(translator, sources[i::4], search)
+        client = Client(batcher)
+        if i == 0:
+            vars(client)["wants"] = lambda _: client.leave()  # at the first step of its search
         try:
-            return texts_of(asyncio.run(client.finish(flow)))
+            return texts_of(asyncio.run(client.finish(searched(translator, sources[i::4], search))))
         except GoneError:
             return ["gone"]
 

@@ -19,7 +19,7 @@ from attacks.commands import has_letter
 from service import running
 
 ROUTES = (
-    "/v1/translate", "/v1/attention", "/v1/score", "/v1/classify", "/v1/detect", "/v1/documents",
+    "/v1/translate", "/v1/classify", "/v1/detect", "/v1/documents",
     "/translate", "/detect", "/translate_file", "/suggest",
 )  # fmt: skip
 
@@ -30,8 +30,6 @@ GOOD: dict[str, dict[str, Any]] = {
         "top_k": 0, "top_p": 1.0, "seed": 1, "prefix": None, "required": [], "protect": [], "align": False,
         "confidence": False, "stream": False,
     },
-    "/v1/attention": {"text": "A man.", "target": "Ein Mann.", "model": None},
-    "/v1/score": {"pairs": [{"source": "A man.", "target": "Ein Mann."}], "model": None},
     "/v1/classify": {"text": "A lovely film.", "model": None, "explain": False},
     "/v1/detect": {"text": "Wo ist der Bahnhof?"},
     "/translate": {"q": "A man.", "source": "en", "target": "de", "format": "text", "alternatives": 0},

@@ -175,7 +175,6 @@ def test_the_translation_appears_sentence_by_sentence_and_is_said_once(direct: D
     )
     answer = translated(page, "the red cat. the old dog! a big house. my small tree.")
     states = page.evaluate("states.filter((state, i) => state !== states[i - 1])")
-    assert any("partial" in state for state in states)
     assert any(state.startswith("done") and state.endswith("waiting") for state in states)
     assert states[-1] == "done done done done"
     page.wait_for_function("() => said.length > 0")
@@ -395,7 +394,7 @@ def test_the_mirror_lies_under_the_text_and_nothing_in_the_field_scrolls(direct:
     assert linked(page)[0] == [word.text_content()]
 
 
-# --- confidence and attention ------------------------------------------------------------------------------
+# --- confidence --------------------------------------------------------------------------------------------
 
 
 def test_confidence_is_shown_by_shade_line_and_word(direct: Direct) -> None:
@@ -421,35 +420,6 @@ def test_confidence_is_shown_by_shade_line_and_word(direct: Direct) -> None:
     page.keyboard.press("Alt+KeyK")
     frames(page)
     assert page.locator("#output .word[aria-label]").count() == 0
-
-
-@pytest.mark.nightly
-def test_attention_is_a_picture_with_words(direct: Direct, url: str) -> None:
-    page = direct()
-    first, second = translated(page)["translations"][0]["sentences"]
-    page.click("#open-attention")
-    for number, sentence in enumerate((first, second)):
-        asked = {"model": "first", "text": sentence["source"], "target": sentence["text"]}
-        attention = ask(f"{url}/v1/attention", asked)
-        n_rows, n_columns = len(attention["target_tokens"]), len(attention["source_tokens"])
-        page.select_option("#attention-sentence", index=number)
-        n_weights = "(n) => document.querySelectorAll('#attention-picture .weight').length === n"
-        page.wait_for_function(n_weights, arg=n_rows * n_columns)
-        assert page.locator("#attention-picture svg[role=img][aria-label]").count() == 1
-        assert page.locator("#attention-head option").count() == 1 + len(attention["weights"][0])
-        assert page.locator("#attention-layer option").count() == 1 + len(attention["weights"])
-        page.select_option("#attention-layer", index=1)
-        page.select_option("#attention-head", index=2)
-        weights = [weight for row in attention["weights"][0][1] for weight in row]
-        opacity = "(all) => all.map((e) => Number(e.getAttribute('fill-opacity')))"
-        drawn = page.eval_on_selector_all("#attention-picture .weight", opacity)
-        assert drawn == pytest.approx(weights, abs=6e-4)
-        assert page.locator("#attention-rows tr").count() == n_rows
-        best = max(range(n_columns), key=lambda s: attention["weights"][0][1][0][s])
-        said = texts(page, "#attention-rows td")[0]
-        assert said.split(", ")[0].endswith(f" {round(100 * attention['weights'][0][1][0][best])}%")
-    page.keyboard.press("Escape")
-    assert page.is_hidden("#attention")
 
 
 # --- languages and models ----------------------------------------------------------------------------------
@@ -758,7 +728,7 @@ def test_nothing_is_wider_than_a_phone(direct: Direct) -> None:
     box = page.locator("#alternatives").bounding_box()
     assert (box["x"], box["width"]) == (0, width)
     page.keyboard.press("Escape")
-    for button in ("history", "shortcuts", "attention", "terms"):
+    for button in ("history", "shortcuts", "terms"):
         page.click(f"#open-{button}")
         box = page.locator(f"#{button}").bounding_box()
         assert box["x"] >= 0
@@ -778,10 +748,7 @@ def test_keys(direct: Direct, opened: Opened) -> None:
     page.locator("#source").blur()
     page.keyboard.press("?")
     rows = page.locator("#shortcuts-list dt")
-    assert rows.count() == 14
-    page.keyboard.press("Escape")
-    page.keyboard.press("Alt+KeyA")
-    page.wait_for_selector("#attention-picture .weight")
+    assert rows.count() == 13
     page.keyboard.press("Escape")
     page.keyboard.press("Alt+KeyS")
     assert page.input_value("#source-language") == "de"
@@ -977,11 +944,6 @@ def test_axe_finds_nothing(direct: Direct, settings: dict[str, Any]) -> None:
     page.keyboard.press("Escape")
     if settings.get("viewport"):
         return  # dialogs are the same on a phone
-    page.click("#open-attention")
-    page.wait_for_selector("#attention-picture .weight")
-    page.click("#attention summary")
-    assert violations(page, "#attention") == []
-    page.keyboard.press("Escape")
     page.click("#copy")
     page.click("#open-history")
     assert violations(page, "#history") == []
@@ -1044,10 +1006,6 @@ def test_pictures(opened: Opened, browser: Any) -> None:
         page.wait_for_selector("#output .sentence.done >> nth=1")
         page.locator("#output .word:has-text('Peking')").hover()
         page.screenshot(path=folder / "page-dark.png")
-        page.click("#theme")
-        page.click("#open-attention")
-        page.wait_for_selector("#attention-picture .weight")
-        page.screenshot(path=folder / "page-attention.png")
         phone = {"viewport": {"width": 390, "height": 720}, "device_scale_factor": 2, "has_touch": True}
         page = opened(url, reduced_motion="reduce", **phone)
         page.fill("#source", SENTENCES)

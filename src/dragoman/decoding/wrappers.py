@@ -6,8 +6,8 @@ The coverage penalty is equation 14 of Wu et al. 2016.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -104,18 +104,12 @@ class NoRepeatedNgrams:
         return torch.where(stuck, log_probs, allowed)
 
 
-class Watcher(Protocol):
-    """Callbacks for one sentence, called at every step in the thread of the search."""
-
-    def wants(self) -> bool:
-        """Return whether the result is still wanted."""
-
-    def see(self, ids: Sequence[int]) -> None:
-        """Receive the ids of the current best hypothesis, without bos; a later step may replace it."""
+Watcher: TypeAlias = Callable[[], bool]
+"""Whether the result of a sentence is still wanted; called at every step in the thread of the search."""
 
 
 class WatchedSearch:
-    """A next-token function that reports each sentence's best hypothesis, and cancels unwanted sentences.
+    """A next-token function that cancels sentences that nobody wants any more.
 
     A cancelled sentence gets probability 1 for eos, so that every search ends it at the next step. Its
     result is meaningless.
@@ -132,14 +126,8 @@ class WatchedSearch:
         self._histories.follow(last, parents)
         log_probs = self._step(last, parents)
         sentences = self._histories.sentences
-        firsts = np.flatnonzero(np.diff(sentences, prepend=-1))
-        cancelled = []
-        for number, row in zip(sentences[firsts].tolist(), firsts.tolist(), strict=True):
-            watcher = self._watchers[number]
-            if watcher is not None and watcher.wants():
-                watcher.see(self._histories.tokens[row].tolist())
-            elif watcher is not None:
-                cancelled.append(number)
+        watched = [(number, self._watchers[number]) for number in np.unique(sentences).tolist()]
+        cancelled = [number for number, wants in watched if wants is not None and not wants()]
         if cancelled:
             rows = torch.from_numpy(np.isin(sentences, cancelled)).to(log_probs.device)
             log_probs = log_probs.clone()

@@ -45,13 +45,6 @@ class AttentionMaps(NamedTuple):
     cross: AttentionMap
 
 
-def n_weights(model: TranslationModel, source: str, target: str) -> int:
-    """Return the number of weights in the cross-attention of a sentence, without computing them."""
-    config, tokenizers = model.model.config, model.tokenizers
-    n_src, n_tgt = len(tokenizers.src.encode(source)) + 1, len(tokenizers.tgt.encode(target)) + 1
-    return config.n_decoder_layers * config.n_heads * n_tgt * n_src
-
-
 def attention_maps(model: TranslationModel, source: str, target: str) -> AttentionMaps:
     """Return all attention of all layers and heads while `source` is translated as `target`.
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from operator import attrgetter
-from os import PathLike, stat_result
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.formparsers import MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import Scope
 
 from dragoman.serving import libretranslate, v1
 from dragoman.serving.errors import ANSWERED, PROBLEMS, HTTPError, response_to
@@ -67,9 +65,9 @@ def create_app(service: Service) -> FastAPI:
 
         @app.get("/", include_in_schema=False)
         def page() -> Response:
-            return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+            return FileResponse(PAGE / "index.html")
 
-        app.mount("/page", PageFiles(directory=PAGE), name="page")
+        app.mount("/page", StaticFiles(directory=PAGE), name="page")
     for kind in ANSWERED:
         app.add_exception_handler(kind, response_to)
     if service.config.cors_origins:
@@ -95,27 +93,15 @@ class Application(FastAPI):
                 if "401" in operation["responses"]:
                     operation["security"] = [{}, *({name: []} for name in SECURITY)]
                 content = operation.get("requestBody", {}).get("content", {})
-                if list(content) == ["application/json"]:
-                    message = content["application/json"].pop("schema")
+                if tuple(content) == v1.JSON:
+                    (media,) = content.values()
+                    message = media["schema"]
                     components |= message.pop("$defs", {}) | {message["title"]: message}
-                    content["application/json"]["schema"] = {
-                        "$ref": v1.REFERENCE.format(model=message["title"])
-                    }
+                    media["schema"] = {"$ref": v1.REFERENCE.format(model=message["title"])}
             for name in ("HTTPValidationError", "ValidationError"):
                 components.pop(name, None)
             schema["components"]["securitySchemes"] = SECURITY
         return super().openapi()
-
-
-class PageFiles(StaticFiles):
-    """Static files of the page, revalidated on every request, so that old and new files never mix."""
-
-    def file_response(
-        self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
-    ) -> Response:
-        response = super().file_response(full_path, stat_result, scope, status_code)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
 
 
 @operations.get(

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -62,13 +62,9 @@ class CostlyError(DataError):
 class Client:
     """The client of a request: what its flow yields is computed for it, and it can cancel that."""
 
-    def __init__(
-        self, batcher: Batcher, see: Callable[[SearchInput, Sequence[int]], None] | None = None
-    ) -> None:
-        """`see` receives a sentence and its current best hypothesis."""
+    def __init__(self, batcher: Batcher) -> None:
         self.gone = False
         """Whether the client has left; its searches are then cancelled."""
-        self.see = see
         self.cost = 0
         """Total tokens of its pending items."""
         self._batcher = batcher
@@ -99,13 +95,18 @@ class Client:
             flow.close()
 
     def _search(self, step: SearchStep) -> list[Future[Any]]:
-        """Submit a search, which can be watched, interrupted and cancelled."""
+        """Submit a search, which can be interrupted and cancelled."""
         engine, batcher, is_cpu = step.model.engine, self._batcher, step.model.model.device.type == "cpu"
         # searches on a GPU share tensors, so that they cannot be interrupted by another search
         pause = batcher.pause if is_cpu else batcher.progress
         costs = [batcher.cost(engine, sentence, step.settings) for sentence in step.sentences]
-        watched = [sentence._replace(watcher=Watching(self, sentence, pause)) for sentence in step.sentences]
+        watched = [sentence._replace(watcher=partial(self.wants, pause)) for sentence in step.sentences]
         return batcher.submit(engine.search, watched, costs, self, _same(step.settings))
+
+    def wants(self, pause: Callable[[], None]) -> bool:
+        """Return whether the client still wants its sentences, after a `pause` of their search."""
+        pause()
+        return not self.gone
 
     def go_on(self, _: int = 0) -> None:
         """Check for cancellation; long work calls this regularly. GoneError: the client has left."""
@@ -144,23 +145,6 @@ async def _all_done(results: Sequence[Future[Any]]) -> None:
         each.add_done_callback(is_done)
     if results:
         await all_done.wait()
-
-
-class Watching(NamedTuple):
-    """A client's interest in one of its sentences: a `dragoman.decoding.Watcher`."""
-
-    client: Client
-    sentence: SearchInput
-    pause: Callable[[], None]
-    """Called at every step of the search."""
-
-    def wants(self) -> bool:
-        self.pause()
-        return not self.client.gone
-
-    def see(self, ids: Sequence[int]) -> None:
-        if self.client.see is not None:
-            self.client.see(self.sentence, ids)
 
 
 class _Waiting(NamedTuple):

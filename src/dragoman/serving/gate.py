@@ -33,8 +33,9 @@ SAFE = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Cache-Control": "no-cache",  # a browser asks each time, so that old and new files of the page never mix
 }
-"""Headers of every response."""
+"""Headers of every response that has none of its own."""
 
 RAW_SAFE = [(name.lower().encode(), value.encode()) for name, value in SAFE.items()]
 """The same as ASGI has them."""

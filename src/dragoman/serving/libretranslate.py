@@ -7,16 +7,16 @@ different on purpose.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Request, Response
-from starlette.datastructures import UploadFile
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ValidationError
 
 from dragoman.config import parse_json
 from dragoman.documents import FORMATS, DocumentFile
@@ -24,15 +24,16 @@ from dragoman.documents.budget import Budget
 from dragoman.documents.hypertext import Hypertext, plain
 from dragoman.predict.flow import Flow, TranslationRequest, translated
 from dragoman.predict.protection import Protection
-from dragoman.serving import schemas
+from dragoman.serving import schemas, v1
 from dragoman.serving.batching import Client
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import HTTPError, json_response
 from dragoman.serving.models import Models, ServedTranslator
-from dragoman.serving.service import Service, service_of
+from dragoman.serving.service import Service, media_type, service_of
 from dragoman.serving.translating import AUTO, translate_document, translation
-from dragoman.serving.v1 import attachment, described, is_json
-from dragoman.text.languages import Detected, detect, known, name_of, standard_code
+from dragoman.serving.v1 import attachment, is_json
+from dragoman.text.languages import Detected, known, name_of, standard_code
+from dragoman.text.languages import detect as languages_of
 
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a key press before it translates; LibreTranslate's value."""
@@ -47,14 +48,21 @@ MAX_SHOWN = 40
 router = APIRouter(
     tags=["LibreTranslate"], generate_unique_id_function=lambda route: f"libretranslate_{route.name}"
 )
+
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that fields may come in."""
 
+EMPTY: tuple[Any, ...] = (None, "", [])
+"""Values of fields that are as good as missing."""
 
-async def admitted(request: Request) -> AsyncIterator[dict[str, Any]]:
-    """Yield the fields of a request, whose sender is admitted by its api_key too: a dependency of routes.
+Asked = TypeVar("Asked", bound=BaseModel)
 
-    What is refused is refused in LibreTranslate's words. The files of a form are closed at the end.
+
+@asynccontextmanager
+async def read(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
+    """Yield the message of a request, whose sender is admitted by its api_key too: a reader of `endpoint`.
+
+    What is refused is refused in LibreTranslate's words.
     """
     try:
         fields = await read_fields(request)
@@ -62,7 +70,11 @@ async def admitted(request: Request) -> AsyncIterator[dict[str, Any]]:
         if key is not None and not isinstance(key, str):
             raise HTTPError(400, "Invalid request: api_key parameter is not a text")
         service_of(request).admit(request, key)
-        yield fields
+        try:
+            asked = kind.model_validate({name: field for name, field in fields.items() if field not in EMPTY})
+        except ValidationError as error:
+            raise refusal_of(error) from error
+        yield asked
     except HTTPError as refusal:
         if refusal.status_code == 401:
             raise HTTPError(403, "Please contact the server operator to get an API key") from refusal
@@ -72,34 +84,72 @@ async def admitted(request: Request) -> AsyncIterator[dict[str, Any]]:
             raise HTTPError(429, f"Slowdown: {refusal.detail}", refusal.headers) from refusal
         raise
     finally:
-        await request.close()
+        await request.close()  # the files of a form
 
 
-Fields: TypeAlias = Annotated[dict[str, Any], Depends(admitted)]
+async def read_fields(request: Request) -> dict[str, Any]:
+    """Read the fields of a request: from JSON, or from its query and form; the query goes first.
+
+    HTTPError: the body is not a JSON object (400).
+    """
+    if is_json(request):
+        try:
+            fields = parse_json(await request.body())
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict):
+            raise HTTPError(400, "Invalid JSON format")
+        return fields
+    form: list[tuple[str, Any]]  # not read by Starlette, which takes raw bytes for Latin-1
+    if media_type(request.headers) == "application/x-www-form-urlencoded":
+        try:
+            form = list(parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict"))
+        except ValueError as error:
+            raise HTTPError(400, "Invalid request: the form is not UTF-8") from error
+    else:
+        form = (await request.form(max_part_size=service_of(request).config.limits.body_bytes)).multi_items()
+    fields = {**dict(reversed(form)), **dict(reversed(request.query_params.multi_items()))}
+    if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
+        fields["q"] = "\n".join(q.splitlines())
+    return fields
 
 
-@router.post(
-    "/translate",
-    summary="Translate text or HTML",
-    **described(schemas.LibreTranslate, schemas.LibreTranslation, FORMS),
-)
-async def translate(request: Request, fields: Fields) -> Response:
+def refusal_of(error: ValidationError) -> HTTPError:
+    """Return the first mistake in the fields of a request."""
+    mistake = error.errors()[0]
+    name, kind = mistake["loc"][0], mistake["type"]
+    if name == "format":
+        return HTTPError(400, f"{shown(mistake['input'])} format is not supported")
+    if kind in ("missing", "is_instance_of"):
+        return HTTPError(400, f"Invalid request: missing {name} parameter")
+    what = {"q": "a text, nor a list of texts", "alternatives": "a number"}.get(str(name), "a text")
+    problem = (
+        f"is not {what}" if kind != "value_error" else "holds half of a surrogate pair, which is no text"
+    )
+    return HTTPError(400, f"Invalid request: {name} parameter {problem}")
+
+
+endpoint = partial(v1.endpoint, router=router, read=read, media=FORMS)
+
+
+@endpoint("/translate", "Translate text or HTML", schemas.LibreTranslate, schemas.LibreTranslation)
+async def translate(
+    service: Service, request: Request, asked: schemas.LibreTranslate
+) -> schemas.LibreTranslation:
     """Return a text or several in another language.
 
     `alternatives` says how many more translations of each.
     """
-    service = service_of(request)
-    texts, source, target = _texts(fields), required(fields, "source"), required(fields, "target")
-    n_alternatives = _n_alternatives(fields, service)
+    texts = asked.q if isinstance(asked.q, list) else [asked.q]
+    n_alternatives, most = max(0, int(asked.alternatives or 0)), service.config.limits.beam_size - 1
+    if n_alternatives > most:
+        raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {most}")
     longest, limit = max(map(len, texts)), service.config.limits.characters
     if longest > limit:
         raise HTTPError(400, f"Invalid request: request ({longest}) exceeds text limit ({limit})")
-    text_format = fields.get("format")
-    is_html = text_format == "html"
+    is_html = asked.format == "html"
     read = [plain(text) for text in texts] if is_html else texts
-    directions = [choose(service.models, source, target, text) for text in read]
-    if text_format not in ("text", "html", "", None):
-        raise HTTPError(400, f"{shown(text_format)} format is not supported")
+    directions = [choose(service.models, asked.source, asked.target, text) for text in read]
     results = [[text] for text in texts]
     for served in dict.fromkeys(direction.served for direction in directions if direction.served):
         places = [i for i, direction in enumerate(directions) if direction.served is served]
@@ -109,16 +159,16 @@ async def translate(request: Request, fields: Fields) -> Response:
         translations = await translated(request, service, served, of_model, n_alternatives)
         for i, every in zip(places, translations, strict=True):
             results[i] = every
-    is_batch = isinstance(fields["q"], list)
+    is_batch = isinstance(asked.q, list)
     answer = schemas.LibreTranslation(
         translatedText=[every[0] for every in results] if is_batch else results[0][0]
     )
-    if source == AUTO:
+    if asked.source == AUTO:
         detected = [_detected(direction.source) for direction in directions]
         answer.detectedLanguage = detected if is_batch else detected[0]
     if n_alternatives:
         answer.alternatives = [every[1:] for every in results] if is_batch else results[0][1:]
-    return json_response(answer)
+    return answer
 
 
 async def translate_text(
@@ -180,44 +230,35 @@ def languages(request: Request) -> Response:
     )
 
 
-@router.post(
-    "/detect",
-    name="detect",
-    summary="Detect the language of a text",
-    **described(schemas.LibreDetect, list[schemas.LibreDetection], FORMS),
-)
-async def detect_language(request: Request, fields: Fields) -> Response:
+@endpoint("/detect", "Detect the language of a text", schemas.LibreDetect, list[schemas.LibreDetection])
+async def detect(
+    service: Service, request: Request, asked: schemas.LibreDetect
+) -> list[schemas.LibreDetection]:
     """Detect the language of a text among those of this service, most likely first."""
-    service = service_of(request)
-    text = "\n".join(_texts(fields))
+    text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
     service.take_texts(request, "detection", [text])
-    return json_response([_detected(each) for each in detect(text, _languages(service.models) or None)])
+    return [_detected(each) for each in languages_of(text, _languages(service.models) or None)]
 
 
-@router.post(
-    "/translate_file",
-    summary="Translate a file",
-    **described(schemas.LibreTranslateFile, schemas.LibreFile, FORMS[2:]),
+@endpoint(
+    "/translate_file", "Translate a file", schemas.LibreTranslateFile, schemas.LibreFile, media=FORMS[2:]
 )
-async def translate_file(request: Request, fields: Fields) -> Response:
+async def translate_file(
+    service: Service, request: Request, asked: schemas.LibreTranslateFile
+) -> schemas.LibreFile:
     """Translate a document; the response has the URL from which it can be downloaded for a while."""
-    service = service_of(request)
-    file = fields.get("file")
-    if not isinstance(file, UploadFile):
-        raise HTTPError(400, "Invalid request: missing file parameter")
-    source, target = required(fields, "source"), required(fields, "target")
-    if not file.filename:
+    if not asked.file.filename:
         raise HTTPError(400, "Invalid request: empty file")
-    name = safe_name(file.filename)
+    name = safe_name(asked.file.filename)
     if not name.lower().endswith(tuple(FORMATS)):
         raise HTTPError(400, "Invalid request: file format not supported")
-    direction = choose(service.models, source, target, None)
+    direction = choose(service.models, asked.source, asked.target, None)
     translated = await translate_document(
-        request, service, name, await file.read(), source=direction.source.language, target=direction.target
-    )
+        request, service, name, await asked.file.read(), source=direction.source.language,
+        target=direction.target,
+    )  # fmt: skip
     kept = await to_thread.run_sync(service.downloads.keep, *translated)
-    address = f"{request.base_url}download_file/{quote(kept)}"
-    return json_response(schemas.LibreFile(translatedFileUrl=address))
+    return schemas.LibreFile(translatedFileUrl=f"{request.base_url}download_file/{quote(kept)}")
 
 
 @router.get(
@@ -292,32 +333,31 @@ def choose(models: Models, source: str, target: str, text: str | None) -> Direct
 
     HTTPError 400: a language is not known, or is not translated into the other one.
     """
-    codes = _languages(models)
-    into = known(target, codes)
-    if source != AUTO:
-        language = known(source, codes)
-        if language is None:
-            raise HTTPError(400, f"{shown(source)} is not supported")
-        detected = Detected(language, 1.0)
-    if into is None:
-        raise HTTPError(400, f"{shown(target)} is not supported")
-    if source == AUTO:
-        if text is None:
-            return Direction(Detected(AUTO, 0.0), into, None)
+    codes, is_auto = _languages(models), source == AUTO
+    detected = Detected(AUTO if is_auto else supported(source, codes), 1.0)
+    into = supported(target, codes)
+    if is_auto and text is None:
+        return Direction(detected, into, None)
+    if is_auto and text is not None:
         sources = [src for src, tgt in models.directions if tgt == into]
-        detected = detect(text, [*sources, into])[0]
+        detected = languages_of(text, [*sources, into])[0]
         if detected.language == into and detected.confidence < SURE:
-            detected = detect(text, sources or None)[0]
+            detected = languages_of(text, sources or None)[0]
     if (detected.language, into) in models.directions:
         return Direction(detected, into, models.translator(None, detected.language, into))
-    is_same = source == AUTO or standard_code(source) == standard_code(target)  # "en-US" is not "en-GB"
+    is_same = is_auto or standard_code(source) == standard_code(target)  # "en-US" is not "en-GB"
     if is_same and detected.language == into and text is not None:
         return Direction(detected, into, None)
-    raise HTTPError(
-        400,
-        f"{name_of(into)} ({into}) is not available as a target language from "
-        f"{name_of(detected.language)} ({detected.language})",
-    )
+    names = [f"{name_of(code)} ({code})" for code in (into, detected.language)]
+    raise HTTPError(400, "{} is not available as a target language from {}".format(*names))
+
+
+def supported(code: str, codes: Sequence[str]) -> str:
+    """Return which of `codes` a client's code means. HTTPError 400: none."""
+    language = known(code, codes)
+    if language is None:
+        raise HTTPError(400, f"{shown(code)} is not supported")
+    return language
 
 
 def _languages(models: Models) -> list[str]:
@@ -328,75 +368,6 @@ def _languages(models: Models) -> list[str]:
 def _detected(guess: Detected) -> schemas.LibreDetection:
     """Return a language in LibreTranslate's format, with a confidence from 0 to 100."""
     return schemas.LibreDetection(confidence=round(100 * guess.confidence, 1), language=guess.language)
-
-
-async def read_fields(request: Request) -> dict[str, Any]:
-    """Read the fields of a request: from JSON, or from its query and form; the query goes first.
-
-    HTTPError: the body is not a JSON object (400).
-    """
-    if is_json(request):
-        try:
-            fields = parse_json(await request.body())
-        except ValueError:
-            fields = None
-        if not isinstance(fields, dict):
-            raise HTTPError(400, "Invalid JSON format")
-        return fields
-    form: list[tuple[str, Any]]  # not read by Starlette, which takes raw bytes for Latin-1
-    if request.headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
-        try:
-            form = list(parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict"))
-        except ValueError as error:
-            raise HTTPError(400, "Invalid request: the form is not UTF-8") from error
-    else:
-        form = (await request.form(max_part_size=service_of(request).config.limits.body_bytes)).multi_items()
-    fields = {**dict(reversed(form)), **dict(reversed(request.query_params.multi_items()))}
-    if isinstance(q := fields.get("q"), str):  # forms end lines with "\r\n", whatever was written
-        fields["q"] = "\n".join(q.splitlines())
-    return fields
-
-
-def required(fields: dict[str, Any], name: str) -> str:
-    """Return a required field. HTTPError: it is missing, or not a string (400)."""
-    value = fields.get(name)
-    if not value:
-        raise HTTPError(400, f"Invalid request: missing {name} parameter")
-    if not isinstance(value, str):
-        raise HTTPError(400, f"Invalid request: {name} parameter is not a text")
-    return value
-
-
-def _texts(fields: dict[str, Any]) -> list[str]:
-    """Return the texts in `q`, a string or a list."""
-    q = fields.get("q")
-    if not q:
-        raise HTTPError(400, "Invalid request: missing q parameter")
-    texts = q if isinstance(q, list) else [q]
-    for text in texts:
-        if not isinstance(text, str):
-            raise HTTPError(400, "Invalid request: q parameter is not a text, nor a list of texts")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            message = "Invalid request: q parameter holds half of a surrogate pair, which is no text"
-            raise HTTPError(400, message) from error
-    return texts
-
-
-def _n_alternatives(fields: dict[str, Any], service: Service) -> int:
-    value = fields.get("alternatives")
-    if value is None:
-        return 0
-    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,9}", value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:
-        raise HTTPError(400, "Invalid request: alternatives parameter is not a number")
-    n = max(0, int(value))
-    most = service.config.limits.beam_size - 1
-    if n > most:
-        raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {most}")
-    return n
 
 
 def shown(value: Any) -> str:

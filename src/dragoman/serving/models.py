@@ -151,25 +151,6 @@ class Models:
             f"no model translates from {source or 'any'} to {target or 'any'}; there are: {pairs}"
         )
 
-    def in_one_step(self, name: str | None, to: str | None) -> tuple[ModelInfo, Translator]:
-        """Return the translator of this name towards a language or in a direction, "en-de"; None = any.
-
-        DataError: there is none, or none without a pivot language.
-        """
-        named = [self.translator(name)] if to is None else [
-            model
-            for model in self.translators
-            if name in (None, model.info.name) and to in (model.languages[1], "-".join(model.languages))
-        ]  # fmt: skip
-        if not named:
-            pairs = ", ".join("-".join(direction) for direction in self.directions) or "none"
-            model = "no model" if name is None else f"no model of the name {name}"
-            raise DataError(f"{model} translates to {to}; there are: {pairs}")
-        translator = named[0].translator
-        if isinstance(translator, Pivot):
-            raise DataError(f"{to} goes through {named[0].pivot}; ask for each of the two steps by itself")
-        return named[0].info, translator
-
     def classifier(self, name: str | None = None) -> ServedClassifier:
         """Return the classifier of this name; None = the first. DataError: no such classifier."""
         classifiers = [model for model in self.served if isinstance(model, ServedClassifier)]

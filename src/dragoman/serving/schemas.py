@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, InstanceOf, StrictInt, WithJsonSchema
+from starlette.datastructures import UploadFile
 
 Number = float | None
 """A number; null = not finite."""
@@ -31,9 +32,6 @@ class Problem(Message):
 
     error: str
     """One line: what is wrong, where, and what to do."""
-
-
-TO = "The target language, or a direction such as en-de; null: the first direction of the model."
 
 
 class TranslateRequest(Message):
@@ -78,7 +76,7 @@ class TranslateRequest(Message):
     align: bool = Field(default=False, description="Add the links between words.")
     confidence: bool = Field(default=False, description="Add the probability of each word.")
     stream: bool = Field(
-        default=False, description="Answer with server-sent events: begin, partial, sentence, done, error."
+        default=False, description="Answer with server-sent events: begin, sentence, done, error."
     )
 
 
@@ -137,66 +135,6 @@ class TranslateResponse(Message):
         default=None, description="The language that was translated through, where no model has this pair."
     )
     translations: list[TranslationMessage]
-
-
-class AttentionRequest(Message):
-    """A sentence, and its translation; without one, the model translates it."""
-
-    model_config = examples({"text": "A man sleeps.", "target": "Ein Mann schläft."})
-
-    text: str
-    target: str | None = None
-    model: str | None = None
-    to: str | None = Field(default=None, description=TO)
-
-
-class AttentionResponse(Message):
-    """Cross-attention weights of a sentence pair."""
-
-    source_tokens: list[str]
-    target_tokens: list[str]
-    weights: list[list[list[list[float]]]] = Field(
-        description="[layer][head][token of the translation][token of the source]; a row adds up to 1."
-    )
-
-
-class PairMessage(Message):
-    """A sentence and its translation."""
-
-    source: str
-    target: str
-
-
-class ScoreRequest(Message):
-    """Translations to score."""
-
-    model_config = examples({"pairs": [{"source": "A man sleeps.", "target": "Ein Mann schläft."}]})
-
-    pairs: list[PairMessage]
-    model: str | None = None
-    to: str | None = Field(default=None, description=TO)
-
-
-class ScoredTokenMessage(Message):
-    """A token with its log-probability in nats."""
-
-    piece: str
-    log_prob: Number
-
-
-class ScoreMessage(Message):
-    """Log-probability of a translation in nats, and of its tokens, end token last."""
-
-    log_prob: Number
-    perplexity: float
-    tokens: list[ScoredTokenMessage]
-
-
-class ScoreResponse(Message):
-    """A score for each pair."""
-
-    model: str
-    scores: list[ScoreMessage]
 
 
 class ClassifyRequest(Message):
@@ -290,6 +228,15 @@ class ModelsResponse(Message):
     formats: list[str] = Field(description="Endings of documents that are translated.")
 
 
+def whole(text: str) -> str:
+    """Return a text. ValueError: it holds half of a surrogate pair."""
+    text.encode()
+    return text
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(whole)]
+
+
 class LibreTranslate(BaseModel):
     """Texts to translate, in LibreTranslate's format."""
 
@@ -298,11 +245,11 @@ class LibreTranslate(BaseModel):
         {"q": "<p>Two <b>dogs</b> play.</p>", "source": "auto", "target": "de", "format": "html"},
     )
 
-    q: str | list[str] = Field(description="A text or, in JSON, several.")
+    q: Text | list[Text] = Field(description="A text or, in JSON, several.")
     source: str = Field(description='The language of the text, or "auto".')
     target: str = Field(description="The language of the translation.")
     format: Literal["text", "html", ""] | None = "text"
-    alternatives: int | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
+    alternatives: StrictInt | Annotated[str, Field(pattern="^-?[0-9]{1,9}$")] | None = Field(
         default=0, description="More translations of each text, at most."
     )
     api_key: str | None = None
@@ -313,14 +260,14 @@ class LibreDetect(BaseModel):
 
     model_config = examples({"q": "Wo ist der Bahnhof?"})
 
-    q: str
+    q: Annotated[Text | list[Text], WithJsonSchema({"type": "string"})]
     api_key: str | None = None
 
 
 class LibreTranslateFile(BaseModel):
     """A document to translate."""
 
-    file: bytes = Field(json_schema_extra={"format": "binary"})
+    file: Annotated[InstanceOf[UploadFile], WithJsonSchema({"type": "string", "format": "binary"})]
     source: str = Field(description='The language of the document, or "auto".', examples=["en"])
     target: str = Field(description="The language of the translation.", examples=["de"])
     api_key: str | None = None

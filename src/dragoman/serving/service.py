@@ -38,9 +38,6 @@ TURN_SECONDS = 0.1
 BRIEF = 2000
 """Bytes of a request whose texts are read and written between other events, not in a thread."""
 
-MAX_EVENTS = 256
-"""Queued events of a stream beyond which partial results are dropped."""
-
 
 class Service:
     """Models, keys, limits and threads of a running service."""
@@ -220,8 +217,7 @@ class Service:
         events: asyncio.Queue[bytes | None] = asyncio.Queue()
 
         def tell(name: str, data: Any) -> None:
-            if name != "partial" or events.qsize() <= MAX_EVENTS:
-                loop.call_soon_threadsafe(events.put_nowait, event(name, data))
+            loop.call_soon_threadsafe(events.put_nowait, event(name, data))
 
         running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
         running.add_done_callback(_retrieve)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -16,7 +15,6 @@ from fastapi import Request
 from dragoman.documents import Document, DocumentFile
 from dragoman.errors import DataError
 from dragoman.predict.alignment import WordProbability, word_probabilities
-from dragoman.predict.engine import SearchInput
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
     Flow,
@@ -43,9 +41,6 @@ from dragoman.text.slots import PATTERNS
 Fields: TypeAlias = dict[str, Any]
 """Those of a message, which is made of all of them at once."""
 
-BETWEEN_PARTIALS = 0.04
-"""Minimum seconds between two partial results."""
-
 AUTO = "auto"
 """Source language of a request whose language is to be detected."""
 
@@ -64,7 +59,7 @@ def translation(
 ) -> Flow[schemas.TranslateResponse]:
     """Return the answer to a request for translations.
 
-    `tell` receives it in events, too: begin, partial and sentence for each sentence, and done. Sentences are
+    `tell` receives it in events, too: begin, sentence for each sentence, and done. Sentences are
     then translated in order: the first one alone, so that its translation arrives soon, then more at a time.
 
     Raises:
@@ -94,8 +89,6 @@ def translation(
     sentences: list[Any] = []  # the fields of each
     while (first := len(sentences)) < len(places):
         part = places if tell is None else places[first : first + min(first + 1, 32)]
-        if tell is not None:
-            client.see = _teller(tell, served, plan, dict(enumerate(part, first + 1)))
         translations = yield from translated(
             model, [sources[i][k]["source"] for i, k in part], plan,
             prefixes=[asked.prefix] if asked.prefix else None, required=[phrases] * len(part),
@@ -160,25 +153,6 @@ def _plan(
         if settings[setting] > max(limits.beam_size, defaults.beam_size):
             raise too_much(what, settings[setting], limits.beam_size, "beam_size")
     return plan
-
-
-def _teller(
-    tell: Tell, served: ServedTranslator, plan: TranslationRequest, places: Mapping[int, tuple[int, int]]
-) -> Callable[[SearchInput, Sequence[int]], None] | None:
-    """Return a callback for partial hypotheses of the sentences in `places`, by number; parts have others."""
-    if plan.protection is not None or isinstance(served.translator, Pivot):
-        return None  # what is searched for is not what is answered
-    last: dict[int, float] = {}
-    written = served.translator.written
-
-    def see(sentence: SearchInput, ids: Sequence[int]) -> None:
-        now, number = time.monotonic(), sentence.number
-        if ids and number in places and now - last.get(number, 0.0) >= BETWEEN_PARTIALS:
-            last[number] = now
-            i, k = places[number]
-            tell("partial", {"text": i, "sentence": k, "partial": written(sentence, [ids])[0]})
-
-    return see
 
 
 def _fields(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from inspect import getdoc
 from operator import attrgetter
 from pathlib import PurePath
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -17,31 +19,23 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
 from dragoman.errors import DragomanError
-from dragoman.predict.attention import attention_maps, n_weights
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
     ComputeStep,
     Flow,
-    TranslationRequest,
     computed,
-    translated,
 )
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.scoring import score_pairs
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of, too_much
+from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of
 from dragoman.serving.models import ServedTranslator
 from dragoman.serving.service import Service, admitted, event, media_type, service_of
-from dragoman.serving.translating import chosen, finite, texts_of, translate_document, translation
+from dragoman.serving.translating import chosen, texts_of, translate_document, translation
 from dragoman.text.languages import detect
 
 router = APIRouter(prefix="/v1", tags=["dragoman"], generate_unique_id_function=attrgetter("name"))
-
-MAX_ATTENTION_WEIGHTS = 1 << 20
-"""Of all layers and heads, in one response: about 8 MB of JSON."""
-
 
 MEDIA_TYPES = {
     ".txt": "text/plain",
@@ -55,47 +49,59 @@ REFERENCE = "#/components/schemas/{model}"
 """Where OpenAPI describes a message."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
-Answering: TypeAlias = Callable[[Service, Request, Asked], Awaitable[BaseModel | Response]]
+Answering: TypeAlias = Callable[
+    [Service, Request, Asked], Awaitable[BaseModel | Sequence[BaseModel] | Response]
+]
 """Answer a request, given its service and its message."""
 
+JSON = ("application/json",)
 
-def described(
-    kind: type[BaseModel], answer: Any, media: Sequence[str] = ("application/json",), **success: Any
-) -> dict[str, Any]:
-    """Return what OpenAPI says of a route: it reads a `kind` of these content types, and returns `answer`.
 
-    `success` are further facts of its answer.
+@asynccontextmanager
+async def read_json(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
+    """Yield the message of a request, which is JSON; its sender is admitted before its body is read.
+
+    A body parameter of FastAPI would be read before that, and by the rules of Python's JSON.
+    """
+    service_of(request).admit(request)
+    body = await request.body() if is_json(request) else b"null"
+    try:
+        asked = kind.model_validate_json(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise RequestValidationError(
+            [{**each, "loc": ("body", *each["loc"])} for each in problems]
+        ) from error
+    yield asked
+
+
+def endpoint(
+    path: str,
+    summary: str,
+    kind: type[Asked],
+    answer: Any,
+    *,
+    router: APIRouter = router,
+    read: Callable[[Request, type[Any]], AbstractAsyncContextManager[Any]] = read_json,
+    media: Sequence[str] = JSON,
+    **success: Any,
+) -> Callable[[Answering[Asked]], Answering[Asked]]:
+    """Return a decorator: the function answers a POST request with an `answer`, given its message, a `kind`.
+
+    `media` are content types of the message, `success` further facts of the answer for OpenAPI.
     """
     schema = kind.model_json_schema(ref_template=REFERENCE)
     body = {"required": True, "content": {each: {"schema": schema} for each in media}}
     responses = {200: {"model": answer, **success}, **PROBLEMS}
-    return {"responses": responses, "openapi_extra": {"requestBody": body}}
-
-
-def endpoint(
-    path: str, summary: str, kind: type[Asked], answer: type[BaseModel], **success: Any
-) -> Callable[[Answering[Asked]], Answering[Asked]]:
-    """Return a decorator: the function answers POST requests, whose JSON is a `kind`; rest: as `described`.
-
-    A sender is admitted before the body is read. A body parameter of FastAPI would be read before that, and
-    by the rules of Python's JSON.
-    """
-    facts: dict[str, Any] = {"summary": summary, **described(kind, answer, **success)}
 
     def register(function: Answering[Asked]) -> Answering[Asked]:
-        @router.post(path, name=function.__name__, description=function.__doc__, **facts)
+        @router.post(
+            path, name=function.__name__, summary=summary, description=getdoc(function),
+            responses=responses, openapi_extra={"requestBody": body},
+        )  # fmt: skip
         async def respond(request: Request) -> Response:
-            service = service_of(request)
-            service.admit(request)
-            body = await request.body() if is_json(request) else b"null"
-            try:
-                asked = kind.model_validate_json(body)
-            except ValidationError as error:
-                problems = error.errors(include_url=False)
-                raise RequestValidationError(
-                    [{**each, "loc": ("body", *each["loc"])} for each in problems]
-                ) from error
-            answer = await function(service, request, asked)
+            async with read(request, kind) as asked:
+                answer = await function(service_of(request), request, asked)
             return answer if isinstance(answer, Response) else json_response(answer)
 
         return function
@@ -140,7 +146,7 @@ EVENTS: dict[str, Any] = {
     "content": {"text/event-stream": {"schema": {
         "type": "object",
         "properties": {
-            "event": {"enum": ["begin", "partial", "sentence", "done", "error"]},
+            "event": {"enum": ["begin", "sentence", "done", "error"]},
             "data": {"type": "string", "contentMediaType": "application/json"},
         },
         "required": ["event", "data"],
@@ -177,66 +183,6 @@ async def _sent(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[byt
     except (HTTPError, DragomanError) as error:
         refusal = refusal_of(error) if isinstance(error, DragomanError) else error
         yield event("error", {"error": refusal.detail})
-
-
-@endpoint("/attention", "Show attention", schemas.AttentionRequest, schemas.AttentionResponse)
-async def attention(
-    service: Service, request: Request, asked: schemas.AttentionRequest
-) -> schemas.AttentionResponse:
-    """Attention weights of a translator for a sentence and its translation, by layer and head."""
-    info, translator = service.models.in_one_step(asked.model, asked.to)
-    texts = [asked.text, asked.target or ""]
-    service.take_texts(request, info.name, texts)
-
-    def work(_: Client) -> Flow[schemas.AttentionResponse]:
-        target = asked.target
-        if target is None:
-            (result,) = yield from translated(translator, [asked.text], TranslationRequest())
-            target = result.text
-        if (n := n_weights(translator, asked.text, target)) > MAX_ATTENTION_WEIGHTS:
-            raise HTTPError(
-                413,
-                f"{n:,} attention weights are more than the limit of {MAX_ATTENTION_WEIGHTS:,}; "
-                "send a shorter text",
-            )
-        draw = partial(attention_maps, translator, asked.text, target)
-        cross = (yield from computed(draw, len(asked.text) // CHARACTERS_A_TOKEN)).cross
-        return schemas.AttentionResponse(
-            source_tokens=list(cross.columns),
-            target_tokens=list(cross.rows),
-            weights=cross.weights.astype(float).round(4).tolist(),
-        )
-
-    return await service.run(request, work)
-
-
-@endpoint("/score", "Score translations", schemas.ScoreRequest, schemas.ScoreResponse)
-async def score(service: Service, request: Request, asked: schemas.ScoreRequest) -> schemas.ScoreResponse:
-    """Score given translations, token by token."""
-    info, translator = service.models.in_one_step(asked.model, asked.to)
-    sources, targets = [pair.source for pair in asked.pairs], [pair.target for pair in asked.pairs]
-    service.take_texts(request, info.name, sources + targets)
-    if len(sources) > service.config.limits.sentences:
-        raise too_much("pairs", len(sources), service.config.limits.sentences, "sentences")
-    service.expect(1)
-
-    def work(_: Client) -> Flow[schemas.ScoreResponse]:
-        cost = sum(map(len, sources)) // CHARACTERS_A_TOKEN
-        scored = yield from computed(partial(score_pairs, translator, sources, targets, first_number=1), cost)
-        scores = [
-            schemas.ScoreMessage(
-                log_prob=finite(each.log_prob),
-                perplexity=round(each.perplexity, 4),
-                tokens=[
-                    schemas.ScoredTokenMessage(piece=piece, log_prob=finite(log_prob))
-                    for piece, log_prob in each.tokens(translator.tokenizers.tgt, target)
-                ],
-            )
-            for each, target in zip(scored, targets, strict=True)
-        ]
-        return schemas.ScoreResponse(model=info.name, scores=scores)
-
-    return await service.run(request, work)
 
 
 @endpoint("/classify", "Classify text", schemas.ClassifyRequest, schemas.ClassifyResponse)

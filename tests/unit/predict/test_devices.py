@@ -102,21 +102,9 @@ def test_every_search_finds_the_same_there(
         assert one.score == pytest.approx(same.score, rel=1e-5)
 
 
-class Impatient:
-    """Leaves after a look."""
-
-    def __init__(self) -> None:
-        self.n_seen = 0
-
-    def wants(self) -> bool:
-        return self.n_seen == 0
-
-    def see(self, ids: Any) -> None:
-        self.n_seen += 1
-
-
 def test_a_search_nobody_waits_for_ends_there_too(translator: Translator, elsewhere: torch.device) -> None:
-    watchers = [Impatient(), None]
+    wanted = iter([True])
+    watchers = [lambda: next(wanted, False), None]
     sentences = [SearchInput([20, 21, 2], watcher=watcher) for watcher in watchers]
     engine = NativeEngine(moved(translator, elsewhere).model)
     settings = SearchConfig(beam_size=2, max_length_factor=0.01, max_length_extra=3)

@@ -179,22 +179,6 @@ def test_what_needs_all_tokens_has_them(
     assert with_it.search(sentences(translator), search) == without.search(sentences(translator), search)
 
 
-def test_who_watches_a_search_sees_tokens(translator: Translator, shortlist: Shortlist) -> None:
-    seen: list[list[int]] = []
-
-    class Watching:
-        def wants(self) -> bool:
-            return True
-
-        def see(self, ids: list[int]) -> None:
-            seen.append(list(ids))
-
-    engine = NativeEngine(translator.model, shortlist=shortlist)
-    watched = sentences(translator, watcher=Watching())[:1]
-    found = engine.search(watched, SearchConfig(beam_size=1))[0][0].ids
-    assert seen[-1] == list(found)
-
-
 def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Shortlist) -> None:
     vocab_size = translator.tokenizers.tgt.vocab_size
     decoder = CompiledDecoder(translator.model)

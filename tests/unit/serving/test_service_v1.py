@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import httpx
-import numpy as np
 import pytest
 
 pytest.importorskip("fastapi")
@@ -22,13 +21,10 @@ from hypothesis import strategies as st
 from dragoman.documents import FORMATS, Document, DocumentFile, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align, word_probabilities
-from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.inflection import Inflectable
 from dragoman.predict.occlusion import word_importance
-from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
-from dragoman.serving import v1
 from dragoman.serving.access import make_key
 from dragoman.serving.app import create_app
 from dragoman.serving.downloads import MAX_STEM
@@ -255,31 +251,18 @@ def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, mor
     names, data = zip(*events_of(client, text=texts, **more), strict=True)
     assert names[0] == "begin"
     assert names[-1] == "done"
-    assert set(names[1:-1]) <= {"partial", "sentence"}
+    assert set(names[1:-1]) == {"sentence"}
     assert data[-1] == whole
     names_told = ("source_start", "source_end", "source")
     for told, text in zip(data[0]["translations"], whole["translations"], strict=True):
         assert told["sentences"] == [{name: each[name] for name in names_told} for each in text["sentences"]]
     places = [(i, k) for i, text in enumerate(whole["translations"]) for k in range(len(text["sentences"]))]
-    found = [each for name, each in zip(names, data, strict=True) if name == "sentence"]
+    found = data[1:-1]
     assert [(each["text"], each["sentence"]) for each in found] == places, "in order, each once"
     for each in found:
         sentence = whole["translations"][each["text"]]["sentences"][each["sentence"]]
         assert each["result"].items() <= sentence.items()
         assert each["result"].keys() ^ sentence.keys() <= {"start", "end"}
-
-
-@pytest.mark.parametrize("first", ["A red cat.", "жук " * 120 + "house."], ids=["short", "in parts"])
-def test_a_partial_belongs_to_a_sentence_that_is_not_yet_there(client: TestClient, first: str) -> None:
-    finished = set()
-    for name, each in events_of(client, text=f"{first} The big old house! Old trees."):
-        place = (each.get("text"), each.get("sentence"))
-        if name == "sentence":
-            finished.add(place)
-        elif name == "partial":
-            assert place not in finished
-            assert finished or place == (0, 0), "which is translated alone"
-            assert isinstance(each["partial"], str)
 
 
 @pytest.mark.slow
@@ -332,41 +315,6 @@ def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> Non
     assert both["label"] == both["labels"][0]
     assert neither["labels"] == []
     assert neither["label"] == next(iter(neither["probabilities"]))
-
-
-def test_scores_are_those_of_the_model(client: TestClient, translator: Translator) -> None:
-    pairs = [("red cat", "rote Katze"), ("old house", "Haus"), ("", "")]
-    asked = [{"source": source, "target": target} for source, target in pairs]
-    own = score_pairs(translator, *zip(*pairs, strict=True))
-    scores = answer_of(client, "score", pairs=asked)["scores"]
-    for found, wanted, (_, target) in zip(scores, own, pairs, strict=True):
-        assert found["log_prob"] == pytest.approx(wanted.log_prob, abs=1e-3)
-        assert found["perplexity"] == pytest.approx(wanted.perplexity, abs=1e-2)
-        tokens = wanted.tokens(translator.tokenizers.tgt, target)
-        assert [token["piece"] for token in found["tokens"]] == [piece for piece, _ in tokens]
-        total = sum(token["log_prob"] for token in found["tokens"])
-        assert found["log_prob"] == pytest.approx(total, abs=1e-2), "that of a text is the sum of its tokens'"
-
-
-def test_attention_is_that_of_the_model(client: TestClient, translator: Translator) -> None:
-    for target in (None, "rote Katze"):
-        found = answer_of(client, "attention", text="red cat", target=target)
-        own = attention_maps(translator, "red cat", target or translator.translate(["red cat"])[0].text).cross
-        assert found["source_tokens"] == list(own.columns)
-        assert found["target_tokens"] == list(own.rows)
-        np.testing.assert_allclose(found["weights"], own.weights, atol=1e-3)
-
-
-def test_attention_has_a_limit_of_weights(
-    client: TestClient, translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = {"text": "red cat", "target": "rote Katze"}
-    n = attention_maps(translator, *asked.values()).cross.weights.size
-    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n)
-    answer_of(client, "attention", **asked)
-    monkeypatch.setattr(v1, "MAX_ATTENTION_WEIGHTS", n - 1)
-    message = refusal_of(client.post("/v1/attention", json=asked), 413)
-    assert message == f"{n:,} attention weights are more than the limit of {n - 1:,}; send a shorter text"
 
 
 def test_the_models_are_told(client: TestClient) -> None:
@@ -456,7 +404,7 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "method": "magic"}, 400, "method: "),
         ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there "),
         ("translate", {"text": "x", "model": "reviews"}, 400, "reviews: no such model translates here"),
-        ("score", {"pairs": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
+        ("translate", {"text": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
         ("translate", {"text": "x", "model": "en-de", "source": "pl"}, 400, "en-de: translates from en "),
         ("translate", {"text": "x", "source": "de"}, 400, "no model translates from de to any; "),
         ("translate", {"text": "x", "source": "auto", "target": "it"}, 400, "no model translates from any"),
@@ -478,12 +426,6 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "beam_size": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "x", "n_best": 5}, 413, "5 hypotheses are more than the 4"),
         ("translate", {"text": "\ud83d"}, 400, "the body is no JSON: "),
-        ("score", {"pairs": []}, 400, "there is no text"),
-        ("score", {"pairs": [{"source": "a", "target": "b"}] * 21}, 413, "21 pairs"),
-        ("score", {"pairs": [{"source": "a", "target": ""}]}, 400, "pair 1: the target is empty"),
-        ("score", {"pairs": [{"source": "a"}]}, 400, "pairs.0.target: field required"),
-        ("attention", {"text": "x", "model": "reviews"}, 400, "reviews: no such model"),
-        ("attention", {"text": "x" * 601}, 413, "601 characters"),
         ("classify", {"text": ["x"] * 21}, 413, "21 texts"),
         ("classify", {"text": "x", "model": "en-de"}, 400, "en-de: no such model classifies here;"),
         ("detect", {"text": None}, 400, "text: "),
@@ -539,8 +481,8 @@ def test_a_service_with_keys_asks_for_them(tiny_run: Path, tmp_path: Path) -> No
     with TestClient(create_app(service)) as client:
         assert client.get("/v1/models").json()["needs_key"] is True
         bodies: dict[str, Any] = {
-            "translate": {"text": "x"}, "attention": {"text": "x"}, "detect": {"text": "x"},
-            "score": {"pairs": [{"source": "a", "target": "b"}]}, "classify": {"text": "x"},
+            "translate": {"text": "x"}, "detect": {"text": "x"},
+            "classify": {"text": "x"},
         }  # fmt: skip
         for route, body in bodies.items():
             without = client.post(f"/v1/{route}", json=body)

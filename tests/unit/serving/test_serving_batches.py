@@ -320,22 +320,18 @@ def test_required_phrases_make_a_sentence_cost_what_they_widen_its_beam_by(trans
             made.cost(engine, sentence, settings)
 
 
-def test_a_client_sees_its_sentences_grow_by_their_numbers(translator: Translator) -> None:
-    seen: dict[int, list[tuple[int, ...]]] = {}
+def test_a_search_of_a_client_that_has_left_ends(translator: Translator) -> None:
     with batcher() as made:
-        client = Client(made, lambda sentence, ids: seen.setdefault(sentence.number, []).append(tuple(ids)))
-        found = translate(translator, client, TEXTS, 11, beam_size=1)
-    numbers = [11 + i for i, text in enumerate(TEXTS) if text]
-    assert sorted(seen) == numbers
-    for number in numbers:
-        assert seen[number][-1] == found[number - 11].ids[0][: len(seen[number][-1])]
+        client = Client(made)
+        n_steps = 0
 
+        def leave() -> None:
+            nonlocal n_steps
+            n_steps += 1
+            if n_steps == 2:
+                client.leave()
 
-def test_the_parts_of_a_long_text_are_told_from_other_sentences(translator: Translator) -> None:
-    seen: set[int] = set()
-    with batcher() as made:
-        client = Client(made, lambda sentence, ids: seen.add(sentence.number))
-        translate(translator, client, ["red cat", "cat " * translator.max_positions])
-    assert 1 in seen
-    assert 2 not in seen, "what is searched for are its parts"
-    assert max(seen) > 2
+        made.pause = leave  # type: ignore[method-assign]
+        with pytest.raises(GoneError):
+            translate(translator, client, ["cat " * 50], beam_size=1, max_length_extra=200)
+    assert 2 <= n_steps <= 4

@@ -10,7 +10,7 @@ const MOST_REMEMBERED = 500;
  *
  * A sentence is {start, end, source, before, text, links, words, state, chosen}: where it stands in the line,
  * the sentence, what stands between the translation before and its own, its translation, the links between
- * words, the words' probabilities; "waiting", "partial" or "done"; whether a person chose the translation.
+ * words, the words' probabilities; "waiting" or "done"; whether a person chose the translation.
  */
 export class Line {
   constructor(source, previous = null) {
@@ -51,13 +51,6 @@ export class Line {
       return { ...rest, start: source_start, end: source_end, source, before };
     });
     this.previous = null;
-  }
-
-  /** What the search thinks so far; a translation that is there is not taken away for it. */
-  partly(k, text) {
-    const sentence = this.sentences[k];
-    if (sentence.state === "done") return;
-    Object.assign(sentence, { text, state: "partial", links: null, words: null });
   }
 
   /** The translation of one sentence. What a person chose stays. */

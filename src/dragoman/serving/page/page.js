@@ -3,7 +3,6 @@
 import { Access } from "./access.js";
 import { Alignment } from "./alignment.js";
 import { Alternatives } from "./alternatives.js";
-import { Attention } from "./attention.js";
 import { Classification } from "./classification.js";
 import { copied } from "./clipboard.js";
 import { Documents } from "./documents.js";
@@ -37,7 +36,6 @@ const translation = new Translation(directions, terms, {
   failed: (error) => failed(error, () => translateNow()),
 });
 const alternatives = new Alternatives(translation, (error) => failed(error, null));
-const attention = new Attention(translation);
 const alignment = new Alignment(source, output, () => translation.lines);
 const history = new History(restore);
 const classification = new Classification({ failed, well: () => notice.clear() });
@@ -72,14 +70,13 @@ function showTranslation(line = null) {
   output.show(() => translation.lines, line, translation.direction?.target);
 }
 
-/** A translation is whole: it can be copied, looked into, heard, and is kept after a while. */
+/** A translation is whole: it can be copied, heard, and is kept after a while. */
 function ended() {
   notice.clear();
   named("working").hidden = true;
   const { text } = translation;
   const there = text.trim() !== "";
   named("copy").disabled = !there;
-  named("open-attention").disabled = attention.sentences.length === 0;
   named("legend").hidden = !(output.confidence && there);
   source.mark(translation.lines);
   output.announce(text);
@@ -181,7 +178,6 @@ source.field.addEventListener("paste", () => setTimeout(translateNow));
 named("swap").addEventListener("click", swap);
 named("copy").addEventListener("click", copy);
 named("confidence").addEventListener("click", () => showConfidence(!output.confidence));
-named("open-attention").addEventListener("click", () => attention.open());
 named("open-history").addEventListener("click", () => history.open());
 named("open-terms").addEventListener("click", () => terms.open());
 named("open-shortcuts").addEventListener("click", openShortcuts);
@@ -194,7 +190,6 @@ listen({
   swap,
   copy,
   confidence: () => showConfidence(!output.confidence),
-  attention: () => attention.open(),
   history: () => history.open(),
   theme: turnTheme,
 });

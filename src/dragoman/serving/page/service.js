@@ -75,11 +75,6 @@ export function translate(request, signal) {
   return answer("v1/translate", { request, signal });
 }
 
-/** The attention of a model while it translates a sentence. */
-export function attend(request, signal) {
-  return answer("v1/attention", { request, signal });
-}
-
 /** The class of a text. */
 export function classify(request, signal) {
   return answer("v1/classify", { request, signal });

@@ -13,7 +13,6 @@ const WITH_ALT = {
   KeyS: "shortcut.swap",
   KeyC: "shortcut.copy",
   KeyK: "shortcut.confidence",
-  KeyA: "shortcut.attention",
   KeyH: "shortcut.history",
   KeyT: "shortcut.theme",
 };

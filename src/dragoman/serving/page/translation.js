@@ -6,9 +6,6 @@ import { detect, translate, translateAsItAppears } from "./service.js";
 /** Milliseconds without a key before a text counts as typed. */
 const REST = 250;
 
-/** Milliseconds that an old translation stays in place of the first words of a new one, which flicker. */
-const PATIENCE = 600;
-
 /** Characters by which a language is recognised. */
 const RECOGNISABLE = 1000;
 
@@ -96,16 +93,10 @@ export class Translation {
   async #ask(pending, direction, signal) {
     const text = pending.map((line) => line.source);
     const request = { ...direction, ...this.terms.fields(direction), text, align: true, confidence: true };
-    const started = performance.now();
     for await (const { event, data } of translateAsItAppears(request, signal)) {
       const line = pending[data.text];
       if (event === "begin") {
         data.translations.forEach(({ sentences }, i) => pending[i].begin(sentences, direction.target));
-      } else if (event === "partial") {
-        const patient = performance.now() - started < PATIENCE && line.sentences[data.sentence].text;
-        if (patient && line.sentences[data.sentence].state === "waiting") continue;
-        line.partly(data.sentence, data.partial);
-        this.shows.changed(line);
       } else if (event === "sentence") {
         line.put(data.sentence, data.result);
         this.shows.changed(line);
