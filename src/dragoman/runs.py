@@ -34,7 +34,6 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, write_atomically
 from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
 from dragoman.notebook import MAX_ROWS, Cell, table
-from dragoman.remote import refuse_remote, remote_url
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +104,6 @@ class Run:
         settings. RunError: a run that has begun has other settings (the message names them), or is damaged,
         or holds no checkpoint to continue from, or the folder cannot be written.
         """
-        refuse_remote(path)
         run = cls(Path(path), config)
         leftover = [p.name for p in (run.weights_path, run.checkpoints, run.history_path) if p.exists()]
         if not run.config_path.exists():
@@ -162,7 +160,6 @@ class Run:
             name = HubName.parse(Path(path).as_posix())
             run = cls.open(fetch(name))
             return cls(run.path, run.config, name)
-        refuse_remote(path)
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path}: there is no such folder; give the path of a run that was trained")
@@ -357,13 +354,12 @@ def only_writer(path: str | Path) -> Iterator[None]:
 
 
 def is_private(file: str) -> bool:
-    """Whether a file of a corpus is outside the working directory, or in a store that asks who reads it.
+    """Whether a file of a corpus is outside the working directory, or at an address that is not of the web.
 
-    Only relative names, the web and the hub are open to others. "file:///etc/passwd" is an address, too, and
-    "hf:../folder" a folder of this machine.
+    Only relative names, the web and the hub are open to others; "hf:../folder" is a folder of this machine.
     """
-    if url := remote_url(file):
-        return not url.startswith(("http://", "https://"))
+    if "://" in file:
+        return not file.startswith(("http://", "https://"))
     path = Path(file.removeprefix(PREFIX))
     return path.is_absolute() or ".." in path.parts
 

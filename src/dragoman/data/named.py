@@ -30,7 +30,6 @@ from dragoman.data.records import (
     split_held_out,
 )
 from dragoman.errors import DataError
-from dragoman.remote import remote_url
 
 
 def open_text(data: TranslationDataConfig | ClassificationDataConfig, files: Corpora) -> Corpus:
@@ -272,7 +271,7 @@ PLACES = "places"
 
 def places_of(config: Config) -> dict[str, str]:
     """Return the absolute path of each file of the corpora, by its name in the configuration."""
-    names = sorted({name for _, files in config.data.files() for name in files if not remote_url(name)})
+    names = sorted({name for _, files in config.data.files() for name in files})
     places = {}
     for name in names:
         with suppress(DataError):  # the embedded text, or a data set of the hub
