@@ -100,11 +100,8 @@ def room_for(path: Path | None) -> Iterator[None]:
     """
     missing = [folder for folder in (path.parents if path else ()) if not folder.exists()]
     try:
-        for folder in reversed(missing):
-            try:
-                folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise cannot_write(folder, error) from error
+        if missing:
+            make_folder(missing[0])
         yield
     finally:
         for folder in missing:
@@ -125,6 +122,14 @@ def recipes_folder() -> Path:
     package = Path(__file__).resolve().parent
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parents[1] / "recipes"
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there. RunError: it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def size_of(path: Path) -> int:

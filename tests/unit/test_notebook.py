@@ -16,7 +16,7 @@ from dragoman.predict.attention import AttentionMap, attention_maps
 from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
-from dragoman.runs import History, Run
+from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import evaluate as evaluate_classifier
 from dragoman.tasks.translation.evaluation import evaluate, scores_of
 
@@ -136,19 +136,9 @@ def test_a_run_is_shown_with_its_best_score(tiny_run: Path) -> None:
     assert rows["best bleu"] == f"{best['bleu']:.1f} at step {best['step']}"
 
 
-def test_a_history_is_a_list_and_shows_its_validations(tiny_run: Path) -> None:
-    history = Run.open(tiny_run).history()
-    assert isinstance(history, list)
-    valid = [record for record in history if record["kind"] in ("valid", "average")]
-    rows = shown(history).rows
-    heading = next(i for i, row in enumerate(rows) if row[0] == "step")
-    assert [row[0] for row in rows[heading + 1 :]] == [str(record["step"]) for record in valid]
-
-
 def test_a_run_that_has_just_begun_can_be_shown(tiny_run: Path, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "new", Run.open(tiny_run).config)
-    assert dict(row for row in shown(run).rows if len(row) == 2)["best accuracy"] == "no validation yet"
-    assert shown(History([{"kind": "train", "step": 1, "train_loss": None}])).rows == [[]]
+    assert dict(row for row in shown(run).rows if len(row) == 2)["best bleu"] == "no validation yet"
 
 
 def test_attention_is_shown_as_percentages(translator: Translator) -> None:
