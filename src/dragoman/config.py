@@ -227,21 +227,15 @@ class CorpusConfig(Settings):
         """Return whether its sides are in these two languages, in any order."""
         return direction in (self.langs, self.langs[::-1])
 
-    def trains(self, direction: Direction) -> bool:
-        """Return whether it is training text for this direction, as it stands."""
-        return (
-            bool(self.files)
-            and self.origin != "reversed"
-            and (direction == self.langs or (self.both_ways and direction == self.langs[::-1]))
-        )
-
     def turned(self, direction: Direction) -> bool:
         """Return whether a model of this direction also learns from it, turned round."""
         return bool(self.files) and self.origin == "reversed" and self.knows(direction)
 
     def directions(self) -> tuple[Direction, ...]:
-        """Return the directions that it trains."""
-        return tuple(d for d in (self.langs, self.langs[::-1]) if self.trains(d))
+        """Return the directions for which it is training text as it stands."""
+        if not self.files or self.origin == "reversed":
+            return ()
+        return (self.langs, self.langs[::-1]) if self.both_ways else (self.langs,)
 
     def named(self) -> dict[str, Corpora]:
         """Return its files by what they are for: train, valid, test.NAME."""
@@ -422,7 +416,8 @@ class TranslationDataConfig(DataConfig):
         """The directions that have training text."""
         if not self.corpora:
             return self.all_directions
-        return tuple(d for d in self.all_directions if any(corpus.trains(d) for corpus in self.corpora))
+        trained = {direction for corpus in self.corpora for direction in corpus.directions()}
+        return tuple(direction for direction in self.all_directions if direction in trained)
 
     @property
     def is_mixed(self) -> bool:
@@ -445,7 +440,10 @@ class TranslationDataConfig(DataConfig):
             corpora = [corpus for corpus in self.corpora if corpus.knows(direction)]
             chosen = {
                 "train": tuple(
-                    one for corpus in corpora if corpus.trains(direction) for one in each_corpus(corpus.files)
+                    one
+                    for corpus in corpora
+                    if direction in corpus.directions()
+                    for one in each_corpus(corpus.files)
                 ),
                 "valid": tuple(one for corpus in corpora for one in each_corpus(corpus.valid)),
                 "test": {name: files for corpus in corpora for name, files in corpus.test.items()},
@@ -689,26 +687,18 @@ class TrainingConfig(Settings):
     """CPU threads; 0 = PyTorch's default."""
 
     @model_validator(mode="after")
-    def _muon_has_whole_matrices(self) -> Self:
+    def _optimizer_and_steps_fit(self) -> Self:
         if self.optimizer == "muon" and self.sharding == "full":
             raise ValueError('optimizer = "muon" does not go with sharding = "full"; set optimizer = "adamw"')
-        return self
-
-    @model_validator(mode="after")
-    def _static_steps_can_be(self) -> Self:
         if self.steps == "static" and (setting := self.wants_free_steps()):
             raise ValueError(f'steps = "static" does not go with {setting}; set steps = "free"')
         return self
 
     def wants_free_steps(self) -> str:
-        """Return the first setting that static steps do not go with, as in a recipe.
-
-        "" where there is none.
-        """
-        wanting = {"precision": "fp16", "sharding": "full"}
-        return next(
-            (f'{name} = "{value}"' for name, value in wanting.items() if getattr(self, name) == value), ""
-        )
+        """Return the first setting that static steps do not go with, as in a recipe; "" = there is none."""
+        if self.precision == "fp16":
+            return 'precision = "fp16"'
+        return 'sharding = "full"' if self.sharding == "full" else ""
 
 
 class TranslationTrainingConfig(TrainingConfig):

@@ -1,13 +1,4 @@
-"""The tree of errors that a user's input can cause.
-
-    DragomanError
-    ├── ConfigError        a setting is unknown, misspelt, of the wrong type or contradicts another
-    ├── DataError          a corpus cannot be read, does not match, or is empty
-    ├── RunError           a run directory is missing, incomplete or of another version
-    ├── TrainingError      a training cannot go on: the loss became NaN, the disk is full
-    │   └── LostProcessError  another process of it has ended, or does not respond
-    ├── ServiceError       a service cannot go on: its processes die as soon as they are there
-    └── MissingExtraError  an optional package is not installed; the message holds its install line
+"""Errors that a user's input can cause.
 
 The command line prints the message of a `DragomanError` in one line and exits with 1 (70 for a
 `LostProcessError`). Any other exception that reaches it is a bug.

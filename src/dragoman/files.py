@@ -64,7 +64,8 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            _move(temporary, target)
+            temporary.replace(target)
+            sync(target.parent)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
@@ -141,10 +142,6 @@ def size_of(path: Path) -> int:
 def put_in_place(temporary: Path, target: Path) -> None:
     """Rename a finished file, which is on the disk; rights as in `replacing`. OSError: it cannot be."""
     _set_rights(temporary, target, None)
-    _move(temporary, target)
-
-
-def _move(temporary: Path, target: Path) -> None:
     temporary.replace(target)
     sync(target.parent)
 

@@ -173,7 +173,7 @@ def _open_several(
     data: TranslationDataConfig, direction: tuple[str, str], *, seed: int
 ) -> tuple[list[TrainingPart], list[ValidationPart]]:
     """Return the same for listed corpora, validated together, or with `data.choose_by` each by itself."""
-    listed = [one for one in data.corpora if one.trains(direction) or one.turned(direction)]
+    listed = [one for one in data.corpora if direction in one.directions() or one.turned(direction)]
     read = {one.name: direction[::-1] if one.turned(direction) else direction for one in listed}
     opened = {one.name: open_listed(one, one.files, read[one.name]) for one in listed}
     held: dict[str, Corpus] = {}
