@@ -1073,13 +1073,6 @@ Config: TypeAlias = TranslationConfig | ClassificationConfig
 """A whole recipe; `task` tells which of the two it is."""
 
 
-def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
-    """Whether a record of scores.json is of the search that the run has, without other models beside it."""
-    search = getattr(config, "search", None)  # a classifier has none
-    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
-    return settings.items() <= record.items() and not record.get("search")
-
-
 TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
     "translation": TranslationConfig,
     "classification": ClassificationConfig,

@@ -27,10 +27,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
 
 from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
@@ -350,6 +350,8 @@ def _with_raised_limits(config: Config, newer: Config) -> Config:
 class _Score(TypedDict):
     name: str
     value: float
+    interval: NotRequired[Annotated[list[float], Field(min_length=2, max_length=2)] | None]
+    signature: NotRequired[str]
 
 
 class _Evaluation(TypedDict):
