@@ -6,7 +6,6 @@ types and contradictions are all reported at once, misspelt names with a suggest
 
 from __future__ import annotations
 
-import copy
 import difflib
 import json
 import math
@@ -1147,7 +1146,7 @@ def parse_config(
     ConfigError: with every problem found, in one line. Those of `settings` stand behind `where`, those that
     `overrides` have brought behind `--set`.
     """
-    task = _merged(settings, overrides, where)[0].get("task", "translation")
+    task = _merged(settings, overrides)[0].get("task", "translation")
     if not isinstance(task, str) or task not in TASKS:
         place = where if settings.get("task", "translation") == task else "--set"
         raise ConfigError(f"{place}: task = {task!r}: there are {', '.join(TASKS)}")
@@ -1158,26 +1157,39 @@ def parse_section(
     section: type[SettingsT], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
 ) -> SettingsT:
     """Return the checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
-    merged, refused = _merged(settings, overrides, where)
+    merged, refused = _merged(settings, overrides)
     config, problems = _validated(section, merged)
     if config is not None and not refused:
         return config
-    without_overrides = _validated(section, settings)[1] if overrides else problems
-    of_settings = [problem for problem in problems if problem in without_overrides]
-    brought = [problem for problem in problems if problem not in without_overrides]
-    parts = [*refused, *([f"--set: {'; '.join(brought)}"] if brought else [])]
-    raise ConfigError("; ".join([*([f"{where}: {'; '.join(of_settings)}"] if of_settings else []), *parts]))
+    own = _validated(section, settings)[1] if overrides else problems
+    of_settings = "; ".join(problem for problem in problems if problem in own)
+    brought = "; ".join(problem for problem in problems if problem not in own)
+    parts = [f"{where}: {of_settings}" * bool(of_settings), *refused, f"--set: {brought}" * bool(brought)]
+    raise ConfigError("; ".join(filter(None, parts)))
 
 
-def _merged(
-    settings: Mapping[str, Any], overrides: Sequence[str], where: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Return a copy of `settings` with `overrides` in it, and what is wrong with those that cannot be."""
-    try:
-        merged: dict[str, Any] = copy.deepcopy(dict(settings))
-    except RecursionError as error:
-        raise ConfigError(f"{where}: is nested too deeply; is it the right file?") from error
-    return merged, list(_apply_overrides(merged, overrides))
+def _merged(settings: Mapping[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return `settings` with each "section.key=value" in them, and a message for each that is malformed."""
+    merged, refused = dict(settings), []
+    for override in overrides:
+        key, equals, value = (part.strip() for part in override.partition("="))
+        *sections, name = key.split(".")
+        if not (equals and name and all(sections)):
+            refused.append(f"--set {override}: is not of the form section.key=value")
+            continue
+        target: dict[str, Any] = merged
+        for section in sections:  # each becomes a copy: the caller's settings stay as they are
+            if not isinstance(inner := target.get(section, {}), Mapping):
+                refused.append(f"--set {override}: {key} is not a setting")
+                break
+            target[section] = dict(inner)
+            target = target[section]
+        else:
+            try:
+                target[name] = tomllib.loads(f"value = {value}")["value"]
+            except (ValueError, RecursionError):  # also a number of thousands of digits, a list in a list ...
+                target[name] = value  # no TOML value is a string, so that quotes may be left out
+    return merged, refused
 
 
 def _validated(section: type[SettingsT], settings: Mapping[str, Any]) -> tuple[SettingsT | None, list[str]]:
@@ -1196,27 +1208,6 @@ def to_toml(config: Config) -> str:
     `load_recipe` reads it back to an equal one.
     """
     return tomli_w.dumps(config.model_dump(mode="json"))
-
-
-def _apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> Iterator[str]:
-    """Write each "section.key=value" into `settings`; yield a message for each that is malformed."""
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        parts = key.strip().split(".")
-        if not equals or not all(parts):
-            yield f"--set {override}: is not of the form section.key=value"
-            continue
-        target: Any = settings
-        for part in parts[:-1]:
-            target = target.setdefault(part, {}) if isinstance(target, dict) else None
-        if not isinstance(target, dict):
-            yield f"--set {override}: {key.strip()} is not a setting"
-            continue
-        text = value.strip()
-        try:
-            target[parts[-1]] = tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, RecursionError):  # also a number of thousands of digits, a list in a list in ...
-            target[parts[-1]] = text  # no TOML value is a string, so that quotes may be left out
 
 
 _REPR = reprlib.Repr()

@@ -36,7 +36,6 @@ from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, make_folder, write_atomically
 from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
-from dragoman.notebook import Cell, table
 
 if TYPE_CHECKING:
     import torch
@@ -147,21 +146,6 @@ class Run:
             return cls(path, load_recipe(config_path))
         except ConfigError as error:
             raise RunError(f"{error} (the file was edited, or written by another version)") from error
-
-    def _repr_html_(self) -> str:
-        history, score = self.history(), self.config.names.score
-        best = [f"{one[score]:.1f} at step {one['step']:,}" for one in history if one.get("best")]
-        step = max((record.get("step", 0) for record in history), default=0)
-        finished = ", finished" if (self.path / "report.json").exists() else ""
-        rows: dict[str, Cell] = {
-            "run": str(self.path),
-            "name": self.config.name,
-            "task": self.config.subject,
-            "steps": f"{step:,} of {self.config.training.max_steps:,}{finished}",
-            f"best {score}": best[-1] if best else "no validation yet",
-            "seed": str(self.config.seed),
-        }
-        return table(("", ""), rows.items())
 
     @property
     def config_path(self) -> Path:

@@ -12,7 +12,6 @@ from dragoman.notebook import MAX_ROWS, Shown, table
 from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import evaluate as evaluate_classifier
 from dragoman.tasks.translation.evaluation import evaluate, scores_of
 
@@ -115,17 +114,3 @@ def test_a_classifier_s_evaluation_is_shown_with_its_confusions(tiny_classifier_
 
 def test_an_empty_text_that_has_no_label_can_be_shown() -> None:
     assert shown(Shown([Classification("", "", {})])).rows[1] == ["", "", ""]
-
-
-def test_a_run_is_shown_with_its_best_score(tiny_run: Path) -> None:
-    run = Run.open(tiny_run)
-    rows = dict(row for row in shown(run).rows if len(row) == 2)
-    assert rows["run"] == str(tiny_run)
-    assert rows["steps"] == "6 of 6, finished"
-    best = [record for record in run.history() if record.get("best")][-1]
-    assert rows["best bleu"] == f"{best['bleu']:.1f} at step {best['step']}"
-
-
-def test_a_run_that_has_just_begun_can_be_shown(tiny_run: Path, tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "new", Run.open(tiny_run).config)
-    assert dict(row for row in shown(run).rows if len(row) == 2)["best bleu"] == "no validation yet"
