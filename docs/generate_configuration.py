@@ -132,19 +132,15 @@ def type_in_words(field: FieldInfo) -> str:
     if choices := _choices(annotation):
         *first, last = (f"`{as_toml(value)}`" for value in choices)
         return f"{', '.join(first)} or {last}" if first else last
-    if annotation == config.CorpusFiles:
-        return "one or two files"
     if annotation == tuple[config.DirectionName, ...]:
         return "a list of directions"
-    if annotation == dict[str, config.CorpusFiles]:
-        return "name = one or two files"
     if annotation == tuple[config.Language, config.Language]:
         return "two languages"
-    if get_origin(annotation) is dict and get_args(annotation)[1] is not config.Corpora:
+    if get_origin(annotation) is dict and get_args(annotation)[1] != config.Corpora:
         kind, of_each = get_args(get_args(annotation)[1])
         if kind is float:
             return "name = number" + _range(of_each)
-    if annotation == config.Corpora:
+    if annotation == get_args(config.Corpora)[0]:
         return "one or two files, or a list of such lists"
     if get_origin(annotation) is dict:
         return "name = one or two files, or a list of such lists"
@@ -152,7 +148,7 @@ def type_in_words(field: FieldInfo) -> str:
         return "number or name"
     if annotation == tuple[config.Column, config.Column]:
         return "two numbers or names"
-    if annotation == list[str]:
+    if annotation == tuple[str, ...]:
         return "a list of texts"
     for both in (config.Beta, config.Share):
         if annotation == tuple[both, both]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from dragoman.config import Config, CorpusFiles, file_names, is_own_search, to_toml
+from dragoman.config import Config, CorpusFiles, to_toml
 from dragoman.data import catalog
 from dragoman.data.corpora import PHRASEBOOK
 from dragoman.data.named import with_files
@@ -23,12 +23,6 @@ from dragoman.runs import Run, is_private, saved_scores
 
 UNKNOWN = "unknown"
 """What is said of whatever a run does not say; of licences, the hub knows the word."""
-
-METRICS = {
-    "BLEU": "bleu", "chrF2": "chrf", "TER": "ter",
-    "accuracy": "accuracy", "macro-F1": "f1", "micro-F1": "f1", "exact match": "exact_match",
-}  # fmt: skip
-"""Scores by the names that the hub has for them."""
 
 ALTERATIONS = "alterations"
 """What a record of scores.json has that is about altered text, see `tasks.translation.robustness`."""
@@ -43,7 +37,7 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
     scores = [record for record in records if ALTERATIONS not in record]
     altered = [record for record in records if ALTERATIONS in record]
     # YAML reads JSON, and so strings stay strings; what cannot be seen becomes a space.
-    entries = _head(run, scores, name=name, licence=licence).items()
+    entries = _head(run, licence).items()
     head = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entries)
     head = "".join(c if c.isprintable() or c == "\n" else " " for c in head)
     texts = [
@@ -88,45 +82,18 @@ def without_folders(value: Any) -> Any:
     return PureWindowsPath(value).name if is_path else value
 
 
-def _head(
-    run: Run, scores: Sequence[Mapping[str, Any]], *, name: str | None, licence: str | None
-) -> dict[str, Any]:
+def _head(run: Run, licence: str | None) -> dict[str, Any]:
     """Return the metadata that the hub shows and searches."""
     config = run.config
     files = [file for _, files in config.data.files() for file in files]
-    on_hub = {file[len(HUB) :].split(":")[0] for file in files if file.startswith(HUB)}
-    # Of each test set the newest record with the search that the run has, or else the newest.
-    by_test = {str(record["name"]): record for record in scores}
-    by_test |= {str(record["name"]): record for record in scores if is_own_search(config, record)}
-    metrics = {METRICS[s["name"]] for r in by_test.values() for s in _values(r) if s["name"] in METRICS}
-    head: dict[str, Any] = {
+    head = {
         "language": sorted({language for pair in config.directions for language in pair}),
         "license": licence or UNKNOWN,
         "library_name": "dragoman",
         "pipeline_tag": config.names.on_hub,
         "tags": ["dragoman", "transformer"],
-        "datasets": sorted(on_hub),
-        "metrics": sorted(metrics),
+        "datasets": sorted({file[len(HUB) :].split(":")[0] for file in files if file.startswith(HUB)}),
     }
-    results = [
-        {
-            "task": {"type": head["pipeline_tag"]},
-            "dataset": {"name": test, "type": _type_of_test(config, test)},
-            "metrics": [
-                {
-                    "type": METRICS[s["name"]],
-                    "name": s["name"],
-                    "value": round(s["value"], 2),
-                    "args": {"signature": s["signature"]},
-                }
-                for s in _values(record)
-                if s["name"] in METRICS
-            ],
-        }
-        for test, record in by_test.items()
-    ]
-    if results:
-        head["model-index"] = [{"name": name or config.name, "results": results}]
     return {key: value for key, value in head.items() if value}
 
 
@@ -172,7 +139,7 @@ def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
         n = record.get("n_sentences", record.get("n_texts", UNKNOWN))
         searched = f", beam {record['beam_size']}" if "beam_size" in record else ""
         searched += f", length penalty {record['length_penalty']}" if "length_penalty" in record else ""
-        for score in _values(record):
+        for score in (score for score in record["scores"] if "signature" in score):
             interval = interval_text(score.get("interval"), missing=UNKNOWN)
             test = f"{record['name']} ({n}{searched})"
             rows.append((test, score["name"], f"{score['value']:.1f}", interval, score["signature"]))
@@ -205,18 +172,6 @@ _ALTERED = {
 """Keys of an alteration in scores.json, and the headings of their columns."""
 
 
-def _values(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the scores in a record, those that are whole."""
-    whole = []
-    for score in record["scores"]:  # `saved_scores` has looked at name and value
-        interval = score.get("interval")
-        is_pair = isinstance(interval, list) and len(interval) == 2
-        is_right = is_pair and all(isinstance(bound, (int, float)) for bound in interval)
-        if isinstance(score.get("signature"), str) and (interval is None or is_right):
-            whole.append(score)
-    return whole
-
-
 def licence_of(files: CorpusFiles) -> tuple[str, str]:
     """Return the licence of a corpus, and where it is from, as the catalogue knows them."""
     if files[0].startswith(PHRASEBOOK):
@@ -225,17 +180,6 @@ def licence_of(files: CorpusFiles) -> tuple[str, str]:
         return "see there", f"https://huggingface.co/datasets/{files[0][len(HUB) :].split(':')[0]}"
     dataset = catalog.providing(files[0])
     return (dataset.licence, dataset.homepage) if dataset else (UNKNOWN, UNKNOWN)
-
-
-def _type_of_test(config: Config, name: str) -> str:
-    """Return the hub's type of a data set: its name there, or in the catalogue, or that of the file."""
-    files = file_names(config.data.valid if name == "valid" else config.tests.get(name, ()))
-    if not files:
-        return UNKNOWN
-    dataset = catalog.providing(files[0])
-    if files[0].startswith(HUB):
-        return files[0][len(HUB) :].split(":")[0]
-    return dataset.name if dataset else Path(files[0]).name
 
 
 def _facts(run: Run, file: str) -> str:

@@ -6,7 +6,6 @@ types and contradictions are all reported at once, misspelt names with a suggest
 
 from __future__ import annotations
 
-import copy
 import difflib
 import json
 import math
@@ -18,7 +17,16 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from dragoman.errors import ConfigError
 from dragoman.removed import instead_of
@@ -51,8 +59,6 @@ MAX_BYTES, MAX_POINTS = 1 << 17, 5000
 
 CorpusFiles: TypeAlias = tuple[str, ...]
 """The files of one corpus."""
-Corpora: TypeAlias = CorpusFiles | tuple[CorpusFiles, ...]
-"""The files of one corpus, or of several that are read one after the other as one."""
 TokenizerKind: TypeAlias = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "pieces"]
 FOREIGN_KINDS = ("sentencepiece", "pieces")
 """Tokenizers of imported models; they are loaded, never trained."""
@@ -77,42 +83,25 @@ def each_corpus(files: Sequence[str] | Sequence[Sequence[str]]) -> tuple[CorpusF
     return (names,) if names else tuple(tuple(item) for item in files)
 
 
-def _as_tuple(value: Any) -> Any:
-    """Return TOML's list as the tuple that a setting is."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _as_corpora(value: Any) -> Corpora:
+def _as_corpora(value: Any) -> tuple[Any, ...]:
     """Return a list of files, or of such lists, as tuples. ValueError: it is neither."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_REPR.repr(value)} is not a list of files")
-    corpora = [item if isinstance(item, list | tuple) else (item,) for item in value]
-    n_lists = sum(isinstance(item, list | tuple) for item in value)
-    if n_lists not in (0, len(value)) or not all(isinstance(f, str) for files in corpora for f in files):
-        raise ValueError(f"{_REPR.repr(value)} is neither a list of files nor a list of such lists")
-    return tuple(map(tuple, value)) if n_lists > 1 else tuple(corpora[0]) if n_lists else tuple(value)
+    corpora = tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    is_one = all(isinstance(item, str) for item in corpora)
+    are_several = all(isinstance(item, tuple) and all(isinstance(f, str) for f in item) for item in corpora)
+    if not (is_one or are_several):
+        raise ValueError(f"{_REPR.repr(list(value))} is neither a list of files nor a list of such lists")
+    return corpora[0] if are_several and len(corpora) == 1 else corpora
 
 
-def _as_tests(value: Any) -> Any:
-    """Return a table with such a list for each test set as a table of tuples."""
-    return {name: _as_corpora(files) for name, files in value.items()} if isinstance(value, dict) else value
+Corpora: TypeAlias = Annotated[CorpusFiles | tuple[CorpusFiles, ...], BeforeValidator(_as_corpora)]
+"""The files of one corpus, or of several that are read one after the other as one."""
 
 
 def file_names(files: Sequence[str] | Sequence[Sequence[str]]) -> CorpusFiles:
     """Return the names of all files in such a list, in order."""
     return tuple(name for corpus in each_corpus(files) for name in corpus)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Every string in a value of lists and tables."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for pair in value.items():
-            yield from _strings(pair)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
 
 
 def _check_test_names(tests: dict[str, Corpora]) -> dict[str, Corpora]:
@@ -121,6 +110,10 @@ def _check_test_names(tests: dict[str, Corpora]) -> dict[str, Corpora]:
         if not 1 <= len(name) <= 100 or not name.isprintable() or name[0] == "." or set(name) & set("/\\:"):
             raise ValueError(f"{name[:100]!r} is no name for a test set, for it cannot be that of a file")
     return tests
+
+
+Tests: TypeAlias = Annotated[dict[str, Corpora], AfterValidator(_check_test_names)]
+"""The files of each test set, by its name."""
 
 
 def _check_each_once(what: str, names: Sequence[str]) -> None:
@@ -134,15 +127,20 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, value: Any) -> Any:
+        """Return TOML's list as the tuple that a setting is."""
+        return tuple(value) if isinstance(value, list) else value
+
     @field_validator("*")
     @classmethod
     def _is_utf8(cls, value: Any) -> Any:
         """Check that all strings are UTF-8, as in config.toml; names of files may be any bytes."""
-        for text in _strings(value):
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(f"{_REPR.repr(text)} is not valid UTF-8; rename the file") from error
+        try:
+            json.dumps(value, ensure_ascii=False, default=repr).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{_REPR.repr(value)} is not valid UTF-8; rename the file") from error
         return value
 
 
@@ -157,16 +155,12 @@ class DataConfig(Settings):
     """Training text; empty for an imported model, which cannot be trained from scratch."""
     valid: Corpora = ()
     """Validation text, which selects checkpoints; empty = hold out `n_held_out` examples of train."""
-    test: dict[str, Corpora] = Field(default_factory=dict)
+    test: Tests = Field(default_factory=dict)
     """Test sets for the final scores, by name."""
     n_held_out: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """Examples held out of train if there is no valid (at most a tenth of the corpus)."""
     split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
     """Seed of the held-out examples, so that runs of different seeds are comparable; -1 = `seed`."""
-
-    _corpora = field_validator("train", "valid", mode="before")(_as_corpora)
-    _tests = field_validator("test", mode="before")(_as_tests)
-    _test_names = field_validator("test")(_check_test_names)
 
     def seed_of_split(self, seed: int) -> int:
         """Return the seed of the held-out examples in a run of this `seed`."""
@@ -206,20 +200,15 @@ class CorpusConfig(Settings):
     """Columns of the two sides in a file of pairs: numbers from 0, or names of fields."""
     valid: Corpora = ()
     """Validation text of the same languages, used in both directions."""
-    test: dict[str, Corpora] = Field(default_factory=dict)
+    test: Tests = Field(default_factory=dict)
     """Test sets of the same languages, by name, used in both directions."""
     n_held_out: int = Field(default=0, ge=0, le=MAX_COUNT)
     """With data.choose_by: pairs to hold out of this corpus for validation; 0 = data.n_held_out."""
     split_seed: int = Field(default=-1, ge=-1, le=MAX_SEED)
     """With data.choose_by: seed of the pairs held out of this corpus; -1 = data.split_seed."""
 
-    _tuples = field_validator("langs", "columns", mode="before")(_as_tuple)
-    _corpora = field_validator("files", "valid", mode="before")(_as_corpora)
-    _tests = field_validator("test", mode="before")(_as_tests)
-
     @model_validator(mode="after")
     def _is_parallel_text(self) -> Self:
-        _check_test_names(self.test)
         if self.langs[0] == self.langs[1]:
             raise ValueError(f"{self.name}: both sides are {self.langs[0]!r}; langs are two languages")
         for files in (self.files, self.valid, *self.test.values()):
@@ -237,21 +226,15 @@ class CorpusConfig(Settings):
         """Return whether its sides are in these two languages, in any order."""
         return direction in (self.langs, self.langs[::-1])
 
-    def trains(self, direction: Direction) -> bool:
-        """Return whether it is training text for this direction, as it stands."""
-        return (
-            bool(self.files)
-            and self.origin != "reversed"
-            and (direction == self.langs or (self.both_ways and direction == self.langs[::-1]))
-        )
-
     def turned(self, direction: Direction) -> bool:
         """Return whether a model of this direction also learns from it, turned round."""
         return bool(self.files) and self.origin == "reversed" and self.knows(direction)
 
     def directions(self) -> tuple[Direction, ...]:
-        """Return the directions that it trains."""
-        return tuple(d for d in (self.langs, self.langs[::-1]) if self.trains(d))
+        """Return the directions for which it is training text as it stands."""
+        if not self.files or self.origin == "reversed":
+            return ()
+        return (self.langs, self.langs[::-1]) if self.both_ways else (self.langs,)
 
     def named(self) -> dict[str, Corpora]:
         """Return its files by what they are for: train, valid, test.NAME."""
@@ -341,8 +324,6 @@ class TranslationDataConfig(DataConfig):
         except (LookupError, TypeError, ValueError, AttributeError, StopIteration):
             return settings  # the checks of each setting say what is wrong
         return {**settings, "src_lang": src, "tgt_lang": tgt}
-
-    _tuples = field_validator("columns", "directions", "part", "corpora", "stages", mode="before")(_as_tuple)
 
     @model_validator(mode="after")
     def _corpora_are_one_or_two_files(self) -> Self:
@@ -434,7 +415,8 @@ class TranslationDataConfig(DataConfig):
         """The directions that have training text."""
         if not self.corpora:
             return self.all_directions
-        return tuple(d for d in self.all_directions if any(corpus.trains(d) for corpus in self.corpora))
+        trained = {direction for corpus in self.corpora for direction in corpus.directions()}
+        return tuple(direction for direction in self.all_directions if direction in trained)
 
     @property
     def is_mixed(self) -> bool:
@@ -457,7 +439,10 @@ class TranslationDataConfig(DataConfig):
             corpora = [corpus for corpus in self.corpora if corpus.knows(direction)]
             chosen = {
                 "train": tuple(
-                    one for corpus in corpora if corpus.trains(direction) for one in each_corpus(corpus.files)
+                    one
+                    for corpus in corpora
+                    if direction in corpus.directions()
+                    for one in each_corpus(corpus.files)
                 ),
                 "valid": tuple(one for corpus in corpora for one in each_corpus(corpus.valid)),
                 "test": {name: files for corpus in corpora for name, files in corpus.test.items()},
@@ -701,28 +686,18 @@ class TrainingConfig(Settings):
     """CPU threads; 0 = PyTorch's default."""
 
     @model_validator(mode="after")
-    def _muon_has_whole_matrices(self) -> Self:
+    def _optimizer_and_steps_fit(self) -> Self:
         if self.optimizer == "muon" and self.sharding == "full":
             raise ValueError('optimizer = "muon" does not go with sharding = "full"; set optimizer = "adamw"')
-        return self
-
-    @model_validator(mode="after")
-    def _static_steps_can_be(self) -> Self:
         if self.steps == "static" and (setting := self.wants_free_steps()):
             raise ValueError(f'steps = "static" does not go with {setting}; set steps = "free"')
         return self
 
     def wants_free_steps(self) -> str:
-        """Return the first setting that static steps do not go with, as in a recipe.
-
-        "" where there is none.
-        """
-        wanting = {"precision": "fp16", "sharding": "full"}
-        return next(
-            (f'{name} = "{value}"' for name, value in wanting.items() if getattr(self, name) == value), ""
-        )
-
-    _tuples = field_validator("betas", mode="before")(_as_tuple)
+        """Return the first setting that static steps do not go with, as in a recipe; "" = there is none."""
+        if self.precision == "fp16":
+            return 'precision = "fp16"'
+        return 'sharding = "full"' if self.sharding == "full" else ""
 
 
 class TranslationTrainingConfig(TrainingConfig):
@@ -770,6 +745,10 @@ class ClassificationTrainingConfig(TrainingConfig):
     its labels are right, and there is "micro_f1"."""
     class_weights: Literal["none", "balanced"] = "none"
     """"balanced" = weight examples as if all labels were equally frequent; for one label a text."""
+
+
+BEAM_ONLY = {"coverage_penalty": 0.0, "diversity_groups": 1}
+"""Settings that sampling does not go with, and what turns each off."""
 
 
 class SearchConfig(Settings):
@@ -822,9 +801,9 @@ class SearchConfig(Settings):
                 f"smaller batch_sentences, so that there are {MAX_ROWS:,} at most"
             )
         if self.method == "sampling":
-            for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
-                if getattr(self, name) != nothing:
-                    raise ValueError(f'{name} is for method = "beam"; set {name} = {nothing}')
+            for name, off in BEAM_ONLY.items():
+                if getattr(self, name) != off:
+                    raise ValueError(f'{name} is for method = "beam"; set {name} = {off}')
             return self
         if self.n_best > self.beam_size:
             raise ValueError(
@@ -844,21 +823,16 @@ class SearchConfig(Settings):
         ConfigError: a setting is unknown, of the wrong type or out of range, or some contradict each other.
         """
         overrides = {name: value for name, value in settings.items() if value is not None}
-        current = self.model_dump()
-        if all(
-            (type(value), value) == (type(current.get(name)), current.get(name))
-            for name, value in overrides.items()
-        ):
+        if not overrides:
             return self
-        merged = {**current, **overrides}
+        merged = {**self.model_dump(), **overrides}
         if isinstance(merged["beam_size"], int) and merged["beam_size"] > 0:
             if "n_best" not in overrides and merged["method"] == "beam" and self.n_best > merged["beam_size"]:
                 merged["n_best"] = 1
             if "diversity_groups" not in overrides and merged["beam_size"] % self.diversity_groups:
                 merged["diversity_groups"] = 1
         if merged["method"] == "sampling" and "method" in overrides:
-            for name, nothing in {"coverage_penalty": 0.0, "diversity_groups": 1}.items():
-                merged[name] = overrides.get(name, nothing)
+            merged |= {name: overrides.get(name, off) for name, off in BEAM_ONLY.items()}
         return parse_section(SearchConfig, merged, where=where)
 
 
@@ -1098,13 +1072,6 @@ Config: TypeAlias = TranslationConfig | ClassificationConfig
 """A whole recipe; `task` tells which of the two it is."""
 
 
-def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
-    """Whether a record of scores.json is of the search that the run has, without other models beside it."""
-    search = getattr(config, "search", None)  # a classifier has none
-    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
-    return settings.items() <= record.items() and not record.get("search")
-
-
 TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
     "translation": TranslationConfig,
     "classification": ClassificationConfig,
@@ -1179,7 +1146,7 @@ def parse_config(
     ConfigError: with every problem found, in one line. Those of `settings` stand behind `where`, those that
     `overrides` have brought behind `--set`.
     """
-    task = _merged(settings, overrides, where)[0].get("task", "translation")
+    task = _merged(settings, overrides)[0].get("task", "translation")
     if not isinstance(task, str) or task not in TASKS:
         place = where if settings.get("task", "translation") == task else "--set"
         raise ConfigError(f"{place}: task = {task!r}: there are {', '.join(TASKS)}")
@@ -1190,26 +1157,39 @@ def parse_section(
     section: type[SettingsT], settings: Mapping[str, Any], *, overrides: Sequence[str] = (), where: str
 ) -> SettingsT:
     """Return the checked `section` of nested `settings`, `overrides` applied first. ConfigError: as above."""
-    merged, refused = _merged(settings, overrides, where)
+    merged, refused = _merged(settings, overrides)
     config, problems = _validated(section, merged)
     if config is not None and not refused:
         return config
-    without_overrides = _validated(section, settings)[1] if overrides else problems
-    of_settings = [problem for problem in problems if problem in without_overrides]
-    brought = [problem for problem in problems if problem not in without_overrides]
-    parts = [*refused, *([f"--set: {'; '.join(brought)}"] if brought else [])]
-    raise ConfigError("; ".join([*([f"{where}: {'; '.join(of_settings)}"] if of_settings else []), *parts]))
+    own = _validated(section, settings)[1] if overrides else problems
+    of_settings = "; ".join(problem for problem in problems if problem in own)
+    brought = "; ".join(problem for problem in problems if problem not in own)
+    parts = [f"{where}: {of_settings}" * bool(of_settings), *refused, f"--set: {brought}" * bool(brought)]
+    raise ConfigError("; ".join(filter(None, parts)))
 
 
-def _merged(
-    settings: Mapping[str, Any], overrides: Sequence[str], where: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Return a copy of `settings` with `overrides` in it, and what is wrong with those that cannot be."""
-    try:
-        merged: dict[str, Any] = copy.deepcopy(dict(settings))
-    except RecursionError as error:
-        raise ConfigError(f"{where}: is nested too deeply; is it the right file?") from error
-    return merged, list(_apply_overrides(merged, overrides))
+def _merged(settings: Mapping[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return `settings` with each "section.key=value" in them, and a message for each that is malformed."""
+    merged, refused = dict(settings), []
+    for override in overrides:
+        key, equals, value = (part.strip() for part in override.partition("="))
+        *sections, name = key.split(".")
+        if not (equals and name and all(sections)):
+            refused.append(f"--set {override}: is not of the form section.key=value")
+            continue
+        target: dict[str, Any] = merged
+        for section in sections:  # each becomes a copy: the caller's settings stay as they are
+            if not isinstance(inner := target.get(section, {}), Mapping):
+                refused.append(f"--set {override}: {key} is not a setting")
+                break
+            target[section] = dict(inner)
+            target = target[section]
+        else:
+            try:
+                target[name] = tomllib.loads(f"value = {value}")["value"]
+            except (ValueError, RecursionError):  # also a number of thousands of digits, a list in a list ...
+                target[name] = value  # no TOML value is a string, so that quotes may be left out
+    return merged, refused
 
 
 def _validated(section: type[SettingsT], settings: Mapping[str, Any]) -> tuple[SettingsT | None, list[str]]:
@@ -1230,27 +1210,6 @@ def to_toml(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json"))
 
 
-def _apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> Iterator[str]:
-    """Write each "section.key=value" into `settings`; yield a message for each that is malformed."""
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        parts = key.strip().split(".")
-        if not equals or not all(parts):
-            yield f"--set {override}: is not of the form section.key=value"
-            continue
-        target: Any = settings
-        for part in parts[:-1]:
-            target = target.setdefault(part, {}) if isinstance(target, dict) else None
-        if not isinstance(target, dict):
-            yield f"--set {override}: {key.strip()} is not a setting"
-            continue
-        text = value.strip()
-        try:
-            target[parts[-1]] = tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, RecursionError):  # also a number of thousands of digits, a list in a list in ...
-            target[parts[-1]] = text  # no TOML value is a string, so that quotes may be left out
-
-
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 """How a value that is wrong is shown, whatever its size."""
@@ -1265,10 +1224,7 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
             return sentence
         if location == ["distillation"]:
             return "[distillation] lets other runs write the text first: `dragoman reproduce` does"
-        meant = _meant(location, recipe)
-        names = ", ".join(_names_beside(location, recipe))
-        hint = f"did you mean {' or '.join(meant)}?" if meant else f"known are {names}"
-        return f"{name} is not a setting; {hint}"
+        return f"{name} is not a setting; {_hint(location, dict(_sections(recipe)))}"
     if problem["type"] == "missing":
         return f"{name} is missing"
     message = str(problem["msg"]).removeprefix("Value error, ")
@@ -1278,47 +1234,38 @@ def _describe(problem: Any, recipe: type[BaseModel]) -> str:
     return f"{name} = {_REPR.repr(problem['input'])}: {message}"
 
 
-def _meant(location: Sequence[str], recipe: type[BaseModel]) -> list[str]:
-    """Suggest settings for an unknown name: the same name in another section, or a similar one."""
-    *section, name = location
+def _sections(section: type[BaseModel], path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each section, as "data." or, in a list, "data.corpora[].", and the names in it."""
+    yield path, sorted(section.model_fields)
+    for name, field in section.model_fields.items():
+        is_list = get_origin(field.annotation) is tuple
+        inner = get_args(field.annotation)[0] if is_list else field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _sections(inner, f"{path}{name}{'[]' * is_list}.")
+
+
+def _hint(location: Sequence[str], sections: Mapping[str, Sequence[str]]) -> str:
+    """Suggest settings for an unknown name: the same one elsewhere, or a similar one; or list those there."""
+    *within, name = location
+    path = "".join(f"{part}." for part in within)
+    beside = sections.get(re.sub(r"\.\d+\.", "[].", path), [])
     elsewhere: dict[str, list[str]] = {}
-    for path in _paths(recipe):
-        elsewhere.setdefault(path.rpartition(".")[2], []).append(path)
-    if name in elsewhere:
-        return elsewhere[name]
-    beside = [".".join([*section, near]) for near in _near(name, _names_beside(location, recipe))]
-    return beside or [path for near in _near(name, [*elsewhere]) for path in elsewhere[near]]
+    for section, names in sections.items():
+        for each in names if "[]" not in section else ():
+            if f"{section}{each}." not in sections:
+                elsewhere.setdefault(each, []).append(f"{section}{each}")
+    meant = (
+        elsewhere.get(name)
+        or [f"{path}{near}" for near in _near(name, beside)]
+        or [full for near in _near(name, [*elsewhere]) for full in elsewhere[near]]
+    )
+    return f"did you mean {' or '.join(meant)}?" if meant else f"known are {', '.join(beside)}"
 
 
 def _near(name: str, names: Sequence[str]) -> list[str]:
     """Return those of `names` that `name` misspells, abbreviates to initials, or is a word of."""
-    words = {each: each.split("_") for each in names}
     return (
         difflib.get_close_matches(name, names, n=1)
-        or [each for each in names if len(name) > 1 and "".join(word[:1] for word in words[each]) == name]
-        or [each for each in names if name in words[each]]
+        or [each for each in names if len(name) > 1 and "".join(w[:1] for w in each.split("_")) == name]
+        or [each for each in names if name in each.split("_")]
     )
-
-
-def _paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted name of every setting in `section`, without its sections."""
-    for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _paths(field.annotation, f"{prefix}{name}.")
-        else:
-            yield prefix + name
-
-
-def _names_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:
-    """Return the names of the settings in the section of a recipe that `location` points into."""
-    for part in location[:-1]:
-        if part.isdecimal():  # of a list of sections
-            continue
-        field = section.model_fields.get(part)
-        within = field.annotation if field else None
-        if get_origin(within) is tuple:  # a list of sections
-            within = get_args(within)[0]
-        if not (isinstance(within, type) and issubclass(within, BaseModel)):
-            return []
-        section = within
-    return sorted(section.model_fields)

@@ -1,13 +1,4 @@
-"""The tree of errors that a user's input can cause.
-
-    DragomanError
-    ├── ConfigError        a setting is unknown, misspelt, of the wrong type or contradicts another
-    ├── DataError          a corpus cannot be read, does not match, or is empty
-    ├── RunError           a run directory is missing, incomplete or of another version
-    ├── TrainingError      a training cannot go on: the loss became NaN, the disk is full
-    │   └── LostProcessError  another process of it has ended, or does not respond
-    ├── ServiceError       a service cannot go on: its processes die as soon as they are there
-    └── MissingExtraError  an optional package is not installed; the message holds its install line
+"""Errors that a user's input can cause.
 
 The command line prints the message of a `DragomanError` in one line and exits with 1 (70 for a
 `LostProcessError`). Any other exception that reaches it is a bug.
@@ -125,23 +116,16 @@ def check_texts(texts: object, *, what: str = "text", first_number: int = 1) -> 
             raise DataError(f"{what} {number}: is of type {type(text).__name__}, and not a string")
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_DIRECTION = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
+_DIRECTION = r"\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Control characters but for tabs and line ends, and those that turn the direction of writing."""
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, directions: bool = False) -> str:
     """Return `text` with control characters escaped, except line ends and tabs.
 
-    Messages can quote untrusted text; escape sequences must not reach the terminal.
+    Messages can quote untrusted text; escape sequences must not reach the terminal. Marks of direction stay
+    where they belong to the text, as in the output of a model: `directions`.
     """
-    return _DIRECTION.sub(_spelt_out, escape_control_characters(text))
-
-
-def escape_control_characters(text: str) -> str:
-    """Return the output of a model for a terminal: as `printable`, but marks of direction belong to text."""
-    return _CONTROL.sub(_spelt_out, text)
-
-
-def _spelt_out(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode()
+    escaped = _CONTROL if directions else _CONTROL + _DIRECTION
+    return re.sub(f"[{escaped}]", lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import glob
-import hashlib
 import importlib
 import os
 import re
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dragoman.errors import ConfigError, RunError
-from dragoman.remote import RemoteObject, UploadError, refuse_remote, remote_url
 
 WINDOWS = os.name == "nt"
 
@@ -47,9 +45,8 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends without an error.
 
-    A link is followed. Devices and pipes are written through, as is stdout, called -. An address such as
-    s3://bucket/key is written in the end, from a file of this machine. The new file has the permissions
-    `mode`; without it, those of the file that it replaces, and its owner if the system allows it.
+    A link is followed. Devices and pipes are written through, as is stdout, called -. The new file has the
+    permissions `mode`; without it, those of the file that it replaces, and its owner if the system allows it.
 
     Raises:
         RunError: no space or no right to write; nothing is left behind then.
@@ -60,16 +57,15 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
             with open_through(path) as stream:
                 yield stream
             return
-        temporary = beside(target, f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
+        temporary = target.with_name(f"{_temporary_prefix(target)}{secrets.token_hex(8)}.tmp")
         try:
             with _open(temporary, os.O_CREAT | os.O_EXCL, mode or 0o666) as file:
                 _set_rights(temporary, target, mode)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            _move(temporary, target)
-        except UploadError:  # the file is kept
-            raise
+            temporary.replace(target)
+            sync(target.parent)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
@@ -103,14 +99,10 @@ def room_for(path: Path | None) -> Iterator[None]:
     Raises:
         RunError: the folder cannot be made.
     """
-    parents = [] if path is None or remote_url(path) else path.parents
-    missing = [folder for folder in parents if not folder.exists()]
+    missing = [folder for folder in (path.parents if path else ()) if not folder.exists()]
     try:
-        for folder in reversed(missing):
-            try:
-                folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise cannot_write(folder, error) from error
+        if missing:
+            make_folder(missing[0])
         yield
     finally:
         for folder in missing:
@@ -133,16 +125,12 @@ def recipes_folder() -> Path:
     return installed if installed.is_dir() else package.parents[1] / "recipes"
 
 
-def beside(path: Path, name: str) -> Path:
-    """Return where the file `name` lies that helps to write `path`: in its folder, or in the cache.
-
-    In the cache each address has a folder of its own, which is made now. OSError: it cannot be.
-    """
-    if (url := remote_url(path)) is None:
-        return path.with_name(name)
-    folder = cache_folder() / "outputs" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there. RunError: it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def size_of(path: Path) -> int:
@@ -151,29 +139,9 @@ def size_of(path: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def has_folder(path: Path) -> bool:
-    """Whether the folder of the output `path` is there; a store needs none."""
-    return remote_url(path) is not None or path.parent.is_dir()
-
-
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Rename a finished file, which is on the disk; rights as in `replacing`.
-
-    Raises:
-        OSError: it cannot be.
-        UploadError: `target` is an address, and the object cannot be written; `temporary` is still there.
-    """
+    """Rename a finished file, which is on the disk; rights as in `replacing`. OSError: it cannot be."""
     _set_rights(temporary, target, None)
-    _move(temporary, target)
-
-
-def _move(temporary: Path, target: Path) -> None:
-    if url := remote_url(target):
-        RemoteObject(url).put(temporary)
-        temporary.unlink()
-        with suppress(OSError):  # other files are in it
-            temporary.parent.rmdir()
-        return
     temporary.replace(target)
     sync(target.parent)
 
@@ -203,9 +171,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     A kill leaves the old folder or the new one; one process at a time may be in such a block.
 
     Raises:
-        RunError: another process is in one; no space or no right to write; `path` is an address.
+        RunError: another process is in one; no space or no right to write.
     """
-    refuse_remote(path)
     path = path.resolve()
     partial, former, lock = (path.with_name(f".{path.name}.{kind}") for kind in ("partial", "former", "lock"))
     try:
@@ -281,7 +248,6 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
 
     Raises:
         ConfigError: two of them are one file.
-        RunError: an output is an address at which nothing can be written.
     """
     inputs = list(inputs)
     places = [None if output == Path("-") else output for output in outputs]
@@ -299,14 +265,6 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
             twice = (output and output.absolute()) == (other and other.absolute())
             if twice if status is None or same is None else os.path.samestat(status, same):
                 raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
-    objects = [RemoteObject(url) for path in outputs if path and (url := remote_url(path))]
-    sources = [RemoteObject(url).place for name in inputs if objects and (url := remote_url(name))]
-    for i, remote in enumerate(objects):
-        if remote.place in sources:
-            raise ConfigError(f"{remote.url}: is an input, which would be lost; name another output")
-        if remote.place in [other.place for other in objects[:i]]:
-            raise ConfigError(f"{remote.url}: is named for two outputs; give each its own")
-        remote.check_writable()
 
 
 def _regular(file: str | Path | int) -> os.stat_result | None:

@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -77,7 +78,7 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         with torch.cuda.device(device):
             return torch.cuda.is_bf16_supported(including_emulation=False)
-    return bool({"avx512_bf16", "amx_bf16"} & processor().flags)
+    return bool({"avx512_bf16", "amx_bf16"} & processor()[1])
 
 
 def resident_bytes(device: torch.device) -> float:
@@ -145,64 +146,45 @@ def resident_memory() -> int:
     return 0
 
 
-class Machine(NamedTuple):
-    """Facts about the machine, for `dragoman doctor`."""
+def look_around() -> dict[str, Any]:
+    """Return `environment` with facts that are measured now, for `dragoman doctor`; it takes some seconds.
 
-    n_cores: int
-    """Those that this process may use."""
-    n_threads: int
-    """Those that PyTorch uses."""
-    has_bf16: bool
-    has_amx: bool
-    memory: int
-    """Bytes, of the machine or of the container, whichever is less ..."""
-    free_memory: int
-    """... and what of it is free."""
-    free_disk: int
-    """Bytes in the working directory."""
-    gpus: tuple[str, ...]
-    ceilings: dict[str, float]
-    """Operations a second of a large matrix product, by type, on the device that "auto" means."""
-
-
-def look_around() -> Machine:
-    """Examine this machine; measuring its matrix products takes some seconds."""
+    Bytes of memory, of it what is free, and of free disk in the working directory; operations a second of a
+    large matrix product, by type, on the device that "auto" means.
+    """
     device = choose_device("auto")
     total, free = memory()
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    return Machine(
-        n_cores=usable_cores(),
-        n_threads=torch.get_num_threads(),
-        has_bf16=has_bf16(torch.device("cpu")),
-        has_amx="amx_bf16" in processor().flags,
-        memory=total,
-        free_memory=free,
-        free_disk=shutil.disk_usage(".").free,
-        gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
-        ceilings={name: matrix_ceiling(dtype, device=device) for name, dtype in types.items()},
-    )
+    return {
+        **environment(),
+        "n_cores": usable_cores(),
+        "has_bf16": has_bf16(torch.device("cpu")),
+        "memory": total,
+        "free_memory": free,
+        "free_disk": shutil.disk_usage(".").free,
+        "ceilings": {name: matrix_ceiling(dtype, device=device) for name, dtype in types.items()},
+    }
 
 
-def advice(machine: Machine) -> list[str]:
-    """Return advice on the machine or the settings, one sentence each."""
+def advice(machine: Mapping[str, Any]) -> list[str]:
+    """Return advice on a machine, as `look_around` found it, or on the settings, one sentence each."""
     sentences = []
-    if machine.n_threads < machine.n_cores and not machine.gpus:
+    n_threads, n_cores = machine["n_threads"], machine["n_cores"]
+    if n_threads < n_cores and not machine["gpus"]:
         sentences.append(
-            f"PyTorch uses {machine.n_threads} of {machine.n_cores} cores: unset OMP_NUM_THREADS, or train "
-            f"with --processes {machine.n_cores // machine.n_threads}"
+            f"PyTorch uses {n_threads} of {n_cores} cores: unset OMP_NUM_THREADS, or train "
+            f"with --processes {n_cores // n_threads}"
         )
-    if machine.n_threads > machine.n_cores:
-        sentences.append(
-            f"more threads than cores ({machine.n_threads}, {machine.n_cores}): they wait for one another"
-        )
-    faster = machine.ceilings["bf16"] / machine.ceilings["fp32"]
-    if machine.has_bf16 and faster < 0.9:
+    if n_threads > n_cores:
+        sentences.append(f"more threads than cores ({n_threads}, {n_cores}): they wait for one another")
+    faster = machine["ceilings"]["bf16"] / machine["ceilings"]["fp32"]
+    if machine["has_bf16"] and faster < 0.9:
         sentences.append('bf16 is slower than fp32 here: set training.precision = "fp32"')
-    if not machine.has_bf16 and faster > 1.2:
+    if not machine["has_bf16"] and faster > 1.2:
         sentences.append('bf16 is faster than fp32 here: set training.precision = "bf16"')
-    if machine.free_memory < 2 * 2**30:
+    if machine["free_memory"] < 2 * 2**30:
         sentences.append("less than 2 GiB of memory are free: set a smaller training.batch_tokens")
-    if machine.free_disk < 2 * 2**30:
+    if machine["free_disk"] < 2 * 2**30:
         sentences.append("less than 2 GiB of disk are free: set training.max_disk_gb")
     return sentences
 
@@ -244,19 +226,12 @@ def memory() -> tuple[int, int]:
     return total, free
 
 
-class Processor(NamedTuple):
-    """The processor in the kernel's words; "" and nothing where those are not to be had."""
+def processor() -> tuple[str, frozenset[str]]:
+    """Return the name of this machine's first processor, "" = unknown, and what the kernel says it can do.
 
-    name: str
-    """With family and model where it has them, for hosts of virtual machines shorten names: two generations
-    of "AMD EPYC", one with twice the bf16 products of the other, are families 25 and 26."""
-
-    flags: frozenset[str]
-    """What it can do."""
-
-
-def processor() -> Processor:
-    """Return name and flags of this machine's first processor."""
+    The name has family and model, for hosts of virtual machines shorten names: two generations of "AMD EPYC",
+    one with twice the bf16 products of the other, are families 25 and 26.
+    """
     first, _, _ = _text("/proc/cpuinfo").partition("\n\n")
     facts = {
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.split("\n"))
@@ -264,7 +239,7 @@ def processor() -> Processor:
     flags = facts.get("flags") or facts.get("Features") or ""
     name, family, model = (facts.get(key, "") for key in ("model name", "cpu family", "model"))
     generation = f" (family {family}, model {model})" if name and family and model else ""
-    return Processor(name + generation, frozenset(flags.split()))
+    return name + generation, frozenset(flags.split())
 
 
 def _text(path: str) -> str:
@@ -279,12 +254,11 @@ def environment() -> dict[str, Any]:
 
     None where something is not known.
     """
-    versions: dict[str, str | None] = {}
-    for package in ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu"):
-        try:
+    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
+    versions: dict[str, str | None] = dict.fromkeys(packages)
+    for package in packages:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
     name, flags = processor()
     return {
         **versions,

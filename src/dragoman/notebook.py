@@ -44,35 +44,8 @@ def table_of(items: Sequence[Row], *, caption: str = "") -> str:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, caption: str = "") -> str:
     """Return a table. Numbers are aligned right, text in its own direction."""
-    return _markup(headings, (map(_cell, row) for row in rows), caption)
-
-
-def heat_map(
-    weights: Sequence[Sequence[float]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    caption: str,
-    marked: Iterable[tuple[int, int]] = (),
-) -> str:
-    """Return a table of weights from 0 to 1, a percentage and a shade each.
-
-    `marked` (row, column) have a frame.
-    """
-    framed = set(marked)
-    cells = [[_cell(name)] for name in rows]
-    for r, row in enumerate(weights):
-        for c, weight in enumerate(row):  # a blue that grows with the weight: black ink has a contrast of 4.5
-            red, green, blue = (round(255 + 0.9 * weight * (full - 255)) for full in (0, 114, 178))
-            frame = ";outline:2px solid #D55E00" if (r, c) in framed else ""
-            style = f"background:rgb({red},{green},{blue});color:#000000{frame}"
-            cells[r].append(f'<td style="{style}">{100 * weight:.0f}</td>')
-    return _markup(("", *columns), cells, caption)
-
-
-def _markup(headings: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     named = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     return f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -27,14 +27,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
 
 from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
-from dragoman.files import cannot_write, locked, write_atomically
+from dragoman.files import cannot_write, locked, make_folder, write_atomically
 from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
-from dragoman.notebook import MAX_ROWS, Cell, table
-from dragoman.remote import refuse_remote, remote_url
 
 if TYPE_CHECKING:
     import torch
@@ -66,27 +67,6 @@ MAX_HISTORY = 1 << 30
 """Bytes of history.jsonl, at most."""
 
 
-class History(list[dict[str, Any]]):
-    """The records of a history.jsonl; a notebook shows the validations."""
-
-    @property
-    def score_key(self) -> str:
-        """What the score is called: that of a translator or that of a classifier."""
-        keys = ("bleu", "micro_f1")
-        return next((name for name in keys if any(name in record for record in self)), "accuracy")
-
-    def _repr_html_(self) -> str:
-        names = ("step", "epoch", "valid_loss", "bleu", "chrf", "micro_f1", "accuracy", "macro_f1", "best")
-        rows = [r for r in self if r.get("kind") in ("valid", "average")]
-        headings = [name for name in names if any(name in row for row in rows)]
-        cells: list[list[Cell]] = []
-        for row in rows[-MAX_ROWS:]:
-            values = [row.get(name) for name in headings]
-            values = [("yes" if value else "") if isinstance(value, bool) else value for value in values]
-            cells.append([f"{value:.2f}" if isinstance(value, float) else value for value in values])
-        return table(headings, cells, caption=f"{len(rows)} validations, the last ones")
-
-
 @dataclass(frozen=True)
 class Run:
     """One run directory. Make it with `create` or `open`."""
@@ -105,7 +85,6 @@ class Run:
         settings. RunError: a run that has begun has other settings (the message names them), or is damaged,
         or holds no checkpoint to continue from, or the folder cannot be written.
         """
-        refuse_remote(path)
         run = cls(Path(path), config)
         leftover = [p.name for p in (run.weights_path, run.checkpoints, run.history_path) if p.exists()]
         if not run.config_path.exists():
@@ -113,21 +92,15 @@ class Run:
                 raise RunError(
                     f"{run.path}: holds {', '.join(leftover)} but no config.toml; choose another folder"
                 )
-            try:
-                run.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise cannot_write(run.path, error) from error
+            make_folder(run.path)
             write_atomically(run.config_path, to_toml(config).encode())
             return run
         existing = cls.open(path)
         old, new = existing.config.data.test, config.data.test
-        both = old.keys() & new.keys()
         raised = _with_raised_limits(existing.config, config)
-        before, now = (
-            _with_tests(one, {name: one.data.test[name] for name in both}).model_dump()
-            for one in (raised, config)
-        )
-        changed = list(differences(before, now))
+        merged = _with_tests(raised, {**new, **old})
+        wanted = _with_tests(config, {**old, **new})
+        changed = list(differences(merged.model_dump(), wanted.model_dump()))
         if changed and leftover:
             raise RunError(
                 f"{run.path}: holds a run with other settings ({'; '.join(changed)}); "
@@ -138,6 +111,7 @@ class Run:
                 shutil.rmtree(run.tokenizer_folder)
             for name in ("labels.json", CORPORA):
                 (run.path / name).unlink(missing_ok=True)
+            merged = config
         if raised is not existing.config and (run.path / "report.json").exists():
             if not any(run.checkpoints.glob("step-*")):
                 raise RunError(
@@ -145,7 +119,6 @@ class Run:
                     f"another folder, with --from {run.path}"
                 )
             (run.path / "report.json").unlink()
-        merged = config if changed else _with_tests(raised, {**new, **old})
         if merged == existing.config:
             return existing
         write_atomically(run.config_path, to_toml(merged).encode())
@@ -162,7 +135,6 @@ class Run:
             name = HubName.parse(Path(path).as_posix())
             run = cls.open(fetch(name))
             return cls(run.path, run.config, name)
-        refuse_remote(path)
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path}: there is no such folder; give the path of a run that was trained")
@@ -174,24 +146,6 @@ class Run:
             return cls(path, load_recipe(config_path))
         except ConfigError as error:
             raise RunError(f"{error} (the file was edited, or written by another version)") from error
-
-    def _repr_html_(self) -> str:
-        history = self.history()
-        best = [record for record in history if record.get("best")]
-        score = (
-            f"{best[-1][history.score_key]:.1f} at step {best[-1]['step']:,}" if best else "no validation yet"
-        )
-        step = max((record.get("step", 0) for record in history), default=0)
-        done = self.path / "report.json"
-        rows: dict[str, Cell] = {
-            "run": str(self.path),
-            "name": self.config.name,
-            "task": self.config.subject,
-            "steps": f"{step:,} of {self.config.training.max_steps:,}{', finished' if done.exists() else ''}",
-            f"best {history.score_key}": score,
-            "seed": str(self.config.seed),
-        }
-        return table(("", ""), rows.items())
 
     @property
     def config_path(self) -> Path:
@@ -274,7 +228,7 @@ class Run:
         except OSError as error:
             raise cannot_write(self.history_path, error) from error
 
-    def history(self) -> History:
+    def history(self) -> list[dict[str, Any]]:
         """Return the records of history.jsonl; a last line that a kill left half-written is no record.
 
         RunError: a line is not a JSON object, or the file is too large.
@@ -283,8 +237,8 @@ class Run:
         try:
             *lines, _ = self.history_path.read_bytes().split(b"\n")
         except FileNotFoundError:
-            return History()
-        records = History()
+            return []
+        records = []
         for number, line in enumerate(lines, start=1):
             try:
                 record = parse_json(line)
@@ -344,10 +298,7 @@ def only_writer(path: str | Path) -> Iterator[None]:
         RunError: another process is writing the run; the message names it. The folder cannot be written.
     """
     path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    make_folder(path)
     with locked(path / ".lock", what=path):
         for leftover in path.glob(".*.tmp"):
             with suppress(OSError):
@@ -357,13 +308,12 @@ def only_writer(path: str | Path) -> Iterator[None]:
 
 
 def is_private(file: str) -> bool:
-    """Whether a file of a corpus is outside the working directory, or in a store that asks who reads it.
+    """Whether a file of a corpus is outside the working directory, or at an address that is not of the web.
 
-    Only relative names, the web and the hub are open to others. "file:///etc/passwd" is an address, too, and
-    "hf:../folder" a folder of this machine.
+    Only relative names, the web and the hub are open to others; "hf:../folder" is a folder of this machine.
     """
-    if url := remote_url(file):
-        return not url.startswith(("http://", "https://"))
+    if "://" in file:
+        return not file.startswith(("http://", "https://"))
     path = Path(file.removeprefix(PREFIX))
     return path.is_absolute() or ".." in path.parts
 
@@ -381,23 +331,30 @@ def _with_raised_limits(config: Config, newer: Config) -> Config:
     return config.model_copy(update={"training": config.training.model_copy(update=limits)})
 
 
+class _Score(TypedDict):
+    name: str
+    value: float
+    interval: NotRequired[Annotated[list[float], Field(min_length=2, max_length=2)] | None]
+    signature: NotRequired[str]
+
+
+class _Evaluation(TypedDict):
+    name: str
+    scores: list[_Score]
+
+
+_KEPT_SCORES = TypeAdapter(list[_Evaluation])
+
+
 def saved_scores(run: Run) -> list[dict[str, Any]]:
     """Return the scores that a run's scores.json holds, oldest first. RunError: the file is damaged."""
     if not (run.path / SCORES).exists():
         return []
     results: Any = run.read_json(SCORES).get("results")
-    is_right = isinstance(results, list) and all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("scores"), list)
-        for one in results
-    )
-    if not is_right or not all(
-        isinstance(score, dict)
-        and isinstance(score.get("name"), str)
-        and isinstance(score.get("value"), (int, float))
-        for one in results
-        for score in one["scores"]
-    ):
-        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again")
+    try:
+        _KEPT_SCORES.validate_python(results, strict=True)
+    except ValidationError as error:
+        raise RunError(f"{run.path / SCORES}: is damaged; remove it and evaluate again") from error
     return list(results)
 
 

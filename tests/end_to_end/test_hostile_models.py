@@ -249,7 +249,7 @@ def test_weights_that_do_not_fit(run: Path, name: str, tensor: torch.Tensor | No
         ("[data.test]", '[data.test]\n"../../escaped" = ["a.tsv"]', "'../../escaped' is no name for a test "),
         ("[data.test]", '[data.test]\n"/tmp/escaped" = ["a.tsv"]', "is no name for a test set"),
         ("[data.test]", '[data.test]\n"a\\nb" = ["a.tsv"]', "is no name for a test set"),
-        ("[search]", f"[{'a.' * 4000}a]\nb = 1\n[search]", "is nested too deeply"),
+        ("[search]", f"[{'a.' * 4000}a]\nb = 1\n[search]", "a is not a setting; known are"),
         ("[search]", f"x = {'[' * 50000}\n[search]", "is nested too deeply"),
         ("[search]", f"x = {'{a=' * 20000}\n[search]", "is nested too deeply"),
         ("[search]", f"[{'a.' * 60000}a]\nb = 1\n[search]", "more than 131,072 bytes or 5,000 points"),

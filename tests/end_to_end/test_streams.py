@@ -155,6 +155,9 @@ def test_a_hyphen_is_stdout_for_pairs(text: Path, tiny_run: Path, capfd: pytest.
         (["key", "n", "--file", ""], "--file: is empty; give a path"),
         (["data", "check", "a", "b", "--write-clean", ""], "--write-clean: is empty; give a path"),
         (["data", "check", ""], "the name of a file is empty; give its path"),
+        (["data", "check", "https://h/a.tsv"], "https://h/a.tsv: has to be on this machine; download it, or"),
+        (["train", "--src", "a", "--tgt", "b", "--out", "s3://b/r"], "--out s3://b/r: has to be on this"),
+        (["translate", "s3://b/r"], "run s3://b/r: has to be on this machine"),
         (["translate", "r", "--top-p", "nan"], "--top-p nan: is not a finite number; give a finite"),
     ],
 )  # fmt: skip

@@ -43,13 +43,11 @@ def test_the_head_is_what_the_hub_reads(run: Run) -> None:
     from huggingface_hub import ModelCard
 
     card = model_card(run, name="someone/tiny", licence="cc0-1.0")
-    head = front_matter(card)
+    head = ModelCard(card).data.to_dict()
+    assert head == front_matter(card)
     assert head["language"] == ["de", "en"]
     assert head["license"] == "cc0-1.0"
     assert (head["library_name"], head["pipeline_tag"]) == ("dragoman", "translation")
-    [result] = ModelCard(card).data.eval_results
-    assert (result.dataset_name, result.metric_type, result.metric_value) == ("tiny-test", "bleu", 12.35)
-    assert result.metric_args == {"signature": SIGNATURE}
 
 
 def test_all_scores_are_there_with_interval_and_signature(run: Run) -> None:
@@ -59,11 +57,10 @@ def test_all_scores_are_there_with_interval_and_signature(run: Run) -> None:
     assert f"| BLEU | 10.0 | 9.0 – 11.0 | {signature} |" in card
 
 
-def test_altered_text_has_a_table_and_no_place_in_the_head(run: Run) -> None:
+def test_altered_text_has_a_table_of_its_own(run: Run) -> None:
     altered = {"name": "t (robustness)", "scores": [], "alterations": [{"name": "capitals", "bleu": 7.25}, 1]}
     run.write_json("scores.json", {"results": [record("t", 1.0), altered]})
     card = model_card(run)
-    assert [r["dataset"]["name"] for r in front_matter(card)["model-index"][0]["results"]] == ["t"]
     assert f"| t (robustness) | capitals | unknown | 7.2 |{' unknown |' * 6}" in card
     run.write_json("scores.json", {"results": [altered | {"alterations": "damaged"}]})
     assert "the run has not been evaluated" in model_card(run)
@@ -83,10 +80,7 @@ def test_what_the_run_does_not_say_is_unknown(tiny_run: Path, tmp_path: Path) ->
     for name in ("report.json", "environment.json"):
         (tmp_path / "run" / name).unlink()
     card = model_card(Run.open(tmp_path / "run"))
-    head = front_matter(card)
-    assert head["license"] == "unknown"
-    assert "model-index" not in head
-    assert "metrics" not in head
+    assert front_matter(card)["license"] == "unknown"
     assert "Unknown: the run has not been evaluated." in card
     assert "Unknown: the run has no report.json." in card
     assert "| train | train.en, train.de | unknown | unknown |" in card
@@ -136,8 +130,6 @@ def test_nothing_in_a_run_becomes_markup_or_yaml(run: Run) -> None:
     card = model_card(run)
     head, body = front_matter(card), card.split("---\n", 2)[2]
     assert head["license"] == "unknown"
-    names = [result["dataset"]["name"] for result in head["model-index"][0]["results"]]
-    assert names == [evil.replace("\u202e", " ")]
     assert "<script>" not in body.replace("\\<script\\>", "")
     assert "](javascript" not in body.replace("\\]", "")
     assert not any(ord(c) < 32 and c != "\n" for c in card)

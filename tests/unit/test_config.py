@@ -307,7 +307,7 @@ def test_every_setting_is_explained() -> None:
 
 def test_settings_that_say_nothing_new_leave_the_search_as_it_is() -> None:
     own = SearchConfig(beam_size=4, n_best=2)
-    assert own.changed({"beam_size": 4, "n_best": None}, where="here") is own
+    assert own.changed({"beam_size": 4, "n_best": None}, where="here") == own
     assert own.changed({"beam_size": 1}, where="here") == SearchConfig(beam_size=1, n_best=1)
     for wrong in ({"beam_size": 4.0}, {"beams": None, "beam": 4}, {"recase": 1}):  # equal, or unknown
         with pytest.raises(ConfigError):

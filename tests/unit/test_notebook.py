@@ -1,22 +1,17 @@
 """What notebooks show: tables, with everything from outside escaped."""
 
-from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dragoman import notebook
 from dragoman.data.records import Labelled, Pair
 from dragoman.metrics.score import Score
-from dragoman.notebook import MAX_ROWS, Shown, heat_map, table
-from dragoman.predict.alignment import WordAlignment, align_words
-from dragoman.predict.attention import AttentionMap, attention_maps
+from dragoman.notebook import MAX_ROWS, Shown, table
 from dragoman.predict.classifier import Classification, Classifier
 from dragoman.predict.results import Alternative, Translation
 from dragoman.predict.translator import Translator
-from dragoman.runs import History, Run
 from dragoman.tasks.classification.evaluation import evaluate as evaluate_classifier
 from dragoman.tasks.translation.evaluation import evaluate, scores_of
 
@@ -74,12 +69,6 @@ def test_a_long_list_is_shown_in_part_and_the_rest_counted() -> None:
     assert "… and 7 more" in scores._repr_html_()
 
 
-def test_a_heat_map_has_a_row_for_each_row_and_frames_what_is_marked() -> None:
-    html = heat_map([[0.1, 0.9], [1.0, 0.0]], (HOSTILE, "b"), ("x", HOSTILE), caption="c", marked=[(0, 1)])
-    assert read(html).rows == [["", "x", HOSTILE], [HOSTILE, "10", "90"], ["b", "100", "0"]]
-    assert html.count("outline:2px") == 1
-
-
 # What the types show
 
 
@@ -125,60 +114,3 @@ def test_a_classifier_s_evaluation_is_shown_with_its_confusions(tiny_classifier_
 
 def test_an_empty_text_that_has_no_label_can_be_shown() -> None:
     assert shown(Shown([Classification("", "", {})])).rows[1] == ["", "", ""]
-
-
-def test_a_run_is_shown_with_its_best_score(tiny_run: Path) -> None:
-    run = Run.open(tiny_run)
-    rows = dict(row for row in shown(run).rows if len(row) == 2)
-    assert rows["run"] == str(tiny_run)
-    assert rows["steps"] == "6 of 6, finished"
-    best = [record for record in run.history() if record.get("best")][-1]
-    assert rows["best bleu"] == f"{best['bleu']:.1f} at step {best['step']}"
-
-
-def test_a_history_is_a_list_and_shows_its_validations(tiny_run: Path) -> None:
-    history = Run.open(tiny_run).history()
-    assert isinstance(history, list)
-    valid = [record for record in history if record["kind"] in ("valid", "average")]
-    rows = shown(history).rows
-    heading = next(i for i, row in enumerate(rows) if row[0] == "step")
-    assert [row[0] for row in rows[heading + 1 :]] == [str(record["step"]) for record in valid]
-
-
-def test_a_run_that_has_just_begun_can_be_shown(tiny_run: Path, tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "new", Run.open(tiny_run).config)
-    assert dict(row for row in shown(run).rows if len(row) == 2)["best accuracy"] == "no validation yet"
-    assert shown(History([{"kind": "train", "step": 1, "train_loss": None}])).rows == [[]]
-
-
-def test_attention_is_shown_as_percentages(translator: Translator) -> None:
-    maps = attention_maps(translator, "red cat", "rot Katze")
-    for attention in (maps.encoder, maps.decoder, maps.cross):
-        head, *rows = shown(attention).rows
-        assert head == ["", *attention.columns]
-        assert [row[0] for row in rows] == list(attention.rows)
-        mean = 100 * attention.weights[-1].mean(0)
-        np.testing.assert_allclose([[float(c) for c in row[1:]] for row in rows], mean, atol=0.51)
-    alignment = align_words(translator, "red cat", "rot Katze")
-    assert alignment._repr_html_().count("outline:2px") == len(alignment.links)
-
-
-def test_figures_can_be_read_on_every_shade() -> None:
-    def luminance(colour: Sequence[int]) -> float:  # of WCAG 2
-        parts = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
-        return float(np.dot([0.2126, 0.7152, 0.0722], parts))
-
-    weights = np.linspace(0, 1, 1001).tolist()
-    shades = notebook.heat_map([weights], [""], [""] * 1001, caption="").split("background:")[1:]
-    for weight, shade in zip(weights, shades, strict=True):
-        ink = [int(shade.split("color:#")[1][i : i + 2], 16) for i in (0, 2, 4)]
-        ground = [int(c) for c in shade.split("rgb(")[1].split(")")[0].split(",")]
-        dark, light = sorted([luminance(ink), luminance(ground)])
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, weight
-
-
-def test_hostile_tokens_are_text() -> None:
-    weights = np.ones((1, 1, 1, 1), dtype=np.float32)
-    assert shown(AttentionMap(weights, (HOSTILE,), (HOSTILE,))).rows == [["", HOSTILE], [HOSTILE, "100"]]
-    alignment = WordAlignment(weights[0, 0], (HOSTILE,), (HOSTILE,), ((0, 0),))
-    assert shown(alignment).rows == [["", HOSTILE], [HOSTILE, "100"]]

@@ -7,8 +7,7 @@ A piece is appended to the partial file and brought to the disk; then a new jour
 the place of the old one. Whatever the kill leaves behind the counted bytes is cut off on the next start, and
 as many lines of the input are skipped. In the end the journal says so, the partial file gets its name, and
 the journal goes. While one process writes, a lock keeps others off. A partial file without a journal is not
-ours, and stays. For an output in a store, s3://bucket/key, all this lies in the cache, and the object is made
-in the end. A device or a pipe as output is written as the pieces come, without a journal.
+ours, and stays. A device or a pipe as output is written as the pieces come, without a journal.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ class Journal:
             target = files.destination(out)
         except OSError as error:
             raise RunError(f"{out}: {error.strerror}; give the name of a file to write") from error
-        if not files.has_folder(out):
+        if not out.parent.is_dir():
             raise RunError(f"{out}: there is no folder {out.parent}; give the name of a file to write")
         self.out = target or out
         self.resumable = target is not None
-        self.partial = files.beside(self.out, f"{self.out.name}.partial")
-        self.path = files.beside(self.out, f"{self.out.name}.journal")
+        self.partial = self.out.with_name(f"{self.out.name}.partial")
+        self.path = self.out.with_name(f"{self.out.name}.journal")
         self.settings = dict(settings)
         self.n_lines = 0
         """Number of finished lines of the input."""
@@ -70,9 +69,8 @@ class Journal:
         with ExitStack() as opened:
             try:
                 if self.resumable:
-                    opened.enter_context(
-                        files.locked(files.beside(self.out, f".{self.out.name}.lock"), what=self.out)
-                    )
+                    lock = self.out.with_name(f".{self.out.name}.lock")
+                    opened.enter_context(files.locked(lock, what=self.out))
                     self._file = self._take_over(opened)
                 else:
                     self._file = opened.enter_context(files.open_through(self.out))

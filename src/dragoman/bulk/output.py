@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.data.readers.files import compressed
 from dragoman.documents.plain import decoded
-from dragoman.errors import ConfigError, escape_control_characters
+from dragoman.errors import ConfigError, printable
 from dragoman.files import write_atomically
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.predict.results import Link, Translation
@@ -128,7 +128,7 @@ def write_output(path: Path | None, content: str | bytes) -> None:
         write_atomically(path, compressed(encoded, path.name))
     elif sys.stdout.isatty():
         text = content if isinstance(content, str) else decoded("output", content)[0]
-        sys.stdout.write(escape_control_characters(text))
+        sys.stdout.write(printable(text, directions=True))
     elif isinstance(content, str):
         sys.stdout.write(content)
         sys.stdout.flush()

@@ -30,8 +30,7 @@ from dragoman.errors import (
     printable,
     require,
 )
-from dragoman.files import cannot_write, destination, has_folder, refuse_overwriting
-from dragoman.remote import RemotePath, remote_url
+from dragoman.files import cannot_write, destination, refuse_overwriting
 from dragoman.removed import instead_of
 
 USER_ERROR = 1
@@ -178,8 +177,6 @@ class Command(TyperCommand):
             texts, values = (text, value) if isinstance(value, (list, tuple)) else ([text], [value])
             for written, one in zip(texts or (), values, strict=False):
                 _check_value(parameter, written, one)
-                if isinstance(value, Path) and remote_url(written):
-                    ctx.params[parameter.name] = RemotePath(written)
         return rest
 
     def get_short_help_str(self, limit: int = 45) -> str:
@@ -226,7 +223,7 @@ def _check_value(parameter: Any, written: Any, value: Any) -> None:
         raise ConfigError(f"{name}: is empty; give a path")
     if isinstance(value, Path) and written == "-" and is_option and parameter.metavar != FILE_OR_STDOUT:
         raise ConfigError(f"{name} -: stdin and stdout are not possible here; give a path")
-    if isinstance(value, Path) and remote_url(written) and parameter.metavar != FILE_OR_STDOUT:
+    if isinstance(value, Path) and "://" in written:
         raise ConfigError(f"{name} {written}: has to be on this machine; name a path, and copy it afterwards")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} {written}: is not a finite number; give a finite one")
@@ -260,7 +257,7 @@ def check_outputs(*outputs: Path | None, files: Iterable[str | Path | None], run
 def check_folders(*outputs: Path | None) -> None:
     """Check, before any work, that the folders of outputs exist. ConfigError: one is missing."""
     for path in filter(None, outputs):
-        if not has_folder(path):
+        if not path.parent.is_dir():
             raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or name another place")
 
 

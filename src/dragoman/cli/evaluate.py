@@ -70,12 +70,11 @@ def evaluate(
 def text_mark(*files: str | None) -> dict[str, str]:
     """Return what tells scores of these files from those of others of the same names; {} without files."""
     from dragoman.data.readers.files import find_file, hash_strings
-    from dragoman.remote import remote_url
 
     places = list(filter(None, files))
     for i, name in enumerate(places):
         with suppress(DataError):  # it is the name of a data set
-            places[i] = name if remote_url(name) else str(find_file(name, copied=False).resolve())
+            places[i] = str(find_file(name, copied=False).resolve())
     return {"text": hash_strings(*places)[:16]} if places else {}
 
 

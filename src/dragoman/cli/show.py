@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -16,7 +16,6 @@ from dragoman.errors import ConfigError, RunError, counted, printable
 from dragoman.files import holder, refuse_overwriting, size_of
 
 if TYPE_CHECKING:
-    from dragoman.hardware import Machine
     from dragoman.runs import Run
 
 FIGURES = {"schedule": "learning rates", "positions": "positions", "masks": "masks"}
@@ -182,7 +181,7 @@ def doctor(as_json: AsJson = False) -> None:
     say("measuring matrix products (some seconds)")
     machine = look_around()
     if as_json:
-        typer.echo(json.dumps({**machine._asdict(), "advice": advice(machine)}, indent=2))
+        typer.echo(json.dumps({**machine, "advice": advice(machine)}, indent=2))
         return
     for name, value in rows(machine):
         typer.echo(f"{name:<16}{value}")
@@ -190,22 +189,21 @@ def doctor(as_json: AsJson = False) -> None:
         typer.echo(f"→ {line}")
 
 
-def rows(machine: Machine) -> list[tuple[str, str]]:
+def rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the names and values of the report, one pair per line."""
-    from dragoman.hardware import environment
     from dragoman.native import native
 
-    facts = environment()
-    arithmetic = [name for name, has in (("bf16", machine.has_bf16), ("AMX", machine.has_amx)) if has]
-    ceilings = ", ".join(f"{name} {flops / 1e12:.2f}" for name, flops in machine.ceilings.items())
+    arithmetic = [name for name, has in (("bf16", "has_bf16"), ("AMX", "cpu_amx")) if machine[has]]
+    ceilings = ", ".join(f"{name} {flops / 1e12:.2f}" for name, flops in machine["ceilings"].items())
+    memory, free, disk = (machine[name] / 2**30 for name in ("memory", "free_memory", "free_disk"))
     return [
-        ("dragoman", f"{facts['dragoman']}, Python {facts['python']}, PyTorch {facts['torch']}"),
-        ("system", str(facts["platform"])),
-        ("processor", f"{facts['cpu']}, {' and '.join(arithmetic) or 'no bf16'}"),
-        ("cores", f"{machine.n_cores}, of which PyTorch uses {machine.n_threads}"),
-        ("memory", f"{machine.memory / 2**30:.1f} GiB, {machine.free_memory / 2**30:.1f} free"),
-        ("disk", f"{machine.free_disk / 2**30:.1f} GiB free in this folder"),
-        ("GPUs", ", ".join(machine.gpus) or "none"),
+        ("dragoman", f"{machine['dragoman']}, Python {machine['python']}, PyTorch {machine['torch']}"),
+        ("system", machine["platform"]),
+        ("processor", f"{machine['cpu']}, {' and '.join(arithmetic) or 'no bf16'}"),
+        ("cores", f"{machine['n_cores']}, of which PyTorch uses {machine['n_threads']}"),
+        ("memory", f"{memory:.1f} GiB, {free:.1f} free"),
+        ("disk", f"{disk:.1f} GiB free in this folder"),
+        ("GPUs", ", ".join(machine["gpus"]) or "none"),
         ("searches", str(native())),
-        ("matrix products", f"{ceilings} TFLOP/s on the {'GPU' if machine.gpus else 'processor'}"),
+        ("matrix products", f"{ceilings} TFLOP/s on the {'GPU' if machine['gpus'] else 'processor'}"),
     ]

@@ -30,7 +30,6 @@ from dragoman.data.records import (
     split_held_out,
 )
 from dragoman.errors import DataError
-from dragoman.remote import remote_url
 
 
 def open_text(data: TranslationDataConfig | ClassificationDataConfig, files: Corpora) -> Corpus:
@@ -174,7 +173,7 @@ def _open_several(
     data: TranslationDataConfig, direction: tuple[str, str], *, seed: int
 ) -> tuple[list[TrainingPart], list[ValidationPart]]:
     """Return the same for listed corpora, validated together, or with `data.choose_by` each by itself."""
-    listed = [one for one in data.corpora if one.trains(direction) or one.turned(direction)]
+    listed = [one for one in data.corpora if direction in one.directions() or one.turned(direction)]
     read = {one.name: direction[::-1] if one.turned(direction) else direction for one in listed}
     opened = {one.name: open_listed(one, one.files, read[one.name]) for one in listed}
     held: dict[str, Corpus] = {}
@@ -272,7 +271,7 @@ PLACES = "places"
 
 def places_of(config: Config) -> dict[str, str]:
     """Return the absolute path of each file of the corpora, by its name in the configuration."""
-    names = sorted({name for _, files in config.data.files() for name in files if not remote_url(name)})
+    names = sorted({name for _, files in config.data.files() for name in files})
     places = {}
     for name in names:
         with suppress(DataError):  # the embedded text, or a data set of the hub

@@ -19,7 +19,6 @@ from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError, check_texts
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
-from dragoman.notebook import heat_map
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.results import Link
 from dragoman.predict.scoring import score_pairs
@@ -50,11 +49,6 @@ class WordAlignment(NamedTuple):
     tgt_words: tuple[str, ...]
     links: tuple[tuple[int, int], ...]
     """The word of the source and the one of the translation, counted from 0, in the target's order."""
-
-    def _repr_html_(self) -> str:
-        framed = [(t, s) for s, t in self.links]
-        caption = "Share of attention, %; links are framed"
-        return heat_map(self.weights.tolist(), self.tgt_words, self.src_words, caption=caption, marked=framed)
 
 
 def align(model: TranslationModel, sources: Sequence[str], targets: Sequence[str]) -> list[list[Link]]:

@@ -11,7 +11,6 @@ import torch
 from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
 from dragoman.model.transformer import decoder_layers, encoder_layers
-from dragoman.notebook import heat_map
 from dragoman.predict.alignment import watched
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.scoring import pieces_with_end
@@ -30,11 +29,6 @@ class AttentionMap(NamedTuple):
     """What is looked at: the pieces of the source, the end token last; or the start token, then the pieces of
     the translation that are already there (decoder)."""
     name: str = "Attention"
-
-    def _repr_html_(self) -> str:
-        n_layers = len(self.weights)
-        caption = f"{self.name}, layer {n_layers} of {n_layers}, mean of the heads, %"
-        return heat_map(self.weights[-1].mean(0).tolist(), self.rows, self.columns, caption=caption)
 
 
 class AttentionMaps(NamedTuple):

@@ -86,10 +86,10 @@ class ServeConfig(Settings):
 
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     batching: BatchingConfig = Field(default_factory=BatchingConfig)
-    hosts: list[str] = Field(default_factory=list)
+    hosts: tuple[str, ...] = ()
     """Accepted values of the Host header. Empty = the names of this machine if the service listens on a
     loopback address without keys, which prevents DNS rebinding; else any."""
-    cors_origins: list[str] = Field(default_factory=list)
+    cors_origins: tuple[str, ...] = ()
     """Origins of other pages that may use the service (CORS), such as "https://example.org"; "*" = all."""
     log_format: Literal["text", "json"] = "text"
     """Format of the log: lines for people, or one JSON object per line."""
@@ -102,8 +102,8 @@ class ServeConfig(Settings):
 
     @field_validator("hosts")
     @classmethod
-    def _as_compared(cls, hosts: list[str]) -> list[str]:
-        return [host_name(host) for host in hosts]
+    def _as_compared(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(host_name, hosts))
 
 
 def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> ServeConfig:

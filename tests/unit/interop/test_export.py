@@ -229,7 +229,7 @@ def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tm
 
 
 @pytest.mark.skipif(
-    not {"avx512_vnni", "avx_vnni", "amx_int8"} & processor().flags,
+    not {"avx512_vnni", "avx_vnni", "amx_int8"} & processor()[1],
     reason="without VNNI, CTranslate2's sums of int8 products saturate",
 )
 def test_int8_is_smaller_and_near(other_run: Path, tmp_path: Path) -> None:

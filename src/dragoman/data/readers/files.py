@@ -27,8 +27,7 @@ from typing import IO, Any
 from dragoman.config import parse_json
 from dragoman.data.datasets import places, providing
 from dragoman.errors import ConfigError, DataError, RunError, optional, require
-from dragoman.files import cache_folder, cannot_write, locked, write_atomically
-from dragoman.remote import RemoteObject, RemotePath, remote_url
+from dragoman.files import cache_folder, write_atomically
 
 COMPRESSED = (".gz", ".xz", ".zst")
 
@@ -73,9 +72,6 @@ CODE_PAGES = {
 }  # fmt: skip
 """In which Windows wrote text of a language before UTF-8; of all others it is cp1252."""
 
-LONGEST_COPY = 24 * 3600.0
-"""Seconds to wait while another process copies the same object."""
-
 CLOCK_TICK = 2.0
 """Seconds in which a file may change twice and keep the time of its last change, on the coarsest systems."""
 
@@ -86,17 +82,17 @@ _HASHES: dict[tuple[int, ...], str] = {}
 def find_file(name: str, *, copied: bool = True) -> Path:
     """Where the file `name` is: in the working directory, in $DRAGOMAN_DATA, or among the fetched data sets.
 
-    A pipe can be read once only, and s3:// or https:// are elsewhere: unless `copied` is False, they are
-    read now, and this is where their copy is.
+    A pipe can be read once only: unless `copied` is False, it is read now, and this is where its copy is.
 
     Raises:
-        DataError: it is in none of them, or cannot be copied.
+        DataError: it is in none of them, is an address such as https://host/train.en, or cannot be copied.
     """
     if not name:
         raise DataError("the name of a file is empty; give its path")
-    paths = [RemotePath(name)] if remote_url(name) else [folder / name for folder, _ in places()]
-    for path in paths:
-        if isinstance(path, RemotePath) or is_stream(path) or path.is_file():
+    if "://" in name:
+        raise DataError(f"{name}: has to be on this machine; download it, or give a pipe as <(curl {name})")
+    for path in (folder / name for folder, _ in places()):
+        if is_stream(path) or path.is_file():
             return local_copy(path) if copied else path
     if Path(name).is_dir():
         raise DataError(f"{name}: is a folder; name a file in it")
@@ -112,9 +108,7 @@ def find_file(name: str, *, copied: bool = True) -> Path:
 
 
 def local_copy(path: Path) -> Path:
-    """Return `path`, or the copy of an object or of what a pipe gives. DataError: it cannot be copied."""
-    if url := remote_url(path):
-        return _fetch(url)
+    """Return `path`, or a copy of what a pipe gives. DataError: it cannot be copied."""
     return _copy(path) if is_stream(path) else path
 
 
@@ -130,7 +124,9 @@ def is_stream(path: Path) -> bool:
 def _copy(path: Path) -> Path:
     """Return a file with all that comes from a pipe; it is deleted when this process ends."""
     try:
-        copy = _temporary_folder() / path.name
+        folder = tempfile.mkdtemp(prefix="dragoman-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        copy = Path(folder, path.name)
         with path.open("rb") as stream, copy.open("wb") as file:
             shutil.copyfileobj(stream, file)
     except OSError as error:
@@ -138,44 +134,15 @@ def _copy(path: Path) -> Path:
     return copy
 
 
-def _temporary_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="dragoman-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
-@cache
-def _fetch(url: str) -> Path:
-    """Return the copy of an object in the cache, made now unless this version of it is there.
-
-    One process sees one version. Where a store tells nothing but the size, the copy lasts as long as it.
-    """
-    remote = RemoteObject(url)
-    marks = remote.marks()
-    try:
-        told = len(marks) > ("size" in marks)
-        folder = cache_folder() / "remote" / remote.identity(marks) if told else _temporary_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(cache_folder(), error) from error
-    copy = folder / remote.name
-    with locked(folder / ".lock", what=url, wait=LONGEST_COPY):
-        if not copy.is_file():
-            remote.copy_to(copy, marks)
-    return copy
-
-
 def format_suffix(name: str) -> str:
     """Return the suffix of a file's format, without that of its compression: ".tsv" of "train.tsv.gz"."""
-    path = Path((name.partition("?")[0] if remote_url(name) else name).lower())
+    path = Path(name.lower())
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def require_readers(names: Iterable[str]) -> None:
     """Check that the packages are there that these corpora are read with. MissingExtraError: one is not."""
     for name in names:
-        if remote_url(name):
-            require("fsspec", extra="remote", purpose=f"reading {name}")
         if name.startswith("hf:"):
             require("datasets", extra="hub", purpose=f"reading {name}")
         elif name.lower().endswith(".zst"):

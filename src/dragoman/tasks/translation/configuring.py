@@ -191,7 +191,7 @@ def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = 
     for corpus in text.corpora:
         if only not in ("", corpus.name):
             continue
-        if n_ways := sum(corpus.trains(direction) for direction in text.trained_directions):
+        if n_ways := len({*corpus.directions()} & {*text.trained_directions}):
             n_pairs += n_ways * open_listed(corpus, corpus.files, corpus.langs).size()
     return n_pairs
 
