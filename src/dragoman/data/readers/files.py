@@ -11,12 +11,10 @@ import codecs
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import os
 import shutil
 import tempfile
-import time
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,10 +22,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
-from dragoman.config import parse_json
 from dragoman.data.datasets import places, providing
-from dragoman.errors import ConfigError, DataError, RunError, optional, require
-from dragoman.files import cache_folder, cannot_write, locked, write_atomically
+from dragoman.errors import ConfigError, DataError, optional, require
+from dragoman.files import cache_folder, cannot_write, locked
 from dragoman.remote import RemoteObject, RemotePath, remote_url
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -75,12 +72,6 @@ CODE_PAGES = {
 
 LONGEST_COPY = 24 * 3600.0
 """Seconds to wait while another process copies the same object."""
-
-CLOCK_TICK = 2.0
-"""Seconds in which a file may change twice and keep the time of its last change, on the coarsest systems."""
-
-_HASHES: dict[tuple[int, ...], str] = {}
-"""Of files: by where they are, their size, and when they were last changed."""
 
 
 def find_file(name: str, *, copied: bool = True) -> Path:
@@ -325,41 +316,15 @@ def hash_strings(*parts: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return a hash of a file's bytes as they are stored. DataError: it cannot be read.
-
-    A file that was not touched since is not read a second time.
-    """
+    """Return a hash of a file's bytes as they are stored. DataError: it cannot be read."""
+    digest = hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            key = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-            if key in _HASHES:
-                return _HASHES[key]
-            began = time.time()
-            digest = hashlib.blake2b(digest_size=16)
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
         raise unreadable(path, error) from error
-    if began - max(facts.st_mtime, facts.st_ctime) > CLOCK_TICK:
-        _HASHES[key] = digest.hexdigest()
     return digest.hexdigest()
-
-
-@contextmanager
-def remembered_hashes(path: Path) -> Iterator[None]:
-    """Within the block, `hash_file` knows what the file `path` remembers; it is to remember what is new.
-
-    Where it is missing, damaged, or cannot be written, files are read again, and nothing else is lost.
-    """
-    with suppress(OSError, ValueError, TypeError):
-        _HASHES.update({tuple(key): str(digest) for key, digest in parse_json(path.read_bytes())})
-    before = len(_HASHES)
-    yield
-    if len(_HASHES) > before:
-        with suppress(OSError, RunError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps([*_HASHES.items()]).encode())
 
 
 def hash_text(text: str, *, seed: int) -> int:
