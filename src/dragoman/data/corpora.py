@@ -4,7 +4,6 @@ the embedded phrasebook.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -66,13 +65,6 @@ class AlignedFiles(Corpus):
     def size(self) -> int:
         n_lines = count_lines(self.src)
         return n_lines if n_lines > MANY else super().size()
-
-    def sample(self, n: int) -> list[Pair]:
-        n_lines = count_lines(self.src)
-        if n_lines <= n:
-            return list(self.pairs())
-        at = sorted(random.Random(0).sample(range(1, n_lines + 1), n))
-        return list(map(Pair, open_lines(self.src, at=at), open_lines(self.tgt, at=at)))
 
     def fingerprint(self) -> str:
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))

@@ -126,25 +126,6 @@ def test_pairs_with_text_are_counted_and_of_very_many_all(
     assert [corpus_of(*files).size(), corpus_of(table).size(), both.size()] == [4, 2, 6]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_sample_is_drawn_of_all_pairs_alike_and_is_always_the_same(tmp_path: Path, suffix: str) -> None:
-    pairs = [Pair(f"source {i}", f"Ziel {i}") for i in range(200)]
-    files = [
-        write(tmp_path / f"a.{side}{suffix}", "\n".join(pair[i] for pair in pairs))
-        for i, side in enumerate(("en", "de"))
-    ]
-    table = write(tmp_path / "a.tsv", "".join(f"{src}\t{tgt}\n" for src, tgt in pairs))
-    for corpus in (corpus_of(*files), corpus_of(table)):
-        assert corpus.sample(200) == corpus.sample(1000) == pairs
-        found = corpus.sample(50)
-        assert found == corpus.sample(50)
-        assert len(set(found)) == 50
-        assert set(found) <= set(pairs)
-        assert 15 < sum(pairs.index(pair) < 100 for pair in found) < 35
-    in_order = corpus_of(*files).sample(50)
-    assert in_order == sorted(in_order, key=pairs.index)
-
-
 def test_the_fingerprint_changes_with_content_and_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\tc\n")
     seen = {open_corpus([path], src_lang="en", tgt_lang="de").fingerprint() for _ in range(2)}

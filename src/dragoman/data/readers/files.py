@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -205,12 +206,10 @@ def open_lines(
     encoding: str = "utf-8",
     position: ReadOffset | None = None,
     skip: int = 0,
-    at: Iterable[int] | None = None,
 ) -> Generator[str, None, None]:
     """Yield the lines of a text file, decompressed by suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
-    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at; or only
-    those are whose numbers, from 1, are `at`, which rise.
+    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at.
 
     DataError: the file cannot be read, is damaged, is not in its `encoding`, or holds a NUL or a line longer
     than `longest_line`, which is not read to its end. MissingExtraError: it ends in .zst and zstandard is
@@ -219,10 +218,9 @@ def open_lines(
     n, most = skip, longest_line()
     try:
         with _open(path, position) as file:
-            if at is None:
-                skip_lines(file, skip)
-                lines = enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1)
-            for n, line in lines if at is None else _lines_at(file, at, most):
+            for _ in islice(file, skip):
+                pass
+            for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1):
                 if b"\0" in line:  # as in UTF-16, whose English is valid UTF-8
                     raise DataError(
                         f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
@@ -245,16 +243,6 @@ def open_lines(
         raise unreadable(path, error) from error
 
 
-def _lines_at(file: Any, at: Iterable[int], most: int) -> Iterator[tuple[int, bytes]]:
-    before = 0
-    for n in at:
-        skip_lines(file, n - 1 - before)
-        if not (line := file.readline(most + 2)):
-            return
-        yield n, line
-        before = n
-
-
 def count_lines(path: Path) -> int:
     """Count the lines of a text file, decompressed by suffix. DataError: as `open_bytes`."""
     n, last = 0, b"\n"
@@ -262,19 +250,6 @@ def count_lines(path: Path) -> int:
         while block := file.read(1 << 20):
             n, last = n + block.count(b"\n"), block[-1:]
     return n + (last != b"\n")
-
-
-def skip_lines(file: Any, n: int) -> None:
-    """Read the first `n` lines of an open file, or those that there are, without looking at them."""
-    while n and (block := file.peek(1)):
-        n_ends = block.count(b"\n")
-        if n_ends < n:
-            n -= n_ends
-            file.read(len(block))
-        else:
-            for _ in range(n):
-                file.readline()
-            return
 
 
 def guess_encoding(start: bytes, language: str) -> str:
