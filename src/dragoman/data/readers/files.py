@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import islice
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragoman.data.datasets import places, providing
-from dragoman.errors import ConfigError, DataError, optional, require
+from dragoman.errors import ConfigError, DataError, optional
 from dragoman.files import cache_folder, cannot_write, locked
 from dragoman.remote import RemoteObject, RemotePath, remote_url
 
@@ -163,19 +163,6 @@ def format_suffix(name: str) -> str:
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def require_readers(names: Iterable[str]) -> None:
-    """Check that the packages are there that these corpora are read with. MissingExtraError: one is not."""
-    for name in names:
-        if remote_url(name):
-            require("fsspec", extra="remote", purpose=f"reading {name}")
-        if name.startswith("hf:"):
-            require("datasets", extra="hub", purpose=f"reading {name}")
-        elif name.lower().endswith(".zst"):
-            require("zstandard", extra="zst", purpose=f"reading {name}")
-        elif format_suffix(name) == ".parquet":
-            require("pyarrow", extra="parquet", purpose=f"reading {name}")
-
-
 class ReadOffset:
     """How far a file has been read."""
 
@@ -217,7 +204,7 @@ def open_lines(
     """
     n, most = skip, longest_line()
     try:
-        with _open(path, position) as file:
+        with open_bytes(path, position=position, place=lambda: f" after line {n}") as file:
             for _ in islice(file, skip):
                 pass
             for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1):
@@ -237,10 +224,6 @@ def open_lines(
             f"{path} line {n}: not {encoding.upper()} (byte 0x{byte:02x} at position {place}); "
             "convert the file; text of Windows in a Western language with: iconv -f windows-1252 -t utf-8"
         ) from error
-    except _DAMAGE as error:
-        raise _damaged(path, f" after line {n}", error) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
 
 
 def count_lines(path: Path) -> int:
@@ -264,21 +247,6 @@ def guess_encoding(start: bytes, language: str) -> str:
             codecs.getincrementaldecoder(encoding)().decode(start)  # the last character may be cut in two
             return encoding
     return "utf-8"
-
-
-@contextmanager
-def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Open a file, decompressed by its suffix.
-
-    DataError: the file cannot be read, or turns out to be damaged while it is.
-    """
-    try:
-        with _open(path) as file:
-            yield file
-    except _DAMAGE as error:
-        raise _damaged(path, "", error) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
 
 
 def hash_strings(*parts: str) -> str:
@@ -315,15 +283,11 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its rights")
 
 
+_UNPACKERS: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
 class _DamagedError(Exception):
     """zstandard says that a file is damaged; its own exception exists only where it is installed."""
-
-
-_DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError)
-
-
-def _damaged(path: Path, where: str, error: Exception) -> DataError:
-    return DataError(f"{path}: damaged or cut short{where} ({error}); compress or fetch it again")
 
 
 class _ZstdReader(io.RawIOBase):
@@ -361,21 +325,30 @@ class _ZstdReader(io.RawIOBase):
 
 
 @contextmanager
-def _open(path: Path, position: ReadOffset | None = None) -> Iterator[io.BufferedIOBase]:
-    """Open a file, decompressed by its suffix."""
+def open_bytes(
+    path: Path, *, position: ReadOffset | None = None, place: Callable[[], str] = str
+) -> Iterator[io.BufferedIOBase]:
+    """Open a file, decompressed by its suffix; `place` says, in complaints, how far it has been read.
+
+    DataError: the file cannot be read, or turns out to be damaged while it is. MissingExtraError: it ends
+    in .zst and zstandard is not installed.
+    """
     suffix = path.suffix.lower()
-    with path.open("rb") as stored, (position or ReadOffset()).following(stored):
-        if suffix == ".gz":
-            with gzip.GzipFile(fileobj=stored) as file:
+    try:
+        with path.open("rb") as stored, (position or ReadOffset()).following(stored):
+            if suffix == ".zst":
+                zstandard = optional("zstandard", extra="zst", purpose=f"reading {path}")
+                file: Any = io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
+            else:
+                file = _UNPACKERS[suffix](stored) if suffix in _UNPACKERS else stored
+            with file:
                 yield file
-        elif suffix == ".xz":
-            with lzma.LZMAFile(stored) as file_xz:
-                yield file_xz
-        elif suffix == ".zst":
-            zstandard = optional("zstandard", extra="zst", purpose=f"reading {path}")
-            yield io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
-        else:
-            yield stored
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError) as error:
+        raise DataError(
+            f"{path}: damaged or cut short{place()} ({error}); compress or fetch it again"
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def compressed(data: bytes, name: str) -> bytes:
