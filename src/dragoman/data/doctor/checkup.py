@@ -63,7 +63,6 @@ def check_corpus(
     src_lang: str | None = None,
     tgt_lang: str | None = None,
     held_out: Mapping[str, Corpus] | None = None,
-    earlier: Mapping[str, Corpus] | None = None,
     n_examples: int = N_EXAMPLES,
     thresholds: Mapping[str, float] | None = None,
     n_workers: int = 1,
@@ -73,12 +72,11 @@ def check_corpus(
 
     A corpus is read once, and once more for examples. Of more than WINDOW pairs, each window is judged by
     what it teaches itself, in one of `n_workers` processes; repetitions are those of the whole corpus.
-    `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
-    `earlier` other corpora to train on, whose pairs it should not repeat. `thresholds` are those of
-    `thresholds_of`. The report does not depend on `n_workers`. Of
-    labelled text, only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked
-    as far as it goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot.
-    RunError: a process died.
+    `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with.
+    `thresholds` are those of `thresholds_of`. The report does not depend on `n_workers`. Of labelled text,
+    only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked as far as it
+    goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot. RunError: a
+    process died.
     """
     tally, held = Tally(corpus.unit, n_examples), None
     if held_out:
@@ -88,13 +86,7 @@ def check_corpus(
     if corpus.is_labelled:
         _check_labelled(corpus, tally, held, progress)
         return tally.report(corpus)
-    examination = Examination(
-        (src_lang, tgt_lang),
-        thresholds or thresholds_of(()),
-        tally.unit,
-        held=held,
-        earlier={name: _pair_hashes(one) for name, one in (earlier or {}).items()},
-    )
+    examination = Examination((src_lang, tgt_lang), thresholds or thresholds_of(()), tally.unit, held)
     packed = windows(read(corpus, progress, tally.troubles))
     for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
         tally.add(examined)
@@ -142,15 +134,6 @@ def _check_labelled(corpus: Corpus, tally: Tally, held: HeldOutIndex | None, pro
     if len(n_of_label) > _MAX_SHOWN:
         lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
     tally.summarise("labels", lines, count=len(n_of_label))
-
-
-def _pair_hashes(corpus: Corpus) -> np.ndarray:
-    """Return a hash of each pair, the same for pairs that differ in white space only."""
-    sides = array("q"), array("q")
-    for pair in corpus.pairs():
-        for hashes, text in zip(sides, pair, strict=True):
-            hashes.append(hash_of(" ".join(text.split())))
-    return combine(tuple(map(np.asarray, sides)))
 
 
 # Chunks and windows
@@ -254,8 +237,6 @@ class Examination:
     unit: str
     held: HeldOutIndex | None
     """Texts that must not be among them."""
-    earlier: Mapping[str, np.ndarray]
-    """`_pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
 
     def __call__(self, window: Window, doing: Callable[[str], None]) -> Examined:
         """Examine a window, which is empty afterwards; `doing` is told what with."""
@@ -267,10 +248,6 @@ class Examination:
         faults = examined.faults
         src, tgt = (reader.side() for reader in readers)
         examined.hashes = src.hashes, tgt.hashes, combine((src.near_hashes, tgt.near_hashes))
-        pair_hashes = combine((src.hashes, tgt.hashes))
-        for name, hashes in self.earlier.items():
-            repeated = np.flatnonzero(np.isin(pair_hashes, hashes)).tolist()
-            faults["duplicate-across"] |= dict.fromkeys(repeated, f"stands in {name}, too")
         doing("lengths")
         deviations = length_deviations(src, tgt)
         doing("languages")
