@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -87,8 +86,8 @@ def check_corpus(
         _check_labelled(corpus, tally, held, progress)
         return tally.report(corpus)
     examination = Examination((src_lang, tgt_lang), thresholds or thresholds_of(()), tally.unit, held)
-    packed = windows(read(corpus, progress, tally.troubles))
-    for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
+    stream = windows(read(corpus, progress, tally.troubles))
+    for examined in examine(stream, examination, n_workers=n_workers, progress=progress):
         tally.add(examined)
     progress("repetitions", tally.n)
     notes = [*corpus.notes(), *tally.judge_whole()]  # before examples are read again, perhaps not all
@@ -165,36 +164,26 @@ def read(corpus: Corpus, progress: Progress, troubles: list[DataError]) -> Itera
         progress("reading", n_read)
 
 
-class Window:
-    """Consecutive pairs, packed: a third of the memory, and of what travels to another process."""
+Window = list[list[Numbered]]
+"""Consecutive pairs, in chunks."""
 
-    def __init__(self) -> None:
-        self._packed: deque[bytes] = deque()
-        self.n = 0
 
-    def append(self, chunk: list[Numbered]) -> None:
-        """Add a chunk behind the others."""
-        self._packed.append(json.dumps(chunk).encode("ascii"))
-        self.n += len(chunk)
-
-    def chunks(self) -> Iterator[list[Numbered]]:
-        """Yield chunk by chunk, and forget each."""
-        while self._packed:
-            yield [Numbered(number, tuple(texts)) for number, texts in json.loads(self._packed.popleft())]
+def size_of(window: Window) -> int:
+    """Return the number of pairs in a window."""
+    return sum(map(len, window))
 
 
 def windows(chunks: Iterable[list[Numbered]]) -> Iterator[Window]:
     """Cut into windows of WINDOW pairs; the last of several has at least TAIL."""
-    window, following = Window(), Window()
+    window: Window = []
+    following: Window = []
     for chunk in chunks:
-        (window if window.n < WINDOW else following).append(chunk)
-        if following.n >= TAIL:
+        (window if size_of(window) < WINDOW else following).append(chunk)
+        if size_of(following) >= TAIL:
             yield window
-            window, following = following, Window()
-    for chunk in following.chunks():
-        window.append(chunk)
-    if window.n:
-        yield window
+            window, following = following, []
+    if window:
+        yield window + following
 
 
 # A window
@@ -239,9 +228,9 @@ class Examination:
     """Texts that must not be among them."""
 
     def __call__(self, window: Window, doing: Callable[[str], None]) -> Examined:
-        """Examine a window, which is empty afterwards; `doing` is told what with."""
+        """Examine a window; `doing` is told what with."""
         examined, readers = Examined(), (SideReader(), SideReader())
-        for chunk in window.chunks():
+        for chunk in window:
             examined.add(chunk, PAIR_CHECKS, self.held)
             for i, reader in enumerate(readers):
                 reader.add(one.texts[i] for one in chunk)
@@ -299,16 +288,14 @@ def examine(
     RunError: a worker died.
     """
     first = list(islice(stream, min(n_workers, 2)))
-    n_first = len(first)
-    stream = chain((first.pop(0) for _ in range(n_first)), stream)  # none is kept once it has been sent
-    if n_first > 1:
+    if len(first) > 1:
         remedy = "nothing was written; fewer --workers need less memory"
-        work = examination.in_worker
+        work, stream = examination.in_worker, chain(first, stream)
         yield from in_order(work, stream, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
         return
     n = 0
-    for window in stream:
-        n += window.n
+    for window in chain(first, stream):
+        n += size_of(window)
         yield examination(window, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
 
 

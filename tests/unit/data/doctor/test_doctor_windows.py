@@ -38,7 +38,7 @@ def check(pairs: list[tuple[str, str]]) -> Report:
 def test_windows_hold_everything_and_the_last_one_is_not_small(small_windows: None, n: int) -> None:
     pairs = [Numbered(i, ("a", "b")) for i in range(n)]
     chunks = [pairs[i : i + CHUNK] for i in range(0, n, CHUNK)]
-    found = [list(window.chunks()) for window in checkup.windows(iter(chunks))]
+    found = list(checkup.windows(iter(chunks)))
     assert [chunk for window in found for chunk in window] == chunks
     sizes = [sum(map(len, window)) for window in found]
     assert sum(sizes) == n
