@@ -21,10 +21,10 @@ from dragoman.data.doctor.words import (
     MIN_LINES,
     SideReader,
     combine,
+    conflicts,
     duplicates,
     hash_of,
     length_deviations,
-    with_several,
 )
 from dragoman.data.records import Corpus, Numbered, has_text, labels_of
 from dragoman.errors import DataError, counted
@@ -118,7 +118,7 @@ def _check_labelled(corpus: Corpus, tally: Tally, held: HeldOutIndex | None, pro
     kept = np.flatnonzero(filled)
     texts, labels = (np.asarray(some)[kept] for some in hashes)
     first = dict(zip(*map(np.ndarray.tolist, duplicates(texts)), strict=True))
-    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
+    conflicting = conflicts(texts, labels)
     for i in np.flatnonzero(conflicting).tolist():
         other = f"as {tally.unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
         window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
@@ -400,24 +400,16 @@ class Tally:
         return [f"{place}{note}" for place, (_, _, whole) in parts for note in whole[""]]
 
     def _mark_repetitions(self) -> None:
-        """Add pairs that occurred before, wholly or nearly, and sources with several targets, by hashes."""
+        """Add pairs that occurred before, wholly or nearly, by hashes."""
         src, tgt, near = map(np.asarray, self._hashes)
         numbers, earlier = np.asarray(self._numbers), f"as {self.unit} {{}}"
         is_filled = (src != hash_of("")) & (tgt != hash_of(""))
         is_other = is_filled.copy()
-        n_sources = n_lines = 0
         for some in _partitions(src):
             filled = some[is_filled[some]]
             repeats, firsts = (filled[lines] for lines in duplicates(src[filled], tgt[filled]))
             is_other[repeats] = False
             self.mark("duplicate", repeats, earlier, numbers[firsts])
-            lines, n_targets = with_several(src[filled], tgt[filled])
-            self.mark("several-targets", filled[lines], "{} different targets", n_targets)
-            n_sources += len(np.unique(src[filled[lines]]))
-            n_lines += len(lines)
-        if n_sources:
-            facts = [f"{counted(n_sources, 'source')}, {n_lines:,} targets"]
-            self.summarise("several-targets", facts, count=n_sources)
         for some in _partitions(near):
             distinct = some[is_other[some]]
             repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))

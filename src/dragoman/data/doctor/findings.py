@@ -87,8 +87,6 @@ _KINDS = (
     Kind("addresses", "suspicion", False, "the sides have different URLs or e-mail addresses", "correct it"),
     Kind("identical-short", "information", False, "the same one or two words on both sides",
          "usually names; nothing to do"),
-    Kind("several-targets", "information", False, "a source with several translations",
-         "nothing to do; keep them on one side when splitting"),
     Kind("labels", "information", False, "examples of each label",
          "when one label is rare, weight the classes, and judge by macro-F1"),
 )  # fmt: skip

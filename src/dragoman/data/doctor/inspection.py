@@ -24,7 +24,7 @@ from dragoman.data.doctor.content import PAIR_CHECKS, same_text
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import KINDS
 from dragoman.data.doctor.language import check_languages, wrong_declarations
-from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, with_several
+from dragoman.data.doctor.words import NumberedSide, SideReader, conflicts, duplicates
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.data.records import Corpus, JoinedCorpora, has_text
 from dragoman.errors import DataError, MissingExtraError, counted, printable
@@ -178,11 +178,10 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
 def inspect_labelled(corpus: Corpus) -> Inspection:
     """Look at labelled text. DataError: it cannot be read, or its labels are no classes."""
     sample, texts, labels = _scan([corpus])
-    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
     bare = [(text,) for text, _ in sample]
     concerns = [
         *_numbers(bare, ("text",), setting="--text-column or data.text_column"),
-        *_share("conflict", int(conflicting.sum()), len(texts)),
+        *_share("conflict", int(conflicts(texts, labels).sum()), len(texts)),
         *_share("encoding", sum(bool(damage(text)) for text, _ in sample), len(sample)),
         *_share("duplicate", len(duplicates(texts)[0]), len(texts)),
         *_few(len(texts), FEW_TEXTS, "texts: a score on held-out ones says little"),
