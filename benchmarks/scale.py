@@ -326,12 +326,11 @@ def run_step(step: str, folder: Path) -> str:
     from dragoman.config import TokenizerConfig
     from dragoman.data.store import TokenStore
     from dragoman.text.tokenizer import TokenizerPair
-    from dragoman.text.vocabulary import MAX_TEXTS
 
     files = [str(folder / f"train.{lang}") for lang in LANGS]
     corpus = open_corpus(files, src_lang=LANGS[0], tgt_lang=LANGS[1])
     if step == "vocabulary":
-        pair = TokenizerPair.train(corpus.sample(MAX_TEXTS // 2), TokenizerConfig())
+        pair = TokenizerPair.train(corpus.pairs(), TokenizerConfig())
         pair.save(folder / "tokenizer")
         return f"{pair.src.vocab_size:,} tokens"
     started = time.process_time()

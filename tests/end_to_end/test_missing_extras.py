@@ -25,6 +25,8 @@ def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> Pat
     monkeypatch.chdir(tmp_path)
     write_corpus(Path(), "train", 20, seed=1)
     write_corpus(Path(), "valid", 5, seed=2)
+    for name in ("valid.en.zst", "valid.parquet"):
+        Path(name).touch()
     Path("run").symlink_to(tiny_run)
     Path("other").mkdir()
     for file in tiny_run.iterdir():

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -41,8 +40,6 @@ class CorpusCheck(NamedTuple):
     corpus: Corpus
     held_out: Mapping[str, Corpus]
     langs: tuple[str | None, str | None]
-    earlier: Mapping[str, Corpus] = MappingProxyType({})
-    """Other corpora to train on, of the same languages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,18 +163,13 @@ def _jobs(
 def _jobs_of_listed(texts: Mapping[str, ListedText]) -> Iterator[CorpusCheck]:
     """Yield every text of a list of corpora.
 
-    Those to train on are compared with all other texts of the same languages, whichever side is first.
+    Those to train on are compared with held-out texts of the same languages, whichever side is first.
     """
-    names = list(texts)
-    for i, (name, (langs, corpus)) in enumerate(texts.items()):
-        if not name.startswith("train."):
-            yield CorpusCheck(name, corpus, {}, langs)
-            continue
-        turned = {other: one.towards(langs) for other, one in texts.items() if other != name}
-        alike = {other: one for other, one in turned.items() if one is not None}
-        held_out = {other: one for other, one in alike.items() if not other.startswith("train.")}
-        earlier = {other: one for other, one in alike.items() if other in names[:i] and other not in held_out}
-        yield CorpusCheck(name, corpus, held_out, langs, earlier)
+    held_out = {name: text for name, text in texts.items() if not name.startswith("train.")}
+    for name, (langs, corpus) in texts.items():
+        turned = {other: text.towards(langs) for other, text in held_out.items() if name not in held_out}
+        compared = {other: one for other, one in turned.items() if one is not None}
+        yield CorpusCheck(name, corpus, compared, langs)
 
 
 def _held_out(valid: str | None, tests: Sequence[str]) -> dict[str, list[str]]:
@@ -199,7 +191,6 @@ def _check(job: CorpusCheck, n_examples: int, *, thresholds: Mapping[str, float]
             src_lang=job.langs[0],
             tgt_lang=job.langs[1],
             held_out=job.held_out,
-            earlier=job.earlier,
             n_examples=n_examples,
             thresholds=thresholds,
             n_workers=n_workers,

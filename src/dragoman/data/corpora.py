@@ -4,15 +4,12 @@ the embedded phrasebook.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import starmap, zip_longest
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dragoman.config import Column, each_corpus
 from dragoman.data import phrasebook
@@ -60,25 +57,14 @@ class AlignedFiles(Corpus):
             if src is not None and tgt is not None:
                 yield Pair(src, tgt)
         if n_src != n_tgt:
-            lengths = [
-                np.fromiter(map(len, open_lines(path)), dtype=np.int64) for path in (self.src, self.tgt)
-            ]
-            hint = locate_drift(lengths, names=[str(self.src), str(self.tgt)])
             raise DataError(
-                f"{self.src} has {n_src} lines and {self.tgt} {n_tgt}; "
-                f"parallel files must match line by line{hint and f' ({hint})'}"
+                f"{self.src} has {n_src} lines and {self.tgt} {n_tgt}; parallel files must match line by "
+                "line (dragoman data check shows where they cease to)"
             )
 
     def size(self) -> int:
         n_lines = count_lines(self.src)
         return n_lines if n_lines > MANY else super().size()
-
-    def sample(self, n: int) -> list[Pair]:
-        n_lines = count_lines(self.src)
-        if n_lines <= n:
-            return list(self.pairs())
-        at = sorted(random.Random(0).sample(range(1, n_lines + 1), n))
-        return list(map(Pair, open_lines(self.src, at=at), open_lines(self.tgt, at=at)))
 
     def fingerprint(self) -> str:
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
@@ -236,31 +222,3 @@ def _columns_of(
         f"{table.name}: cannot tell which columns are {src_lang} and {tgt_lang} among "
         f"{', '.join(names) or 'none'}; name them, as in --columns source,target (data.columns)"
     )
-
-
-def locate_drift(lengths: Sequence[np.ndarray], *, names: Sequence[str]) -> str:
-    """Where lines are probably missing from the shorter of two files, in words; "" where it is not clear.
-
-    `lengths` are the characters of each line, `names` the files. The missing lines are taken to be in one
-    place. A line and its translation have lengths of a typical ratio: the place is where the files fit
-    best, matched line by line before it and shifted by the missing lines after it.
-    """
-    short, long = sorted(range(2), key=lambda i: len(lengths[i]))
-    n, n_missing = len(lengths[short]), len(lengths[long]) - len(lengths[short])
-    if n < 20:
-        return ""
-    short_logs, long_logs = np.log1p(lengths[short]), np.log1p(lengths[long])
-    before = short_logs - long_logs[:n]
-    after = short_logs - long_logs[n_missing:]
-    # cost[k]: how badly the lengths fit if lines k, k+1, ... of the shorter file are to be shifted
-    cost = np.concatenate([[0.0], np.cumsum(np.abs(before - np.median(before)))])
-    shifted = np.abs(after - np.median(after))
-    cost += np.concatenate([[0.0], np.cumsum(shifted[::-1])])[::-1]
-    k = int(cost.argmin())
-    clear = 3.0  # nats: about ten lines that fit better
-    if cost[0] - cost[k] < clear:
-        return ""
-    lines = "a line is" if n_missing == 1 else f"{n_missing} lines are"
-    if cost[n] - cost[k] < clear:
-        return f"by the lengths of lines, {names[short]} ends too early"
-    return f"by the lengths of lines, {lines} missing from {names[short]} near line {k + 1}"

@@ -18,7 +18,6 @@ from dragoman.data.readers.files import ReadOffset, hash_strings, hash_text
 from dragoman.data.readers.tables import Notes
 from dragoman.errors import DataError, counted
 from dragoman.text.normalisation import plain
-from dragoman.text.vocabulary import draw_sample
 
 LABEL_SETTING = "--text-column and --label-column, or data.text_column and data.label_column"
 MANY_LABELS = 1000
@@ -181,13 +180,6 @@ class Corpus(ABC):
         DataError: as `records`.
         """
         return sum(map(has_text, self.pairs()))
-
-    def sample(self, n: int) -> list[Pair]:
-        """All pairs, or `n` of them where there are more, each as likely as any other; always the same ones.
-
-        DataError: as `records`, unless it is about a pair that is not drawn.
-        """
-        return draw_sample(self.pairs(), n)
 
     def notes(self) -> list[str]:
         """Return a line for each kind of records skipped in the last reading."""

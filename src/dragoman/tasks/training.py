@@ -16,7 +16,6 @@ import torch
 from dragoman.config import Config
 from dragoman.data.doctor.inspection import inspect_text
 from dragoman.data.named import PLACES, hashes_of, places_of
-from dragoman.data.readers.files import remembered_hashes, require_readers
 from dragoman.errors import ConfigError, require
 from dragoman.hardware import choose_dtype, has_bf16, keep_freed_memory, remember_few_shapes
 from dragoman.runs import CORPORA, Run, only_writer
@@ -60,8 +59,6 @@ def train(
     """
     if not max_hours >= 0:
         raise ConfigError(f"max_hours = {max_hours}: give 0, for no limit, or a number of hours")
-    for _, files in config.data.files():
-        require_readers(files)
     if config.tokenizer.splitter == "spacy":
         require("spacy", extra="spacy", purpose='tokenizer.splitter = "spacy"')
     deadline = time.monotonic() + 3600 * max_hours if max_hours else math.inf
@@ -77,7 +74,7 @@ def train(
             more = f"more than {config.training.max_steps:,} steps (--set training.max_steps=N)"
             listener.message(f"{run.path} is finished; choose {more}, or another folder to train again")
             return run.path
-        with processes.first_ahead(), remembered_hashes(run.path / "cache" / "hashes.json"):
+        with processes.first_ahead():
             hashes = hashes_of(config)
             changed = recognise_text(run, hashes, allow_changes=allow_changed_data)
         trainer = start_or_continue(config, run, listener, processes, deadline=deadline)

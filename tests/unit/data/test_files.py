@@ -1,7 +1,6 @@
 """Files: found by name, decompressed by suffix, read by line; what is wrong with one is said in one line."""
 
 import builtins
-import hashlib
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import zstandard
 
 from corpus_files import COMPRESS, complaint_of, write
 from dragoman.data.datasets import cache_folder
-from dragoman.data.readers import files
 from dragoman.data.readers.files import (
     count_lines,
     find_file,
@@ -18,7 +16,6 @@ from dragoman.data.readers.files import (
     hash_file,
     open_bytes,
     open_lines,
-    remembered_hashes,
 )
 from dragoman.errors import DataError
 
@@ -43,14 +40,13 @@ def test_text_is_the_same_however_compressed_and_a_byte_order_mark_is_none_of_it
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_lines_are_counted_and_single_ones_read_however_compressed(tmp_path: Path, suffix: str) -> None:
+def test_lines_are_counted_and_skipped_however_compressed(tmp_path: Path, suffix: str) -> None:
     lines = [f"{i}: {'x' * (i * i % 700)}" for i in range(1000)]
     for end in ("", "\n"):
         path = Path(write(tmp_path / f"text{suffix}", "\n".join(lines) + end))
         assert count_lines(path) == 1000
-        for at in ([], [1], [1000], [2, 3, 4, 500, 999, 1000], range(1, 1001), range(7, 1001, 13)):
-            assert list(open_lines(path, at=at)) == [lines[n - 1] for n in at]
-        assert list(open_lines(path, at=[999, 1001, 1002])) == [lines[998]]
+        for skip in (0, 1, 500, 999, 1000, 1001):
+            assert list(open_lines(path, skip=skip)) == lines[skip:]
     assert count_lines(Path(write(tmp_path / f"empty{suffix}", ""))) == 0
 
 
@@ -215,48 +211,6 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: p
         hash_file(Path(path))
     with pytest.raises(DataError, match="Permission denied"), open_bytes(Path(path)):
         pass
-
-
-def test_a_file_is_hashed_again_unless_it_is_surely_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = Path(write(tmp_path / "a.tsv", "a\tb\n"))
-    before = hash_file(path)
-    write(path, "c\td\n")  # as long, and within one tick of the clock
-    assert hash_file(path) != before
-    monkeypatch.setattr(files, "CLOCK_TICK", -1.0)  # as if the file were old
-    found = hash_file(path)
-    monkeypatch.setattr(hashlib, "blake2b", None)
-    assert hash_file(path) == found
-
-
-@pytest.mark.parametrize("damage", [None, b"[[[1, 2", b"[[1, 2]]", b"[[[[1]], 2]]", b"7"])
-def test_another_process_reads_a_file_again_unless_its_hash_is_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes | None
-) -> None:
-    path, memory = Path(write(tmp_path / "a.tsv", "a\tb\n")), tmp_path / "cache" / "hashes.json"
-    monkeypatch.setattr(files, "CLOCK_TICK", -1.0)  # as if the file were old
-    with remembered_hashes(memory):
-        found = hash_file(path)
-    files._HASHES.clear()
-    if damage is not None:
-        memory.write_bytes(damage)
-    with remembered_hashes(memory):
-        with monkeypatch.context() as patch:
-            if damage is None:
-                patch.setattr(hashlib, "blake2b", None)
-            assert hash_file(path) == found
-        write(path, "c\td\n")
-        assert hash_file(path) != found
-
-
-def test_hashes_that_cannot_be_remembered_are_known_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = Path(write(tmp_path / "a.tsv", "a\tb\n"))
-    monkeypatch.setattr(files, "CLOCK_TICK", -1.0)
-    with remembered_hashes(path / "hashes.json"):  # in a file, not a folder
-        assert hash_file(path) == hash_file(path)
 
 
 def test_a_missing_file_of_a_named_data_set_can_be_fetched(

@@ -602,9 +602,8 @@ REFUSED = [
         " line 2: a list and no object with named fields; write one object a line",
     ),
     ("a.jsonl", OBJECT + '"a"', " line 2: a string and no object"),
-    ("a.json", '\ufeff\n[\n {"en": "a"}\n]', ": holds a JSON list; write one object a line, as with: jq"),
-    ("a.json", "[{}" + " " * 2_000_000 + "]", ": holds a JSON list; write one object a line, as with: jq"),
-    ("a.txt", "a ||| b\n", ": its sides are separated by ' ||| '; separate them by tabs, as with: sed"),
+    ("a.json", '[{"en": "a", "de": "b"},\n{"en": "a"}]', " line 1: not JSON ("),
+    ("a.txt", "a ||| b\n", " line 1: no column 1, counted from 0, among 1; separate the columns by tabs, or"),
     ("a.xlf", "<xliff/>", f": a .xlf file {NO_COLUMNS}"),
     ("a.jsonl", OBJECT + "12", " line 2: a number and no object"),
     ("a.jsonl", OBJECT + "null", " line 2: nothing and no object"),
@@ -640,6 +639,7 @@ REFUSED = [
     ("train.tags.en-de.en", "a", ": a tagged file of IWSLT; get its text with: dragoman data fetch"),
 ]  # fmt: skip
 ADVICE = {
+    "line 1: not JSON": "; write one object a line, for example with: jq -c '.[]'",
     "cut short": "; check its encoding, or write it again with the program it is from",
     FOREIGN: "; write it again in UTF-8",
     NO_TEXT: "; check the file with: msgfmt --check",

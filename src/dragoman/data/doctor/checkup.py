@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,10 +21,10 @@ from dragoman.data.doctor.words import (
     MIN_LINES,
     SideReader,
     combine,
+    conflicts,
     duplicates,
     hash_of,
     length_deviations,
-    with_several,
 )
 from dragoman.data.records import Corpus, Numbered, has_text, labels_of
 from dragoman.errors import DataError, counted
@@ -63,7 +62,6 @@ def check_corpus(
     src_lang: str | None = None,
     tgt_lang: str | None = None,
     held_out: Mapping[str, Corpus] | None = None,
-    earlier: Mapping[str, Corpus] | None = None,
     n_examples: int = N_EXAMPLES,
     thresholds: Mapping[str, float] | None = None,
     n_workers: int = 1,
@@ -73,12 +71,11 @@ def check_corpus(
 
     A corpus is read once, and once more for examples. Of more than WINDOW pairs, each window is judged by
     what it teaches itself, in one of `n_workers` processes; repetitions are those of the whole corpus.
-    `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with, and
-    `earlier` other corpora to train on, whose pairs it should not repeat. `thresholds` are those of
-    `thresholds_of`. The report does not depend on `n_workers`. Of
-    labelled text, only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked
-    as far as it goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot.
-    RunError: a process died.
+    `held_out` are the corpora for validation and test, by name, that `corpus` must not overlap with.
+    `thresholds` are those of `thresholds_of`. The report does not depend on `n_workers`. Of labelled text,
+    only `held_out` and `n_examples` count. A corpus that cannot be read to its end is checked as far as it
+    goes. DataError: it cannot be read at all, or has no text; or one that is held out cannot. RunError: a
+    process died.
     """
     tally, held = Tally(corpus.unit, n_examples), None
     if held_out:
@@ -88,15 +85,9 @@ def check_corpus(
     if corpus.is_labelled:
         _check_labelled(corpus, tally, held, progress)
         return tally.report(corpus)
-    examination = Examination(
-        (src_lang, tgt_lang),
-        thresholds or thresholds_of(()),
-        tally.unit,
-        held=held,
-        earlier={name: _pair_hashes(one) for name, one in (earlier or {}).items()},
-    )
-    packed = windows(read(corpus, progress, tally.troubles))
-    for examined in examine(packed, examination, n_workers=n_workers, progress=progress):
+    examination = Examination((src_lang, tgt_lang), thresholds or thresholds_of(()), tally.unit, held)
+    stream = windows(read(corpus, progress, tally.troubles))
+    for examined in examine(stream, examination, n_workers=n_workers, progress=progress):
         tally.add(examined)
     progress("repetitions", tally.n)
     notes = [*corpus.notes(), *tally.judge_whole()]  # before examples are read again, perhaps not all
@@ -127,7 +118,7 @@ def _check_labelled(corpus: Corpus, tally: Tally, held: HeldOutIndex | None, pro
     kept = np.flatnonzero(filled)
     texts, labels = (np.asarray(some)[kept] for some in hashes)
     first = dict(zip(*map(np.ndarray.tolist, duplicates(texts)), strict=True))
-    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
+    conflicting = conflicts(texts, labels)
     for i in np.flatnonzero(conflicting).tolist():
         other = f"as {tally.unit} {window.numbers[kept[first[i]]]}, " if i in first else ""
         window.faults["conflict"][int(kept[i])] = f"{other}with another label elsewhere"
@@ -142,15 +133,6 @@ def _check_labelled(corpus: Corpus, tally: Tally, held: HeldOutIndex | None, pro
     if len(n_of_label) > _MAX_SHOWN:
         lines.append(f"and {len(n_of_label) - _MAX_SHOWN:,} more labels")
     tally.summarise("labels", lines, count=len(n_of_label))
-
-
-def _pair_hashes(corpus: Corpus) -> np.ndarray:
-    """Return a hash of each pair, the same for pairs that differ in white space only."""
-    sides = array("q"), array("q")
-    for pair in corpus.pairs():
-        for hashes, text in zip(sides, pair, strict=True):
-            hashes.append(hash_of(" ".join(text.split())))
-    return combine(tuple(map(np.asarray, sides)))
 
 
 # Chunks and windows
@@ -182,36 +164,26 @@ def read(corpus: Corpus, progress: Progress, troubles: list[DataError]) -> Itera
         progress("reading", n_read)
 
 
-class Window:
-    """Consecutive pairs, packed: a third of the memory, and of what travels to another process."""
+Window = list[list[Numbered]]
+"""Consecutive pairs, in chunks."""
 
-    def __init__(self) -> None:
-        self._packed: deque[bytes] = deque()
-        self.n = 0
 
-    def append(self, chunk: list[Numbered]) -> None:
-        """Add a chunk behind the others."""
-        self._packed.append(json.dumps(chunk).encode("ascii"))
-        self.n += len(chunk)
-
-    def chunks(self) -> Iterator[list[Numbered]]:
-        """Yield chunk by chunk, and forget each."""
-        while self._packed:
-            yield [Numbered(number, tuple(texts)) for number, texts in json.loads(self._packed.popleft())]
+def size_of(window: Window) -> int:
+    """Return the number of pairs in a window."""
+    return sum(map(len, window))
 
 
 def windows(chunks: Iterable[list[Numbered]]) -> Iterator[Window]:
     """Cut into windows of WINDOW pairs; the last of several has at least TAIL."""
-    window, following = Window(), Window()
+    window: Window = []
+    following: Window = []
     for chunk in chunks:
-        (window if window.n < WINDOW else following).append(chunk)
-        if following.n >= TAIL:
+        (window if size_of(window) < WINDOW else following).append(chunk)
+        if size_of(following) >= TAIL:
             yield window
-            window, following = following, Window()
-    for chunk in following.chunks():
-        window.append(chunk)
-    if window.n:
-        yield window
+            window, following = following, []
+    if window:
+        yield window + following
 
 
 # A window
@@ -254,23 +226,17 @@ class Examination:
     unit: str
     held: HeldOutIndex | None
     """Texts that must not be among them."""
-    earlier: Mapping[str, np.ndarray]
-    """`_pair_hashes` of other corpora, whose pairs they should not repeat, by name."""
 
     def __call__(self, window: Window, doing: Callable[[str], None]) -> Examined:
-        """Examine a window, which is empty afterwards; `doing` is told what with."""
+        """Examine a window; `doing` is told what with."""
         examined, readers = Examined(), (SideReader(), SideReader())
-        for chunk in window.chunks():
+        for chunk in window:
             examined.add(chunk, PAIR_CHECKS, self.held)
             for i, reader in enumerate(readers):
                 reader.add(one.texts[i] for one in chunk)
         faults = examined.faults
         src, tgt = (reader.side() for reader in readers)
         examined.hashes = src.hashes, tgt.hashes, combine((src.near_hashes, tgt.near_hashes))
-        pair_hashes = combine((src.hashes, tgt.hashes))
-        for name, hashes in self.earlier.items():
-            repeated = np.flatnonzero(np.isin(pair_hashes, hashes)).tolist()
-            faults["duplicate-across"] |= dict.fromkeys(repeated, f"stands in {name}, too")
         doing("lengths")
         deviations = length_deviations(src, tgt)
         doing("languages")
@@ -322,16 +288,14 @@ def examine(
     RunError: a worker died.
     """
     first = list(islice(stream, min(n_workers, 2)))
-    n_first = len(first)
-    stream = chain((first.pop(0) for _ in range(n_first)), stream)  # none is kept once it has been sent
-    if n_first > 1:
+    if len(first) > 1:
         remedy = "nothing was written; fewer --workers need less memory"
-        work = examination.in_worker
+        work, stream = examination.in_worker, chain(first, stream)
         yield from in_order(work, stream, n_workers=n_workers, tick=lambda n: None, remedy=remedy)
         return
     n = 0
-    for window in stream:
-        n += window.n
+    for window in chain(first, stream):
+        n += size_of(window)
         yield examination(window, lambda doing, n=n: progress(doing, n))  # type: ignore[misc]
 
 
@@ -436,24 +400,16 @@ class Tally:
         return [f"{place}{note}" for place, (_, _, whole) in parts for note in whole[""]]
 
     def _mark_repetitions(self) -> None:
-        """Add pairs that occurred before, wholly or nearly, and sources with several targets, by hashes."""
+        """Add pairs that occurred before, wholly or nearly, by hashes."""
         src, tgt, near = map(np.asarray, self._hashes)
         numbers, earlier = np.asarray(self._numbers), f"as {self.unit} {{}}"
         is_filled = (src != hash_of("")) & (tgt != hash_of(""))
         is_other = is_filled.copy()
-        n_sources = n_lines = 0
         for some in _partitions(src):
             filled = some[is_filled[some]]
             repeats, firsts = (filled[lines] for lines in duplicates(src[filled], tgt[filled]))
             is_other[repeats] = False
             self.mark("duplicate", repeats, earlier, numbers[firsts])
-            lines, n_targets = with_several(src[filled], tgt[filled])
-            self.mark("several-targets", filled[lines], "{} different targets", n_targets)
-            n_sources += len(np.unique(src[filled[lines]]))
-            n_lines += len(lines)
-        if n_sources:
-            facts = [f"{counted(n_sources, 'source')}, {n_lines:,} targets"]
-            self.summarise("several-targets", facts, count=n_sources)
         for some in _partitions(near):
             distinct = some[is_other[some]]
             repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))

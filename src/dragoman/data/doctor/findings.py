@@ -70,8 +70,6 @@ _KINDS = (
     Kind("duplicate", "warning", True, "a repetition of an earlier line", "keep the first one"),
     Kind("duplicate-near", "warning", False, "an earlier line but for case, punctuation and digits",
          "look at a sample; drop them where they add nothing (--drop duplicate-near)"),
-    Kind("duplicate-across", "warning", False, "a pair that another corpus of the recipe has as well",
-         "drop it from one of them, or leave it if it is to count twice (--drop duplicate-across)"),
     Kind("characters", "warning", False, "Chinese in the rarer kind of characters, simplified or traditional",
          "convert it (OpenCC does): a source does not say which of the two is wanted"),
     Kind("length", "warning", True, "a side is far too long for the other",
@@ -89,8 +87,6 @@ _KINDS = (
     Kind("addresses", "suspicion", False, "the sides have different URLs or e-mail addresses", "correct it"),
     Kind("identical-short", "information", False, "the same one or two words on both sides",
          "usually names; nothing to do"),
-    Kind("several-targets", "information", False, "a source with several translations",
-         "nothing to do; keep them on one side when splitting"),
     Kind("labels", "information", False, "examples of each label",
          "when one label is rare, weight the classes, and judge by macro-F1"),
 )  # fmt: skip

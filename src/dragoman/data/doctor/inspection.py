@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from dragoman.data.doctor.content import PAIR_CHECKS, same_text
 from dragoman.data.doctor.encoding import damage
 from dragoman.data.doctor.findings import KINDS
 from dragoman.data.doctor.language import check_languages, wrong_declarations
-from dragoman.data.doctor.words import NumberedSide, SideReader, duplicates, with_several
+from dragoman.data.doctor.words import NumberedSide, SideReader, conflicts, duplicates
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.data.records import Corpus, JoinedCorpora, has_text
 from dragoman.errors import DataError, MissingExtraError, counted, printable
@@ -51,8 +51,6 @@ SHIFTED, MANY_SHIFTED = 0.05, 0.25
 """Share of lines beside another line's translation from which that is reported, and refused."""
 NUMBERS = 0.9
 """Share of texts without a word from which a side counts as numbers or ids."""
-MANY_LABELS = 0.2
-"""Labels per example from which they may be texts. More than half are refused by the reader."""
 FAULTY = {
     "identical": 0.1,
     "encoding": 0.05,
@@ -73,10 +71,6 @@ FEW_PAIRS, FEW_NEW_PAIRS, FEW_TEXTS = 1000, 100, 100
 """Too few to learn a language from, to take a trained translator further, and to learn labels from."""
 MIN_WORDS = 100
 """Words of a side from which its language can be told."""
-SEPARATORS = "|,;"
-"""Signs that stand between the labels of a text."""
-MIN_LABELLED = 10
-"""Texts from which the number of labels says something."""
 
 
 class Concern(NamedTuple):
@@ -184,12 +178,10 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
 def inspect_labelled(corpus: Corpus) -> Inspection:
     """Look at labelled text. DataError: it cannot be read, or its labels are no classes."""
     sample, texts, labels = _scan([corpus])
-    conflicting = np.isin(texts, texts[with_several(texts, labels)[0]])
     bare = [(text,) for text, _ in sample]
     concerns = [
-        *(_numbers(bare, ("text",), setting="--text-column or data.text_column") or _columns(sample)),
-        *_odd_labels({label for _, label in sample}, separator=corpus.separator or ""),
-        *_share("conflict", int(conflicting.sum()), len(texts)),
+        *_numbers(bare, ("text",), setting="--text-column or data.text_column"),
+        *_share("conflict", int(conflicts(texts, labels).sum()), len(texts)),
         *_share("encoding", sum(bool(damage(text)) for text, _ in sample), len(sample)),
         *_share("duplicate", len(duplicates(texts)[0]), len(texts)),
         *_few(len(texts), FEW_TEXTS, "texts: a score on held-out ones says little"),
@@ -330,43 +322,6 @@ def _share(kind: str, count: int, n: int) -> Iterator[Concern]:
 def _few(n_read: int, few: int, what: str) -> Iterator[Concern]:
     if n_read < few:
         yield Concern("few", f"only {n_read:,} {what}")
-
-
-def _columns(examples: Sequence[tuple[str, str]]) -> Iterator[Concern]:
-    """Labels that look like texts."""
-    texts, labels = zip(*examples, strict=True)
-    n_labels = len(set(labels))
-    if len(examples) >= MIN_LABELLED and n_labels >= MANY_LABELS * len(examples):
-        complaint = (
-            f"{n_labels:,} different labels in {len(examples):,} examples, such as {_short(labels[0])!r}"
-        )
-    elif sum(map(len, labels)) > sum(map(len, texts)):
-        complaint = f"labels are longer than texts, such as {_short(labels[0])!r} for {_short(texts[0])!r}"
-    else:
-        return
-    yield Concern("columns", f"{complaint}; are text and label the right columns?")
-
-
-def _odd_labels(labels: Collection[str], *, separator: str) -> Iterator[Concern]:
-    """Find labels that look like several in one, and labels that differ in capitals alone."""
-    if separator:
-        return
-    for sign in SEPARATORS:
-        several = sorted(
-            label for label in labels if {*labels} & {*map(str.strip, label.split(sign))} - {label}
-        )
-        if several:
-            what = (
-                f"the label {_short(several[0])!r} looks like several; if it is, say --label-separator "
-                f"'{sign}' (data.label_separator)"
-            )
-            yield Concern("several labels", what)
-    alike = pairwise(sorted(labels, key=lambda label: (label.casefold(), label)))
-    if same := next((pair for pair in alike if pair[0].casefold() == pair[1].casefold()), None):
-        one, other = map(_short, same)
-        yield Concern(
-            "capitals", f"the labels {one!r} and {other!r} differ in capitals alone; write them alike"
-        )
 
 
 def _percent(share: float) -> str:

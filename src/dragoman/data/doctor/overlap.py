@@ -28,11 +28,9 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying by it loses no
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LONG = 300  # characters of a text, on average
-_HASH_BITS = 40  # of a sequence; the bits above them hold the number of its line
-_FILTER_BITS = 22
-_FILTER = (1 << _FILTER_BITS) - 1
 _SKETCH_BITS = 256
 _N_BITS = np.array([i.bit_count() for i in range(1 << 16)], dtype=np.uint8)
+_HASH_BITS = 40  # of a sequence; the bits above them hold the number of its line
 
 
 class Match(NamedTuple):
@@ -61,8 +59,6 @@ class HeldOutTexts:
         self._vocabulary, ids, n_texts = np.unique(hashes, return_inverse=True, return_counts=True)
         self._ranks = np.empty(len(n_texts), dtype=np.int64)  # of each sequence, the rarest first
         self._ranks[np.argsort(n_texts, kind="stable")] = np.arange(len(n_texts))
-        self._filter = np.zeros(1 << _FILTER_BITS, dtype=bool)
-        self._filter[self._vocabulary & _FILTER] = True
         self._sizes = np.bincount(rows, minlength=len(self._plain))
         ranks = self._ranks[ids]
         self._keys = np.sort(rows << _HASH_BITS | ranks)
@@ -82,13 +78,13 @@ class HeldOutTexts:
         if not len(self._vocabulary):
             return []
         rows, hashes = _sequences(lines, self._n)
-        sizes = np.bincount(rows, minlength=len(lines))
-        # Similar to a held-out text can only be a line most of whose sequences occur in some of them.
-        n_unknown = np.bincount(rows, ~self._filter[hashes & _FILTER], minlength=len(lines))
-        is_kept = (n_unknown <= (1 - SIMILAR) * sizes + 1e-9)[rows]
-        rows, hashes = rows[is_kept], hashes[is_kept]
         positions = np.minimum(np.searchsorted(self._vocabulary, hashes), len(self._vocabulary) - 1)
         is_known = self._vocabulary[positions] == hashes
+        sizes = np.bincount(rows, minlength=len(lines))
+        # Similar to a held-out text can only be a line most of whose sequences occur in some of them.
+        n_unknown = np.bincount(rows, ~is_known, minlength=len(lines))
+        is_kept = (n_unknown <= (1 - SIMILAR) * sizes + 1e-9)[rows]
+        rows, positions, is_known = rows[is_kept], positions[is_kept], is_known[is_kept]
         ranks = np.where(is_known, self._ranks[positions], -1)
         sizes = np.bincount(rows, minlength=len(lines))
         prefix = _rarest(rows, ranks, sizes) & is_known

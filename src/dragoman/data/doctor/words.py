@@ -146,7 +146,10 @@ _MIN_DEVIATION = 0.1  # nats: corpora from a grammar are more regular than langu
 
 def duplicates(*hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lines (from 0, rising) whose hashes all occurred before, and the first that had them."""
-    order, starts = _groups(combine(hashes))
+    keys = combine(hashes)
+    order = np.argsort(keys, kind="stable")  # equal ones in the order of their lines
+    in_order = keys[order]
+    starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])[: len(order)])
     repeats = np.delete(np.arange(len(order)), starts)
     firsts = order[starts[np.searchsorted(starts, repeats, side="right") - 1]]
     lines = order[repeats]
@@ -154,24 +157,11 @@ def duplicates(*hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return lines[rising], firsts[rising]
 
 
-def with_several(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lines whose key stands beside different values, and for each how many different ones."""
-    first = np.delete(np.arange(len(keys)), duplicates(keys, values)[0])
-    order, starts = _groups(keys[first])
-    sizes = np.diff(np.append(starts, len(order)))
-    several = np.repeat(sizes > 1, sizes)
-    lines, numbers = first[order[several]], np.repeat(sizes, sizes)[several]
-    rising = np.argsort(lines)
-    return lines[rising], numbers[rising]
-
-
-def _groups(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order that sorts `keys`, equal ones in theirs, and where in it each different key starts."""
-    order = np.argsort(keys, kind="stable")
-    in_order = keys[order]
-    is_new = np.ones(len(keys), dtype=bool)
-    np.not_equal(in_order[1:], in_order[:-1], out=is_new[1:])
-    return order, np.flatnonzero(is_new)
+def conflicts(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each line whether its key stands beside different values."""
+    kept = np.delete(keys, duplicates(keys, values)[0])
+    distinct, n_values = np.unique(kept, return_counts=True)
+    return np.isin(keys, distinct[n_values > 1])
 
 
 def combine(hashes: Sequence[np.ndarray]) -> np.ndarray:

@@ -11,23 +11,21 @@ import codecs
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import os
 import shutil
 import tempfile
-import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from dragoman.config import parse_json
 from dragoman.data.datasets import places, providing
-from dragoman.errors import ConfigError, DataError, RunError, optional, require
-from dragoman.files import cache_folder, write_atomically
+from dragoman.errors import ConfigError, DataError, optional
+from dragoman.files import cache_folder
 
 COMPRESSED = (".gz", ".xz", ".zst")
 
@@ -71,12 +69,6 @@ CODE_PAGES = {
     "zh": "gb18030", "ja": "cp932", "ko": "cp949",
 }  # fmt: skip
 """In which Windows wrote text of a language before UTF-8; of all others it is cp1252."""
-
-CLOCK_TICK = 2.0
-"""Seconds in which a file may change twice and keep the time of its last change, on the coarsest systems."""
-
-_HASHES: dict[tuple[int, ...], str] = {}
-"""Of files: by where they are, their size, and when they were last changed."""
 
 
 def find_file(name: str, *, copied: bool = True) -> Path:
@@ -140,17 +132,6 @@ def format_suffix(name: str) -> str:
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def require_readers(names: Iterable[str]) -> None:
-    """Check that the packages are there that these corpora are read with. MissingExtraError: one is not."""
-    for name in names:
-        if name.startswith("hf:"):
-            require("datasets", extra="hub", purpose=f"reading {name}")
-        elif name.lower().endswith(".zst"):
-            require("zstandard", extra="zst", purpose=f"reading {name}")
-        elif format_suffix(name) == ".parquet":
-            require("pyarrow", extra="parquet", purpose=f"reading {name}")
-
-
 class ReadOffset:
     """How far a file has been read."""
 
@@ -181,12 +162,10 @@ def open_lines(
     encoding: str = "utf-8",
     position: ReadOffset | None = None,
     skip: int = 0,
-    at: Iterable[int] | None = None,
 ) -> Generator[str, None, None]:
     """Yield the lines of a text file, decompressed by suffix, without line ends ("\\n" or "\\r\\n") or BOM.
 
-    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at; or only
-    those are whose numbers, from 1, are `at`, which rise.
+    Only "\\n" ends a line. `position` tells how far it is. The first `skip` lines are not looked at.
 
     DataError: the file cannot be read, is damaged, is not in its `encoding`, or holds a NUL or a line longer
     than `longest_line`, which is not read to its end. MissingExtraError: it ends in .zst and zstandard is
@@ -194,11 +173,10 @@ def open_lines(
     """
     n, most = skip, longest_line()
     try:
-        with _open(path, position) as file:
-            if at is None:
-                skip_lines(file, skip)
-                lines = enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1)
-            for n, line in lines if at is None else _lines_at(file, at, most):
+        with open_bytes(path, position=position, place=lambda: f" after line {n}") as file:
+            for _ in islice(file, skip):
+                pass
+            for n, line in enumerate(iter(partial(file.readline, most + 2), b""), start=skip + 1):
                 if b"\0" in line:  # as in UTF-16, whose English is valid UTF-8
                     raise DataError(
                         f"{path} line {n}: holds a NUL byte; if the file is UTF-16, convert it with: "
@@ -215,20 +193,6 @@ def open_lines(
             f"{path} line {n}: not {encoding.upper()} (byte 0x{byte:02x} at position {place}); "
             "convert the file; text of Windows in a Western language with: iconv -f windows-1252 -t utf-8"
         ) from error
-    except _DAMAGE as error:
-        raise _damaged(path, f" after line {n}", error) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _lines_at(file: Any, at: Iterable[int], most: int) -> Iterator[tuple[int, bytes]]:
-    before = 0
-    for n in at:
-        skip_lines(file, n - 1 - before)
-        if not (line := file.readline(most + 2)):
-            return
-        yield n, line
-        before = n
 
 
 def count_lines(path: Path) -> int:
@@ -238,19 +202,6 @@ def count_lines(path: Path) -> int:
         while block := file.read(1 << 20):
             n, last = n + block.count(b"\n"), block[-1:]
     return n + (last != b"\n")
-
-
-def skip_lines(file: Any, n: int) -> None:
-    """Read the first `n` lines of an open file, or those that there are, without looking at them."""
-    while n and (block := file.peek(1)):
-        n_ends = block.count(b"\n")
-        if n_ends < n:
-            n -= n_ends
-            file.read(len(block))
-        else:
-            for _ in range(n):
-                file.readline()
-            return
 
 
 def guess_encoding(start: bytes, language: str) -> str:
@@ -267,21 +218,6 @@ def guess_encoding(start: bytes, language: str) -> str:
     return "utf-8"
 
 
-@contextmanager
-def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Open a file, decompressed by its suffix.
-
-    DataError: the file cannot be read, or turns out to be damaged while it is.
-    """
-    try:
-        with _open(path) as file:
-            yield file
-    except _DAMAGE as error:
-        raise _damaged(path, "", error) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
 def hash_strings(*parts: str) -> str:
     """One hash of several strings, whose borders count."""
     digest = hashlib.blake2b(digest_size=16)
@@ -292,41 +228,15 @@ def hash_strings(*parts: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return a hash of a file's bytes as they are stored. DataError: it cannot be read.
-
-    A file that was not touched since is not read a second time.
-    """
+    """Return a hash of a file's bytes as they are stored. DataError: it cannot be read."""
+    digest = hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            key = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-            if key in _HASHES:
-                return _HASHES[key]
-            began = time.time()
-            digest = hashlib.blake2b(digest_size=16)
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
         raise unreadable(path, error) from error
-    if began - max(facts.st_mtime, facts.st_ctime) > CLOCK_TICK:
-        _HASHES[key] = digest.hexdigest()
     return digest.hexdigest()
-
-
-@contextmanager
-def remembered_hashes(path: Path) -> Iterator[None]:
-    """Within the block, `hash_file` knows what the file `path` remembers; it is to remember what is new.
-
-    Where it is missing, damaged, or cannot be written, files are read again, and nothing else is lost.
-    """
-    with suppress(OSError, ValueError, TypeError):
-        _HASHES.update({tuple(key): str(digest) for key, digest in parse_json(path.read_bytes())})
-    before = len(_HASHES)
-    yield
-    if len(_HASHES) > before:
-        with suppress(OSError, RunError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps([*_HASHES.items()]).encode())
 
 
 def hash_text(text: str, *, seed: int) -> int:
@@ -342,15 +252,11 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its rights")
 
 
+_UNPACKERS: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
 class _DamagedError(Exception):
     """zstandard says that a file is damaged; its own exception exists only where it is installed."""
-
-
-_DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError)
-
-
-def _damaged(path: Path, where: str, error: Exception) -> DataError:
-    return DataError(f"{path}: damaged or cut short{where} ({error}); compress or fetch it again")
 
 
 class _ZstdReader(io.RawIOBase):
@@ -388,21 +294,30 @@ class _ZstdReader(io.RawIOBase):
 
 
 @contextmanager
-def _open(path: Path, position: ReadOffset | None = None) -> Iterator[io.BufferedIOBase]:
-    """Open a file, decompressed by its suffix."""
+def open_bytes(
+    path: Path, *, position: ReadOffset | None = None, place: Callable[[], str] = str
+) -> Iterator[io.BufferedIOBase]:
+    """Open a file, decompressed by its suffix; `place` says, in complaints, how far it has been read.
+
+    DataError: the file cannot be read, or turns out to be damaged while it is. MissingExtraError: it ends
+    in .zst and zstandard is not installed.
+    """
     suffix = path.suffix.lower()
-    with path.open("rb") as stored, (position or ReadOffset()).following(stored):
-        if suffix == ".gz":
-            with gzip.GzipFile(fileobj=stored) as file:
+    try:
+        with path.open("rb") as stored, (position or ReadOffset()).following(stored):
+            if suffix == ".zst":
+                zstandard = optional("zstandard", extra="zst", purpose=f"reading {path}")
+                file: Any = io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
+            else:
+                file = _UNPACKERS[suffix](stored) if suffix in _UNPACKERS else stored
+            with file:
                 yield file
-        elif suffix == ".xz":
-            with lzma.LZMAFile(stored) as file_xz:
-                yield file_xz
-        elif suffix == ".zst":
-            zstandard = optional("zstandard", extra="zst", purpose=f"reading {path}")
-            yield io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
-        else:
-            yield stored
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError) as error:
+        raise DataError(
+            f"{path}: damaged or cut short{place()} ({error}); compress or fetch it again"
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def compressed(data: bytes, name: str) -> bytes:

@@ -10,7 +10,6 @@ of its own is never loaded: since its version 4, the package datasets has no mea
 
 from __future__ import annotations
 
-import codecs
 import csv
 import math
 import re
@@ -19,7 +18,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -37,13 +36,13 @@ from dragoman.data.readers.files import (
     open_bytes,
     open_lines,
     too_long,
-    unreadable,
 )
 from dragoman.errors import DataError, optional, require
 
 HUB = "hf:"
 ROWS = 512
 """Arrow rows in memory at once: a small file may unpack to the longest text there may be in each of them."""
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Notes:
@@ -65,11 +64,14 @@ class Notes:
 class RecordTable(ABC):
     """Records that are read again and again. `setting` names, in complaints, what chooses the columns."""
 
+    kind = ""
+    """The format, as fingerprints name it."""
     unit = "line"
     is_ordered = False
     """Its columns can be asked for by number."""
 
     def __init__(self, name: str, *, setting: str) -> None:
+        """`name` is the path of a file, unless a format says otherwise."""
         self.name, self.setting = name, setting
         self.position = ReadOffset()
         """How far a text file has been read; it stays at 0 for other formats."""
@@ -86,9 +88,11 @@ class RecordTable(ABC):
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
         """Yield the number of each record and its cells in `columns`; "" in all of them for an empty line."""
 
-    @abstractmethod
     def fingerprint(self, columns: Sequence[Column]) -> str:
         """Return a hash of the content and the columns."""
+        are_numbers = all(isinstance(column, int) for column in columns)  # 1 is not the name "1"
+        kind = self.kind if are_numbers or not self.is_ordered else f"named {self.kind}"
+        return hash_strings(kind, *map(str, columns), hash_file(Path(self.name)))
 
     def text(self, cell: object, n: int, column: Column) -> str:
         """Return a cell of record `n` as one line of text; "" for one that is missing.
@@ -98,18 +102,14 @@ class RecordTable(ABC):
         if cell is None:
             return ""
         if not isinstance(cell, str):
-            raise self._no_text(n, column, f"{_kind_of(cell)}, not text; name another one")
-        if not cell.isascii():
-            try:
-                cell.encode()
-            except UnicodeEncodeError as error:
-                half = cell[error.start]
-                raise self._no_text(
-                    n, column, f"{half!r}, which is half a character; repair or remove the text"
-                ) from error
-        if "\0" in cell:
-            raise self._no_text(n, column, "a NUL character; remove it")
-        return one_line(cell)
+            what = f"{_kind_of(cell)}, not text; name another one"
+        elif not cell.isascii() and (half := _HALF_CHARACTER.search(cell)):
+            what = f"{half[0]!r}, which is half a character; repair or remove the text"
+        elif "\0" in cell:
+            what = "a NUL character; remove it"
+        else:
+            return one_line(cell)
+        raise DataError(f"{self.where(n)}: column {column!r} holds {what}")
 
     def label(self, cell: object, n: int, column: Column) -> str:
         """Return a cell as the name of a class; "" for one that is missing.
@@ -131,31 +131,12 @@ class RecordTable(ABC):
         except KeyError as error:
             raise self.unknown(column, self.where(n), field_names(record)) from error
 
-    def _no_text(self, n: int, column: Column, what: str) -> DataError:
-        return DataError(f"{self.where(n)}: column {column!r} holds {what}")
-
     def unknown(self, column: Column, place: str, fields: Iterable[str]) -> DataError:
         """Return the complaint that `column` is not among `fields` at a place."""
         return DataError(f"{place}: no column {column!r}; there are {', '.join(fields)} ({self.setting})")
 
 
-class FileTable(RecordTable):
-    """A table in a file."""
-
-    KIND = ""
-    """The format, as fingerprints name it."""
-
-    def __init__(self, path: Path, *, setting: str) -> None:
-        super().__init__(str(path), setting=setting)
-        self.path = path
-
-    def fingerprint(self, columns: Sequence[Column]) -> str:
-        are_numbers = all(isinstance(column, int) for column in columns)  # 1 is not the name "1"
-        kind = self.KIND if are_numbers or not self.is_ordered else f"named {self.KIND}"
-        return hash_strings(kind, *map(str, columns), hash_file(self.path))
-
-
-class DelimitedTable(FileTable):
+class DelimitedTable(RecordTable):
     """Rows of cells with a delimiter between them; the first one may name the columns."""
 
     is_ordered = True
@@ -164,6 +145,11 @@ class DelimitedTable(FileTable):
     def records(self) -> Generator[tuple[int, list[str]], None, None]:
         """Yield the line on which each record begins, and its cells; [] for an empty one."""
 
+    def first_line(self) -> list[str]:
+        """Return the cells of the first record: names, or text."""
+        with closing(self.records()) as records:
+            return next(records, (1, [""]))[1]
+
     def _under_header(self, columns: Sequence[Column]) -> Iterator[tuple[int, Sequence[object]]]:
         """Yield the number of each record behind the first, which names the columns, and its cells in some.
 
@@ -171,17 +157,7 @@ class DelimitedTable(FileTable):
         """
         with closing(self.records()) as records:
             names = [name.strip() for name in next(records, (1, [""]))[1]]
-            positions = []
-            for column in columns:
-                n_named = names.count(str(column))
-                if isinstance(column, int) and column < len(names):
-                    positions.append(column)
-                elif isinstance(column, str) and n_named == 1:
-                    positions.append(names.index(column))
-                elif n_named > 1:
-                    raise DataError(f"{self.where(1)}: two columns are called {column!r}; rename one")
-                else:
-                    raise self.unknown(column, self.where(1), names)
+            positions = [self._position(column, names) for column in columns]
             for n, cells in records:
                 if cells and len(cells) != len(names):
                     raise DataError(
@@ -190,21 +166,28 @@ class DelimitedTable(FileTable):
                     )
                 yield n, [cells[i] for i in positions] if cells else [""] * len(positions)
 
+    def _position(self, column: Column, names: list[str]) -> int:
+        """Return where a column is among those that line 1 names."""
+        n_named = names.count(str(column))
+        if isinstance(column, int) and column < len(names):
+            return column
+        if n_named > 1:
+            raise DataError(f"{self.where(1)}: two columns are called {column!r}; rename one")
+        if isinstance(column, int) or not n_named:
+            raise self.unknown(column, self.where(1), names)
+        return names.index(column)
+
 
 class TabSeparated(DelimitedTable):
     """Columns with tabs between them. Asked for by name, the first line holds names; else, it does not."""
 
-    KIND = "columns"
+    kind = "columns"
 
     def fields(self) -> list[str]:
         return []
 
-    def first_line(self) -> list[str]:
-        """Return the cells of the first line: names, or a record."""
-        return next(open_lines(self.path), "").split("\t")
-
     def records(self) -> Generator[tuple[int, list[str]], None, None]:
-        with closing(open_lines(self.path, position=self.position)) as lines:
+        with closing(open_lines(Path(self.name), position=self.position)) as lines:
             for n, line in enumerate(lines, start=1):
                 yield n, line.split("\t") if line.strip() else []
 
@@ -237,25 +220,24 @@ class CommaSeparated(DelimitedTable):
     The delimiter is a comma, or the semicolon or tab that is more frequent in the first line.
     """
 
-    KIND = "csv"
+    kind = "csv"
 
     def fields(self) -> list[str]:
-        return [name.strip() for name in next(self.records(), (1, [""]))[1]]
+        return [name.strip() for name in self.first_line()]
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
-        rows = self._under_header(columns)
         if all(isinstance(column, int) for column in columns):
             names = ", ".join(self.fields())
             notes.remarks.append(f"line 1 is taken for the names of the columns ({names})")
-        return rows
+        return self._under_header(columns)
 
     def records(self) -> Generator[tuple[int, list[str]], None, None]:
         """Yield the line on which each record begins, and its cells."""
-        with closing(open_lines(self.path, position=self.position)) as lines:
+        n, most = 1, longest_line()
+        remaining = most + 1  # a quote that is never closed would make one field of the rest of the file
+        csv.field_size_limit(max(csv.field_size_limit(), min(most, 2**31 - 1)))
+        with closing(open_lines(Path(self.name), position=self.position)) as lines:
             first = next(lines, "")
-            delimiter = max(",;\t", key=first.count)
-            n, most = 1, longest_line()
-            remaining = most + 1  # a quote that is never closed would make one field of the rest of the file
 
             def bounded() -> Iterator[str]:
                 nonlocal remaining
@@ -265,50 +247,43 @@ class CommaSeparated(DelimitedTable):
                         raise too_long(self.where(n), most)
                     yield f"{line}\n"
 
-            reader = csv.reader(bounded(), delimiter=delimiter, strict=True)
-            while True:
-                previous = csv.field_size_limit(min(most, 2**31 - 1))
-                try:
-                    cells = next(reader, None)
-                except csv.Error as error:
-                    raise DataError(
-                        f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
-                        "and each quote in it twice"
-                    ) from error
-                finally:
-                    csv.field_size_limit(previous)
-                if cells is None:
-                    return
-                yield n, cells if any(cell.strip() for cell in cells) else []
-                n, remaining = reader.line_num + 1, most + 1
+            reader = csv.reader(bounded(), delimiter=max(",;\t", key=first.count), strict=True)
+            try:
+                for cells in reader:
+                    yield n, cells if any(cell.strip() for cell in cells) else []
+                    n, remaining = reader.line_num + 1, most + 1
+            except csv.Error as error:
+                raise DataError(
+                    f"{self.where(n)}: not CSV ({error}); a text with quotes is to stand in quotes, "
+                    "and each quote in it twice"
+                ) from error
 
 
-class JsonLines(FileTable):
+class JsonLines(RecordTable):
     """A JSON object a line."""
 
-    KIND = "jsonl"
+    kind = "jsonl"
 
     def fields(self) -> list[str]:
         return next((field_names(record) for _, record in self._records() if record is not None), [])
 
     def rows(self, columns: Sequence[Column], notes: Notes) -> Iterator[tuple[int, Sequence[object]]]:
         for n, record in self._records():
-            if record is None:
-                yield n, [""] * len(columns)
-            else:
-                yield n, [self.field(record, column, n) for column in columns]
+            yield n, [("" if record is None else self.field(record, column, n)) for column in columns]
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Yield the number and the object of each line; None for an empty one."""
-        for n, line in enumerate(open_lines(self.path, position=self.position), start=1):
+        for n, line in enumerate(open_lines(Path(self.name), position=self.position), start=1):
             if not line.strip():
                 yield n, None
                 continue
             try:
                 record = parse_json(line)
             except ValueError as error:
+                remedy = "jq -c '.[]'" if line.lstrip().startswith("[") else "jq -c ."
                 raise DataError(
-                    f"{self.where(n)}: not JSON ({error}); write one object a line, for example with: jq -c ."
+                    f"{self.where(n)}: not JSON ({error}); write one object a line, for example with: "
+                    f"{remedy}"
                 ) from error
             if not isinstance(record, dict):
                 raise DataError(
@@ -330,15 +305,14 @@ class ArrowTable(RecordTable):
         for column in columns:
             if column not in self._holders:
                 raise self.unknown(column, self.name, self._holders)
-        names = [self._holders[str(column)] for column in columns]
-        n, most = 0, longest_line()
-        for batch in self._batches(sorted(set(names))):
-            for cells in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-                n += 1
-                row = [self._cell(*at, n) for at in zip(columns, names, cells, strict=True)]
-                if any(isinstance(cell, str) and len(cell.encode()) > most for cell in row):
-                    raise too_long(self.where(n), most)
-                yield n, row
+        most = longest_line()
+        batches = self._batches(sorted({self._holders[str(column)] for column in columns}))
+        records = chain.from_iterable(batch.to_pylist() for batch in batches)
+        for n, record in enumerate(records, start=1):
+            row = [self._cell(record, str(column), n) for column in columns]
+            if any(isinstance(cell, str) and len(cell.encode()) > most for cell in row):
+                raise too_long(self.where(n), most)
+            yield n, row
 
     @cached_property
     def _holders(self) -> dict[str, str]:
@@ -353,22 +327,22 @@ class ArrowTable(RecordTable):
     def _batches(self, names: list[str]) -> Iterator[Any]:
         """Yield the columns `names` of some rows at a time."""
 
-    def _cell(self, column: Column, name: str, value: object, n: int) -> object:
-        """Return the value of row `n` in the column `name`, or of the field `column` in it."""
-        return None if value is None else self.field({name: value}, column, n)
+    def _cell(self, record: Mapping[str, Any], column: str, n: int) -> object:
+        """Return the field `column` of row `n`."""
+        return None if record[self._holders[column]] is None else self.field(record, column, n)
 
 
-class Parquet(ArrowTable, FileTable):
+class Parquet(ArrowTable):
     """A Parquet file."""
 
-    KIND = "parquet"
+    kind = "parquet"
 
     def _schema(self) -> Any:
-        with _open_parquet(self.path) as file:
+        with _open_parquet(Path(self.name)) as file:
             return file.schema_arrow
 
     def _batches(self, names: list[str]) -> Iterator[Any]:
-        with _open_parquet(self.path) as file:
+        with _open_parquet(Path(self.name)) as file:
             yield from file.iter_batches(batch_size=ROWS, columns=names)
 
 
@@ -410,9 +384,9 @@ class HubTable(ArrowTable):
     def _batches(self, names: list[str]) -> Iterator[Any]:
         yield from self._dataset.select_columns(names).with_format("arrow").iter(batch_size=ROWS)
 
-    def _cell(self, column: Column, name: str, value: object, n: int) -> object:
-        value = super()._cell(column, name, value, n)
-        classes = getattr(self._dataset.features[name], "names", None)
+    def _cell(self, record: Mapping[str, Any], column: str, n: int) -> object:
+        value = super()._cell(record, column, n)
+        classes = getattr(self._dataset.features[self._holders[column]], "names", None)
         if classes is None or not isinstance(value, int):
             return value
         return classes[value] if value >= 0 else None  # the hub writes -1 where a label is kept secret
@@ -425,18 +399,12 @@ def _open_parquet(path: Path) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    with ExitStack() as stack:
-        if path.suffix.lower() in COMPRESSED:
-            file: Any = stack.enter_context(tempfile.TemporaryFile())
-            with open_bytes(path) as packed:
-                shutil.copyfileobj(packed, file)
-        else:
-            try:
-                file = stack.enter_context(path.open("rb"))
-            except OSError as error:
-                raise unreadable(path, error) from error
+    with open_bytes(path) as file, tempfile.TemporaryFile() as unpacked:
+        is_packed = path.suffix.lower() in COMPRESSED
+        if is_packed:
+            shutil.copyfileobj(file, unpacked)
         try:
-            yield ParquetFile(file)
+            yield ParquetFile(unpacked if is_packed else file)
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise DataError(f"{path}: damaged, or not Parquet ({reason}); write or fetch it again") from error
@@ -451,7 +419,7 @@ def _flat(fields: Any, outer: str = "", prefix: str = "") -> Iterator[tuple[str,
         yield from _flat(inner, holder, f"{name}.") if inner else [(name, holder)]
 
 
-_TABLES: dict[str, type[FileTable]] = {
+_TABLES: dict[str, type[RecordTable]] = {
     ".csv": CommaSeparated,
     ".json": JsonLines,
     ".jsonl": JsonLines,
@@ -473,7 +441,7 @@ def open_table(name: str, *, setting: str) -> RecordTable:
     if name.startswith(HUB):
         return HubTable(name, setting=setting)
     check_format(name)
-    return _TABLES.get(format_suffix(name), TabSeparated)(find_file(name), setting=setting)
+    return _TABLES.get(format_suffix(name), TabSeparated)(str(find_file(name)), setting=setting)
 
 
 def check_format(name: str) -> None:
@@ -488,17 +456,6 @@ def check_format(name: str) -> None:
         raise DataError(
             f"{name}: a tagged file of IWSLT; get its text with: dragoman data fetch iwslt17-en-de, "
             "or remove the lines that begin with <"
-        )
-    with open_bytes(find_file(name)) as file:
-        start = file.read(1 << 12).removeprefix(codecs.BOM_UTF8).lstrip()
-    if _TABLES.get(suffix) is JsonLines and start.startswith(b"["):
-        raise DataError(
-            f"{name}: holds a JSON list; write one object a line, as with: jq -c '.[]' {name} > lines.jsonl"
-        )
-    if suffix not in _TABLES and b" ||| " in (line := start.split(b"\n")[0]) and b"\t" not in line:
-        raise DataError(
-            f"{name}: its sides are separated by ' ||| '; separate them by tabs, as with: "
-            f"sed 's/ ||| /\\t/' {name} > pairs.tsv"
         )
 
 

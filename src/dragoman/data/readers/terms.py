@@ -44,7 +44,7 @@ def read_terms(name: str, languages: tuple[str, str], notes: Notes) -> Iterator[
         yield from _tbx(path, languages, notes)
         return
     is_csv = suffix == ".csv"
-    records = (CommaSeparated if is_csv else TabSeparated)(path, setting="").records()
+    records = (CommaSeparated if is_csv else TabSeparated)(str(path), setting="").records()
     how = "source, comma, target" if is_csv else "source, tab, target"
     columns, n_columns = (0, 1), 2
     with closing(records):

@@ -37,7 +37,7 @@ class TrainingText:
         DataError: a corpus cannot be read.
         """
         if not self.config.data.corpora:
-            yield from self._drawn(self.parts[0], draw=0).sample(MAX_TEXTS // 2)
+            yield from self._drawn(self.parts[0], draw=0).pairs()
             return
         most = MAX_TEXTS // len(self.parts)  # of a part: all samples are in memory together
         samples, counts = [], []

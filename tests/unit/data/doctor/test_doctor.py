@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import KINDS, check_corpus, kinds_to_drop
-from dragoman.data.doctor.words import duplicates, length_deviations, with_several
+from dragoman.data.doctor.words import conflicts, duplicates, length_deviations
 from dragoman.data.labelled import open_labelled
 from dragoman.data.records import Corpus, Labelled
 from dragoman.errors import ConfigError, DataError
@@ -129,14 +129,9 @@ def test_a_clean_corpus_has_no_errors() -> None:
     assert report.n_found("error") == 0
 
 
-def test_sources_with_several_targets_are_information() -> None:
+def test_a_pair_with_another_target_is_no_repetition() -> None:
     pairs = [("a b", "x"), ("c", "y"), ("a b", "z"), ("a  b", "x"), ("", "x"), ("", "y")]
     report = check_corpus(InMemory(pairs))
-    assert lines_with(report, "several-targets") == [1, 3]
-    finding = report.finding("several-targets")
-    assert finding is not None
-    assert finding.count == 1
-    assert finding.summary == ("1 source, 2 targets",)
     assert lines_with(report, "duplicate") == [4]
     assert report.finding("duplicate").examples[0].detail == "as pair 1"  # type: ignore[union-attr]
 
@@ -209,9 +204,7 @@ def test_only_kinds_with_lines_can_be_dropped(kind: str) -> None:
 def test_repetitions_point_to_the_first_of_their_kind() -> None:
     a, b = np.array([5, 7, 5, 5, 7]), np.array([1, 1, 1, 2, 1])
     assert [found.tolist() for found in duplicates(a, b)] == [[2, 4], [0, 1]]
-    lines, numbers = with_several(a, b)
-    assert lines.tolist() == [0, 3]
-    assert numbers.tolist() == [2, 2]
+    assert conflicts(a, b).tolist() == [True, False, True, True, False]
 
 
 def test_lengths_are_judged_by_their_usual_ratio() -> None:

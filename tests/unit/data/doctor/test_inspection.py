@@ -339,12 +339,6 @@ def test_repeated_texts_are_counted(labelled: list[tuple[str, str]]) -> None:
     assert found_in(labelled * 2) == ["duplicate"]
 
 
-def test_labels_that_look_like_texts_are_named(labelled: list[tuple[str, str]]) -> None:
-    assert found_in([(text, f"{label} {i // 6}") for i, (text, label) in enumerate(labelled)]) == ["columns"]
-    swapped = [(label, f"a rather long text, number {i % 30}") for i, (_, label) in enumerate(labelled)]
-    assert "columns" in found_in(swapped)
-
-
 def test_ids_in_place_of_texts_are_named(labelled: list[tuple[str, str]]) -> None:
     assert found_in([(f"id{i}", label) for i, (_, label) in enumerate(labelled)]) == ["numbers"]
 
@@ -384,23 +378,6 @@ def test_a_training_looks_once_refuses_before_there_is_a_run_and_goes_on_when_to
     assert any(said.startswith("warning (few): only 60 pairs") for said in first.said)
     train(config, tmp_path / "run", listener=second)  # it has begun, and is not looked at again
     assert not any(said.startswith(("warning", "  en: ")) for said in second.said)
-
-
-@pytest.mark.parametrize(
-    ("labels", "concern"),
-    [
-        (("good", "bad", "good|film"), "several labels"),
-        (("good", "bad", "bad, good"), "several labels"),
-        (("good", "bad", "GOOD"), "capitals"),
-        (("a|b", "c|d"), None),
-        (("a, b", "bad"), None),
-    ],
-)
-def test_labels_that_look_like_several_or_alike_are_named(labels: Sequence[str], concern: str | None) -> None:
-    examples = [(f"text {i}", labels[i % len(labels)]) for i in range(FEW_TEXTS)]
-    found = [one.name for one in inspect_labelled(ListedTexts(examples)).concerns]
-    assert found == ([] if concern is None else [concern])
-    assert inspect_labelled(ListedTexts(examples, "/")).concerns == ()
 
 
 # Held-out text
