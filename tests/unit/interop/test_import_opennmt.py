@@ -17,10 +17,10 @@ from dragoman.interop.importing import import_model
 from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, random_tensors
+from foreign_checkpoints import F_WIDTH as F
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
 
-D, F, N_POSITIONS = 8, 12, 5000
 SIDES = ("encoder", "decoder")
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
 HERE = ImportOptions(src_lang="en", tgt_lang="de")
@@ -47,7 +47,6 @@ class OpenNMT(Reference):
     }
     attention: ClassVar = {"encoder": ("self_attn",), "decoder": ("self_attn", "context_attn")}
     output, wide, narrow = "generator", "feed_forward.w_1", "feed_forward.w_2"
-
     qkv, mix = ("linear_query", "linear_keys", "linear_values"), "final_linear"
 
 
@@ -59,30 +58,6 @@ class Eole(OpenNMT):
         "decoder": ("input_layernorm", "precontext_layernorm", "post_attention_layernorm"),
     }
     wide, narrow = "mlp.gate_up_proj", "mlp.down_proj"
-
-
-def shapes(
-    toolkit: type[OpenNMT], sizes: tuple[int, int], *, attention_bias: bool, mlp_bias: bool = True
-) -> dict[str, tuple[int, ...]]:
-    """The state of a model with two layers in the encoder and one in the decoder."""
-    found: dict[str, tuple[int, ...]] = {"generator.weight": (sizes[1], D), "generator.bias": (sizes[1],)}
-    for side, n_layers, size in (("encoder", 2, sizes[0]), ("decoder", 1, sizes[1])):
-        found[f"{toolkit.tokens[side]}.weight"] = (size, D)
-        found |= {f"{side}.layer_norm.{kind}": (D,) for kind in ("weight", "bias")}
-        for i in range(n_layers):
-            at = f"{toolkit.layers[side]}.{i}"
-            for name in toolkit.norms[side]:
-                found |= {f"{at}.{name}.{kind}": (D,) for kind in ("weight", "bias")}
-            for block in ("self_attn", "context_attn")[: len(toolkit.norms[side]) - 1]:
-                for part in ("linear_query", "linear_keys", "linear_values", "final_linear"):
-                    found[f"{at}.{block}.{part}.weight"] = (D, D)
-                    if attention_bias:
-                        found[f"{at}.{block}.{part}.bias"] = (D,)
-            for name, (n_out, n_in) in {toolkit.wide: (F, D), toolkit.narrow: (D, F)}.items():
-                found[f"{at}.{name}.weight"] = (n_out, n_in)
-                if mlp_bias:
-                    found[f"{at}.{name}.bias"] = (n_out,)
-    return found
 
 
 def interleaved(side: str = "", length: int = 20) -> Tensor:
@@ -100,7 +75,7 @@ def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[st
     opt, tokens = {**OPT, **changed}, vocabularies(shared)
     folder.mkdir(parents=True)
     sizes = len(tokens["src"]), len(tokens["tgt"])
-    tensors = random_tensors(shapes(OpenNMT, sizes, attention_bias=opt["add_qkvbias"]))
+    tensors = random_tensors(OpenNMT.shapes(sizes, (2, 1), attention_bias=opt["add_qkvbias"]))
     src, tgt = (f"{name}.weight" for name in OpenNMT.tokens.values())
     if shared:
         tensors[tgt] = tensors[src]
@@ -171,11 +146,8 @@ def write_eole(
     """
     folder.mkdir(parents=True)
     tokens = vocabularies(shared)
-    attention_bias = bool(changed.get("add_qkvbias"))
-    sizes = len(tokens["src"]), len(tokens["tgt"])
-    tensors = random_tensors(
-        shapes(Eole, sizes, attention_bias=attention_bias, mlp_bias=bool(changed.get("add_ffnbias")))
-    )
+    biases = {"attention_bias": "add_qkvbias" in changed, "mlp_bias": "add_ffnbias" in changed}
+    tensors = random_tensors(Eole.shapes((len(tokens["src"]), len(tokens["tgt"])), (2, 1), **biases))
     saved = tensors | {"decoder.transformer_layers.0.layer_scalar": torch.tensor([scalar])}
     torch.save({"state": {}}, folder / "optimizer.pt")
     if shared:
