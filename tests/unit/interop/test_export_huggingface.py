@@ -14,7 +14,7 @@ from dragoman.interop.pipeline import pipeline
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
-from exports import run_script_of_readme, untrained_run
+from exports import untrained_run
 from foreign_models import SENTENCES, write_marian
 
 with warnings.catch_warnings():
@@ -109,15 +109,6 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
         written = tokenizer.batch_decode(theirs, skip_special_tokens=True)
         answers = ours(["red cat", "big old house"], num_beams=1, **limit)
         assert written == [answer["translation_text"] for answer in answers]
-
-
-@pytest.mark.slow
-def test_the_script_translates(tiny_run: Path, tmp_path: Path) -> None:
-    export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
-    described = tmp_path / "out" / "generation_config.json"
-    described.write_text(described.read_text(encoding="utf-8").replace("512", "20"), encoding="utf-8")
-    found = run_script_of_readme(tmp_path / "out", "red cat\n\nbig house\n")
-    assert [bool(line) for line in found] == [True, False, True]
 
 
 @pytest.mark.slow

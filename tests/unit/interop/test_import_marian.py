@@ -11,16 +11,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from commands import error_of, succeed
-from dragoman.config import SearchConfig, load_recipe
-from dragoman.interop.foreign import Foreign, ForeignFolder, ImportOptions
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model, our_rows
 from dragoman.interop.marian import read
 from dragoman.model.layers import sinusoids
-from dragoman.model.packed import can_pack
-from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.ctranslate2 import CTranslate2Engine
-from dragoman.predict.engine import SearchInput
-from dragoman.predict.scoring import score_ids, score_pairs
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors
@@ -197,37 +192,6 @@ def test_scores_are_their_log_probabilities_without_what_is_never_written(opus: 
     assert len(scored.log_probs) == labels.shape[1]
 
 
-@pytest.mark.slow
-def test_packed_and_plain_search_agree(pair: Pair) -> None:
-    plain = Translator.load(pair.run.path, device="cpu", precision="fp32")
-    config = load_recipe(pair.run.config_path, ["training.kernels=plain"])
-    assert config.task == "translation"
-    sizes = {f"{side}_vocab_size": getattr(plain.tokenizers, side).vocab_size for side in ("src", "tgt")}
-    model = Seq2SeqTransformer(config.model, **sizes)
-    model.load_state_dict(plain.model.state_dict())
-    slow = Translator(model, plain.tokenizers, config)
-    assert can_pack(plain.model), "this machine has oneDNN"
-    assert not can_pack(slow.model)
-    for fast, expected in zip(plain.translate(SENTENCES), slow.translate(SENTENCES), strict=True):
-        assert fast.text == expected.text
-        assert fast.score == pytest.approx(expected.score, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_ctranslate2_gives_the_same_probabilities(pair: Pair, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
-    shutil.copytree(pair.run.path, tmp_path / "run")
-    engine = Translator.load(tmp_path / "run", device="cpu", engine="ctranslate2").engine
-    assert isinstance(engine, CTranslate2Engine)
-    sources = [[*pair.translator.tokenizers.src.encode(text), EOS_ID] for text in SENTENCES]
-    searched = SearchConfig(beam_size=1, max_length_extra=5)
-    found = pair.translator.engine.search([SearchInput(ids) for ids in sources], searched)
-    targets = [best.ids for best, *_ in found]
-    expected = [sum(line) for line in score_ids([pair.translator.model], sources, targets)]
-    scores = engine.score([SearchInput(ids) for ids in sources], targets)
-    assert [sum(line) for line in scores] == pytest.approx(expected, abs=1e-3)
-
-
 def trained_further(
     run: Run, folder: Path, *settings: str
 ) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]]:
@@ -311,11 +275,3 @@ def test_the_wanted_language_is_a_token(tmp_path: Path) -> None:
     assert tokenizer.pieces()[language] == ">>nld<<"
     assert rest == tokenizer.encode("the red cat")
     assert tokenizer.encode(">>xyz<< red")[0] == UNK_ID
-
-
-def test_a_reader_leaves_rows_in_the_foreign_order(opus: Pair) -> None:
-    found = read(ForeignFolder(opus.folder), ImportOptions())
-    assert isinstance(found, Foreign)
-    assert found.src is found.tgt
-    assert found.tgt.pieces[found.tgt.eos] == "</s>"
-    assert found.tgt.start == found.tgt.pad == len(found.tgt.pieces) - 1
