@@ -1,4 +1,4 @@
-"""What tokenizers of every kind owe: files that give them back, special tokens that no text becomes, pairs."""
+"""What tokenizers of every kind owe: files that give them back, special tokens in no text, pairs."""
 
 import json
 from collections import Counter
