@@ -29,6 +29,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "three matrices, post": {"norm": "post", "tie_embeddings": "none", "output_bias": True},
     "two matrices, post": {"norm": "post", "tie_embeddings": "output"},
     "learned positions": {"positions": "learned", "output_bias": True, "n_decoder_layers": 2},
+    "no end of a source": {"source_end": False, "output_bias": True},
 }
 
 
@@ -42,6 +43,9 @@ def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) 
     assert exact == [1.0] * 3
     assert 0 < report.parity.largest["nats a token"] < 1e-4
     check_loading(tmp_path / "out", "pegasus" if model.get("norm", "pre") == "pre" else "marian")
+    end = [2] * model.get("source_end", True)
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert reader("red cat").input_ids == [*TokenizerPair.load(run / "tokenizer").src.encode("red cat"), *end]
 
 
 TWO: dict[str, Any] = {"shared": False, "kind": "unigram"}
