@@ -11,13 +11,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from dragoman.config import ModelConfig, TrainingConfig, load_recipe
+from dragoman.config import TrainingConfig, load_recipe
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention
-from dragoman.report.figures import plot_masks, plot_positions, plot_schedules
+from dragoman.report.curves import plot_schedules
 from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import evaluate, split_of
 from dragoman.tasks.classification.report import plot_classes, plot_confusion, plot_reliability
@@ -34,8 +34,6 @@ def without_training() -> dict[str, Callable[[Path], None]]:
     names = ("inverse_sqrt", "cosine", "linear", "constant", "wsd", "plateau")
     trainings = [TrainingConfig.model_validate({"schedule": name}) for name in names]
     return {
-        "positions": lambda path: plot_positions(path, d_model=ModelConfig().d_model),
-        "masks": plot_masks,
         "schedule": lambda path: plot_schedules(trainings, path, title="Learning-rate schedules"),
     }
 

@@ -22,6 +22,8 @@ from dragoman.text.tokenizer import EOS_ID
 
 WORDS = ("the", "red", "blue", "cat", "dog", "house", "tree", "saw", "big", "old")
 TARGET_WORDS = ("die", "rote", "blaue", "Katze", "Hund", "Haus", "Baum", "sah")
+D, F_WIDTH = 8, 12
+"""Width of the models, and of their feed-forward blocks."""
 
 
 def random_tensors(shapes: Mapping[str, tuple[int, ...]], *, seed: int = 1) -> dict[str, Tensor]:
@@ -139,6 +141,41 @@ class Reference:
     wide: str
     narrow: str
     n_heads = 2
+
+    @classmethod
+    def projections(cls, block: str) -> Mapping[str, int]:
+        """The rows of each matrix of an attention."""
+        return dict.fromkeys((*cls.qkv, cls.mix), D)
+
+    @classmethod
+    def shapes(
+        cls,
+        sizes: Sequence[int],
+        n_layers: Sequence[int],
+        *,
+        last: bool = True,
+        attention_bias: bool = True,
+        mlp_bias: bool = True,
+        output_bias: bool = True,
+    ) -> dict[str, tuple[int, ...]]:
+        """The names and shapes of all weights but positions; `sizes` are of both vocabularies."""
+
+        def matrix(name: str, n_out: int, n_in: int, *, bias: bool) -> dict[str, tuple[int, ...]]:
+            return {f"{name}.weight": (n_out, n_in)} | ({f"{name}.bias": (n_out,)} if bias else {})
+
+        found = matrix(cls.output, sizes[1], D, bias=output_bias)
+        for (side, tokens), size, n in zip(cls.tokens.items(), sizes, n_layers, strict=True):
+            found[f"{tokens}.weight"] = (size, D)
+            norms = [cls.last.format(side)] * last
+            for at in (f"{cls.layers[side]}.{i}" for i in range(n)):
+                norms += [f"{at}.{name}" for name in cls.norms[side]]
+                for block in cls.attention[side]:
+                    for part, n_out in cls.projections(block).items():
+                        found |= matrix(f"{at}.{block}.{part}", n_out, D, bias=attention_bias)
+                found |= matrix(f"{at}.{cls.wide}", F_WIDTH, D, bias=mlp_bias)
+                found |= matrix(f"{at}.{cls.narrow}", D, F_WIDTH, bias=mlp_bias)
+            found |= {f"{name}.{kind}": (D,) for name in norms for kind in ("weight", "bias")}
+        return found
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Small models of other toolkits, written by those toolkits themselves, for tests of importing."""
 
+import copy
 import io
 import json
 from pathlib import Path
@@ -11,6 +12,34 @@ SENTENCES = (
     "the red cat", "a big dog and a small bird", "old trees, big rivers!", "is the blue house green?",
     "red red red", "the cat saw the old dog by the river.",
 )  # fmt: skip
+
+JOEYNMT_SIDE = {
+    "type": "transformer", "num_layers": 2, "num_heads": 2, "hidden_size": 16, "ff_size": 24, "dropout": 0.1,
+    "embeddings": {"embedding_dim": 16, "scale": True}, "layer_norm": "pre",
+}  # fmt: skip
+JOEYNMT: dict[str, Any] = {
+    "name": "tiny", "joeynmt_version": "2.3.0", "model_dir": "model", "use_cuda": False, "random_seed": 1,
+    "data": {
+        "train": "train", "dev": "dev", "dataset_type": "plain",
+        "src": {"lang": "en", "level": "word", "lowercase": False, "max_length": 20},
+        "trg": {"lang": "de", "level": "word", "lowercase": False, "max_length": 20},
+    },
+    "testing": {
+        "beam_size": 3, "beam_alpha": 0.7, "batch_size": 10, "batch_type": "sentence",
+        "eval_metrics": ["bleu"],
+    },
+    "training": {
+        "optimizer": "adam", "learning_rate": 0.01, "scheduling": "warmupinversesquareroot",
+        "learning_rate_warmup": 5, "batch_size": 20, "batch_type": "sentence", "epochs": 2,
+        "validation_freq": 3, "logging_freq": 3,
+        "early_stopping_metric": "ppl", "print_valid_sents": [],
+    },
+    "model": {
+        "initializer": "xavier_uniform", "tied_softmax": True, "encoder": JOEYNMT_SIDE,
+        "decoder": copy.deepcopy(JOEYNMT_SIDE),
+    },
+}  # fmt: skip
+"""A config.yaml of a small model: JoeyNMT trains it in seconds."""
 
 
 def train_sentencepiece(texts: list[str], *, vocab_size: int) -> bytes:

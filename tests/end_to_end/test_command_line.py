@@ -386,7 +386,6 @@ def test_an_output_without_its_folder_is_refused_at_once(run: Path, tiny_classif
     for command in (
         ("translate", run, "--out", "nowhere/out"),
         ("classify", tiny_classifier_run, "--out", "nowhere/out"),
-        ("data", "filter", "a.en", "a.de", "--by-score", "a.en", "--plot", "nowhere/out"),
     ):
         said = error_of(*command, stdin="red cat\n")
         assert said == "error: nowhere/out: there is no folder nowhere; make it, or name another place"

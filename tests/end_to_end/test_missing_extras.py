@@ -48,8 +48,6 @@ CASES = [
     ("matplotlib", "report", ["compare", "run", "train", "--out", "page"]),
     ("jinja2", "report", ["compare", "run", "other", "--out", "page"]),
     ("matplotlib", "plots", ["show", "schedule", "--out", "rates.svg"]),
-    ("matplotlib", "plots", ["show", "positions", "--out", "positions.svg"]),
-    ("matplotlib", "plots", ["show", "masks", "--out", "masks.svg"]),
     ("matplotlib", "plots", ["show", "run", "--plot"]),
     ("tensorboard", "tensorboard", [*TRAIN, "--tensorboard"]),
     ("wandb", "wandb", [*TRAIN, "--wandb", "project"]),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.app import Command, as_called, check_folders, check_outputs, say
+from dragoman.cli.app import Command, as_called, say
 from dragoman.cli.check import check, progress_line, say_written
 from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files, two_columns
-from dragoman.errors import ConfigError, DataError, require
+from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dragoman.data.catalog import Dataset
@@ -144,9 +144,6 @@ def filter_(
         Path | None,
         typer.Option(metavar="DIR", help="Write the kept pairs, and a list of the others, to this folder."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the histogram of the scores: .png, .svg or .pdf.")
-    ] = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
     columns: Columns = None,
@@ -170,10 +167,6 @@ def filter_(
         raise ConfigError("--out: which pairs? Give --at-least NUMBER or --keep SHARE")
     if dual and len(by_score) != 2:
         raise ConfigError("--dual: needs --by-score twice, with the scores of both directions")
-    if plot is not None:
-        require("matplotlib", extra="plots", purpose="--plot")
-        check_outputs(plot, files=[*files, *by_score], runs=())
-        check_folders(plot)
     if out is not None:
         check_new(out)
     reading = TrainingRequest(src_lang=src_lang, tgt_lang=tgt_lang, columns=two_columns(columns))
@@ -194,11 +187,6 @@ def filter_(
     cut = None if keep is None else distribution.best(keep)
     if at_least is not None:
         cut = distribution.at_least(at_least)
-    if plot is not None:
-        from dragoman.report.scores import draw_scores
-
-        draw_scores(distribution, plot, threshold=None if cut is None else cut.threshold)
-        say(f"written: {plot}")
     if cut is None:
         return
     n_kept = cut.n_kept + (distribution.n_unscored if keep_unscored else 0)

@@ -1,4 +1,4 @@
-"""`dragoman show`: describe a run, or draw figures without one. `dragoman doctor`: describe this machine."""
+"""`dragoman show`: describe a run, or draw schedules. `dragoman doctor`: describe this machine."""
 
 from __future__ import annotations
 
@@ -18,24 +18,19 @@ from dragoman.files import holder, refuse_overwriting, size_of
 if TYPE_CHECKING:
     from dragoman.runs import Run
 
-FIGURES = {"schedule": "learning rates", "positions": "positions", "masks": "masks"}
-"""Titles of the figures by the argument that selects one; a run in a folder of that name is ./schedule."""
-
 PLACEHOLDER = {"name": "figure", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["phrasebook:train"]}}
-"""The settings that every recipe needs; figures do not depend on them."""
+"""The settings that every recipe needs; schedules do not depend on them."""
 
 
 def show(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN|schedule|positions|masks", help="Run folder, or a figure.")
-    ],
+    run: Annotated[str, typer.Argument(metavar="RUN|schedule", help="Run folder, or schedule.")],
     plot: Annotated[
         bool, typer.Option("--plot", help="Draw the learning curves into the run folder.")
     ] = False,
     recipe: Annotated[
         Path | None,
         typer.Option(
-            help="For schedule and positions: take the settings of this recipe.",
+            help="For schedule: take the settings of this recipe.",
             show_default="every schedule, default settings",
         ),
     ] = None,
@@ -44,20 +39,19 @@ def show(
 ) -> None:
     """Show a run: state, size, scores, files and settings.
 
-    In place of a run, name a figure, and with --out its file. schedule: the learning rate over training
-    steps, of one recipe or of every schedule. positions: the positional encodings. masks: which tokens may
-    attend to which. --set changes settings such as training.max_steps.
+    schedule in place of a run draws the learning rate over training steps into the file of --out, of one
+    recipe or of every schedule. --set changes settings such as training.max_steps. A run in a folder of that
+    name is ./schedule.
     """
-    if run in FIGURES:
-        noun = FIGURES[run]
+    if run == "schedule":
         if plot or out is None:
-            raise ConfigError(f"{noun} are drawn into a file: give --out {run}.svg, and no --plot")
+            raise ConfigError("learning rates are drawn into a file: give --out schedule.svg, and no --plot")
         refuse_overwriting(out, inputs=[recipe] if recipe else [])
-        _draw_figure(run, recipe, overrides or (), out)
-        say(f"{noun}: {out}")
+        _draw_schedules(recipe, overrides or (), out)
+        say(f"learning rates: {out}")
         return
     if recipe is not None or overrides or out is not None:
-        raise ConfigError(f"--recipe, --set and --out are for: dragoman show {', '.join(FIGURES)}")
+        raise ConfigError("--recipe, --set and --out are for: dragoman show schedule")
     from dragoman.runs import Run
 
     opened = Run.open(run)
@@ -76,31 +70,19 @@ def show(
     typer.echo(printable("\n".join(lines)))
 
 
-def _draw_figure(name: str, recipe: Path | None, overrides: Sequence[str], out: Path) -> None:
-    """Draw one of FIGURES into `out`, with the settings of a recipe if given.
-
-    ConfigError: masks with a recipe or settings; they do not depend on them.
-    """
+def _draw_schedules(recipe: Path | None, overrides: Sequence[str], out: Path) -> None:
+    """Draw the schedule of a recipe, or every schedule, into `out`."""
     from dragoman.config import TrainingConfig, load_recipe, parse_config
-    from dragoman.report.figures import plot_masks, plot_positions, plot_schedules
+    from dragoman.report.curves import plot_schedules
 
-    if name == "masks":
-        if recipe is not None or overrides:
-            raise ConfigError("masks are the same for every recipe; omit --recipe and --set")
-        plot_masks(out)
-        return
     if recipe is not None:
         config = load_recipe(recipe, overrides)
-    else:
-        config = parse_config(PLACEHOLDER, overrides=overrides, where=f"dragoman show {name}")
-    if name == "positions":
-        plot_positions(out, d_model=config.model.d_model)
-    elif recipe is not None:
         plot_schedules([config.training], out, title=config.name)
-    else:
-        schedules = get_args(TrainingConfig.model_fields["schedule"].annotation)
-        every = [config.training.model_copy(update={"schedule": schedule}) for schedule in schedules]
-        plot_schedules(every, out, title="Learning-rate schedules")
+        return
+    training = parse_config(PLACEHOLDER, overrides=overrides, where="dragoman show schedule").training
+    names = get_args(TrainingConfig.model_fields["schedule"].annotation)
+    every = [training.model_copy(update={"schedule": name}) for name in names]
+    plot_schedules(every, out, title="Learning-rate schedules")
 
 
 def describe_run(run: Run) -> Iterator[str]:

@@ -29,12 +29,7 @@ from dragoman.interop.parity import (
     sentences_to_compare,
     together,
 )
-from dragoman.interop.portable import (
-    check_portable,
-    portable,
-    portable_transformations,
-    to_json,
-)
+from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.engine import StepEngine
 from dragoman.predict.shortlist import Shortlist

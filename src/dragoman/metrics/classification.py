@@ -214,16 +214,10 @@ def reliability(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> 
     n = np.bincount(bins, minlength=n_bins)
     n_right = np.bincount(bins[right], minlength=n_bins)
     sums = np.bincount(bins, weights=confidence, minlength=n_bins)
-    return [
-        ReliabilityBin(
-            i / n_bins,
-            (i + 1) / n_bins,
-            int(n[i]),
-            int(n_right[i]),
-            float(sums[i] / n[i]) if n[i] else math.nan,
-        )
-        for i in range(n_bins)
-    ]
+    means = np.divide(sums, n, out=np.full(n_bins, math.nan), where=n > 0)
+    edges = [i / n_bins for i in range(n_bins + 1)]
+    columns = (edges[:-1], edges[1:], n.tolist(), n_right.tolist(), means.tolist())
+    return [ReliabilityBin(*values) for values in zip(*columns, strict=True)]
 
 
 def expected_calibration_error(probabilities: Floats, labels: Ids, *, n_bins: int = N_BINS) -> float:

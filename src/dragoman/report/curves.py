@@ -1,4 +1,4 @@
-"""The figure of a run's learning curves."""
+"""Figures of learning curves, and of schedules of the learning rate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dragoman.config import TrainingConfig
 from dragoman.errors import RunError
 from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, finish_axes, picture
 from dragoman.runs import Run
+from dragoman.training.updates.schedule import learning_rates
 
 CURVES = "curves.svg"
 """Where a run keeps its learning curves."""
@@ -20,6 +22,9 @@ DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)),
 """Several runs are told apart by colour, by marker and by dash."""
 POINTS: dict[str, Any] = {"linewidth": 1.4, "marker": "o", "markersize": 3.5}
 """The look of a line of validations."""
+
+N_POINTS = 1000
+"""Points of the line of a schedule, at most."""
 
 
 class Curves(NamedTuple):
@@ -88,6 +93,39 @@ def plot_runs(runs: Sequence[Curves], path: Path, *, key: str, title: str) -> No
         figure.legend(handles=score.get_lines(), loc="outside lower left", ncols=4)
         for axes in (loss, score):
             finish_axes(axes, label="step")
+
+
+def plot_schedules(trainings: Sequence[TrainingConfig], path: Path, *, title: str) -> None:
+    """Draw the learning rate of every update, each schedule on axes of its own, all to one scale.
+
+    Errors: those of `picture`.
+    """
+    n_columns = min(3, len(trainings))
+    n_rows = -(-len(trainings) // n_columns)
+    size = (6.4, 3.4) if len(trainings) == 1 else (3.5 * n_columns, 0.4 + 2.2 * n_rows)
+    curves = [learning_rates(training) for training in trainings]
+    with picture(path, size=size, purpose="drawing learning rates") as figure:
+        grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
+        for axes, training, rates in zip(grid.flat, trainings, curves, strict=False):
+            n_steps, warmup = len(rates), min(training.warmup_steps, len(rates))
+            steps = sorted({*range(1, n_steps + 1, max(1, n_steps // N_POINTS)), warmup, n_steps})
+            axes.axvspan(0, warmup, color="#eeeeee", linewidth=0)
+            axes.plot(steps, [1000 * rates[step - 1] for step in steps], color=BLUE, linewidth=1.8)
+            axes.set_title(training.schedule)
+            last = 1000 * rates[-1]
+            beside = {"xytext": (4, 1), "textcoords": "offset points", "va": "bottom"}
+            axes.annotate(f"{last:.2g}", (n_steps, last), color=BLUE, annotation_clip=False, **beside)
+            if training.schedule == "plateau":
+                note = f"if validation stalls\nfrom step {training.max_steps // 2:,} on"
+                axes.text(0.13, 0.08, note, transform=axes.transAxes, ha="left", color=GREY, size=8)
+        for axes in grid.flat[len(curves) :]:
+            axes.set_visible(False)
+        for i, axes in enumerate(grid.flat[: len(curves)]):
+            finish_axes(axes, label="step" if i + n_columns >= len(curves) else "")
+            axes.set_ylim(0, 1150 * max(map(max, curves)))
+        for row in grid:
+            row[0].set_ylabel("learning rate, 10⁻³", color=GREY)
+        figure.suptitle(f"{title} · grey: warm-up", x=0.01, ha="left", size=11)
 
 
 def _draw_reference(axes: Any, run: Run, reference: Curves, *, key: str) -> None:

@@ -15,7 +15,6 @@ from dragoman.report.page import Facts, Figure, Group, Listing, Notice, Paragrap
 from dragoman.runs import Run
 
 UNKNOWN = "not recorded"
-NOT_MEASURED = "not measured"
 
 
 def summary_facts(run: Run) -> Iterator[tuple[str, Text]]:
@@ -31,7 +30,7 @@ def summary_facts(run: Run) -> Iterator[tuple[str, Text]]:
     minutes = report.get("minutes")
     yield "training time", f"{minutes:.1f} minutes" if isinstance(minutes, (int, float)) else UNKNOWN
     kwh = report.get("kwh", facts.get("kwh"))
-    yield "energy", f"{kwh:.3f} kWh" if isinstance(kwh, (int, float)) else NOT_MEASURED
+    yield "energy", f"{kwh:.3f} kWh" if isinstance(kwh, (int, float)) else "not measured"
     yield "seed", str(config.seed)
     yield "commit of the training", said(facts.get("commit") or UNKNOWN)
     machine = [said(facts.get(key, UNKNOWN)) for key in ("cpu", "n_threads", "gpus")]

@@ -25,6 +25,7 @@ from dragoman.interop import argos
 from dragoman.interop.exporting import export_run
 from dragoman.interop.importing import import_model
 from dragoman.interop.sentencepieces import sentencepiece_model
+from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -190,13 +191,10 @@ def test_what_argos_translate_cannot_read_is_refused(kind: str, reason: str, tmp
     with pytest.raises(ConfigError, match=reason):
         export_run(run, tmp_path / "out", to="argos", n_sentences=5)
     assert not (tmp_path / "out").exists()
-
-
-def test_slots_are_refused(tmp_path: Path) -> None:
-    config = Run.open(untrained_run(tmp_path / "r")).config
+    config = translation_config(Run.open(run))
     slots = config.model_copy(update={"modifiers": config.modifiers.model_copy(update={"slots": 0.5})})
     with pytest.raises(ConfigError, match="cannot carry numbers"):
-        argos.check_argos(slots)  # type: ignore[arg-type]
+        argos.check_argos(slots)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from dragoman.interop.pipeline import pipeline
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
-from exports import run_script_of_readme, untrained_run
+from exports import untrained_run
 from foreign_models import SENTENCES, write_marian
 
 with warnings.catch_warnings():
@@ -29,6 +29,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "three matrices, post": {"norm": "post", "tie_embeddings": "none", "output_bias": True},
     "two matrices, post": {"norm": "post", "tie_embeddings": "output"},
     "learned positions": {"positions": "learned", "output_bias": True, "n_decoder_layers": 2},
+    "no end of a source": {"source_end": False, "output_bias": True},
 }
 
 
@@ -42,6 +43,9 @@ def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) 
     assert exact == [1.0] * 3
     assert 0 < report.parity.largest["nats a token"] < 1e-4
     check_loading(tmp_path / "out", "pegasus" if model.get("norm", "pre") == "pre" else "marian")
+    end = [2] * model.get("source_end", True)
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert reader("red cat").input_ids == [*TokenizerPair.load(run / "tokenizer").src.encode("red cat"), *end]
 
 
 TWO: dict[str, Any] = {"shared": False, "kind": "unigram"}
@@ -109,15 +113,6 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
         written = tokenizer.batch_decode(theirs, skip_special_tokens=True)
         answers = ours(["red cat", "big old house"], num_beams=1, **limit)
         assert written == [answer["translation_text"] for answer in answers]
-
-
-@pytest.mark.slow
-def test_the_script_translates(tiny_run: Path, tmp_path: Path) -> None:
-    export_run(tiny_run, tmp_path / "out", to="huggingface", n_sentences=3)
-    described = tmp_path / "out" / "generation_config.json"
-    described.write_text(described.read_text(encoding="utf-8").replace("512", "20"), encoding="utf-8")
-    found = run_script_of_readme(tmp_path / "out", "red cat\n\nbig house\n")
-    assert [bool(line) for line in found] == [True, False, True]
 
 
 @pytest.mark.slow

@@ -19,10 +19,10 @@ from dragoman.interop.importing import import_model
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, random_tensors
+from foreign_checkpoints import F_WIDTH as F
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 
-D, F = 8, 12
 PAD = 1
 ARGS: dict[str, Any] = {
     "arch": "transformer_iwslt_de_en", "task": "translation", "source_lang": "en", "target_lang": "de",
@@ -49,6 +49,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+class Fairseq(Reference):
+    tokens: ClassVar = {side: f"{side}.embed_tokens" for side in ("encoder", "decoder")}
+    layers: ClassVar = {side: f"{side}.layers" for side in ("encoder", "decoder")}
+    norms: ClassVar = {
+        "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+        "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+    }
+    attention: ClassVar = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
+    output, wide, narrow = "decoder.output_projection", "fc1", "fc2"
+    qkv, mix = ("q_proj", "k_proj", "v_proj"), "out_proj"
+
+
 def write(folder: Path, **changed: Any) -> tuple[Path, dict[str, Any], dict[str, Tensor]]:
     """A model as `save_state` writes it: the folder, its arguments, and its tensors."""
     args = {**ARGS, **changed}
@@ -57,7 +69,20 @@ def write(folder: Path, **changed: Any) -> tuple[Path, dict[str, Any], dict[str,
     for lang, pieces in words.items():
         lines = "".join(f"{piece} {100 - i}\n" for i, piece in enumerate(pieces))
         (folder / f"dict.{lang}.txt").write_text(lines, encoding="utf-8")
-    tensors = random_tensors(shapes(args, {side: 4 + len(pieces) for side, pieces in words.items()}))
+    shapes = Fairseq.shapes(
+        [4 + len(pieces) for pieces in words.values()], [args["encoder_layers"], args["decoder_layers"]],
+        last=args["encoder_normalize_before"], output_bias=False,
+    )  # fmt: skip
+    for side, kind in (("encoder", "source"), ("decoder", "target")):
+        learned, rows = args[f"{side}_learned_pos"], args[f"max_{kind}_positions"] + PAD + 1
+        table = f"{side}.embed_positions.{'weight' if learned else '_float_tensor'}"
+        shapes |= {table: (rows, D) if learned else (1,), f"{side}.version": (1,)}
+    for i in range(args["encoder_layers"]):  # 0.12.2 writes these as well, and reads none of them
+        copies = {"in_proj": (3 * D, D), "out_proj": (D, D), "fc1": (F, D), "fc2": (D, F)}
+        for part, shape in copies.items():
+            at = f"encoder.layers.{i}.{part}"
+            shapes |= {f"{at}_weight": shape, f"{at}_bias": shape[:1]}
+    tensors = random_tensors(shapes)
     tensors |= {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
     if args["share_all_embeddings"]:
         tensors["decoder.embed_tokens.weight"] = tensors["encoder.embed_tokens.weight"]
@@ -72,36 +97,6 @@ def write(folder: Path, **changed: Any) -> tuple[Path, dict[str, Any], dict[str,
     return folder, args, tensors
 
 
-def shapes(args: dict[str, Any], sizes: dict[str, int]) -> dict[str, tuple[int, ...]]:
-    """The state of `TransformerModel`."""
-    found: dict[str, tuple[int, ...]] = {
-        "encoder.embed_tokens.weight": (sizes["en"], D), "decoder.embed_tokens.weight": (sizes["de"], D),
-        "decoder.output_projection.weight": (sizes["de"], D),
-        "encoder.version": (1,), "decoder.version": (1,),
-    }  # fmt: skip
-    for side, blocks in (("encoder", ("self_attn",)), ("decoder", ("self_attn", "encoder_attn"))):
-        rows = args["max_source_positions" if side == "encoder" else "max_target_positions"] + PAD + 1
-        learned = args[f"{side}_learned_pos"]
-        table = "weight" if learned else "_float_tensor"
-        found[f"{side}.embed_positions.{table}"] = (rows, D) if learned else (1,)
-        for i in range(args[f"{side}_layers"]):
-            at = f"{side}.layers.{i}"
-            for block in blocks:
-                for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                    found[f"{at}.{block}.{part}.weight"], found[f"{at}.{block}.{part}.bias"] = (D, D), (D,)
-            for part, (n_out, n_in) in {"fc1": (F, D), "fc2": (D, F)}.items():
-                found[f"{at}.{part}.weight"], found[f"{at}.{part}.bias"] = (n_out, n_in), (n_out,)
-            if side == "encoder":  # 0.12.2 writes these as well, and reads none of them
-                copies = {"in_proj": (3 * D, D), "out_proj": (D, D), "fc1": (F, D), "fc2": (D, F)}
-                for part, (n_out, n_in) in copies.items():
-                    found[f"{at}.{part}_weight"], found[f"{at}.{part}_bias"] = (n_out, n_in), (n_out,)
-            for part in (*(f"{block}_layer_norm" for block in blocks), "final_layer_norm"):
-                found[f"{at}.{part}.weight"] = found[f"{at}.{part}.bias"] = (D,)
-        if args[f"{side}_normalize_before"]:
-            found[f"{side}.layer_norm.weight"] = found[f"{side}.layer_norm.bias"] = (D,)
-    return found
-
-
 def fairseq_positions(args: dict[str, Any], tensors: dict[str, Tensor], side: str, length: int) -> Tensor:
     """Positions count from padding_idx + 1: sines of all rates 10000^(-i / (D/2 - 1)), then cosines."""
     if args["no_token_positional_embeddings"]:
@@ -114,19 +109,6 @@ def fairseq_positions(args: dict[str, Any], tensors: dict[str, Tensor], side: st
             angle = (PAD + 1 + t) / 10000 ** (i / (D // 2 - 1))
             table[t, i], table[t, D // 2 + i] = math.sin(angle), math.cos(angle)
     return table
-
-
-class Fairseq(Reference):
-    tokens: ClassVar = {side: f"{side}.embed_tokens" for side in ("encoder", "decoder")}
-    layers: ClassVar = {side: f"{side}.layers" for side in ("encoder", "decoder")}
-    norms: ClassVar = {
-        "encoder": ("self_attn_layer_norm", "final_layer_norm"),
-        "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-    }
-    attention: ClassVar = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
-    output, wide, narrow = "decoder.output_projection", "fc1", "fc2"
-
-    qkv, mix = ("q_proj", "k_proj", "v_proj"), "out_proj"
 
 
 def fairseq(args: dict[str, Any], tensors: dict[str, Tensor]) -> Fairseq:

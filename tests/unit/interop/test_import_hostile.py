@@ -149,7 +149,6 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "no end token": (vocabulary(lambda ids: {t: i for t, i in ids.items() if t != "</s>"}), "has no </s>"),
     "a vocabulary that is a list": (vocabulary(list), "vocab.json: holds no JSON object"),
     "no sentencepiece model": (lambda folder: (folder / "source.spm").unlink(), "holds no source.spm"),
-    "a model of another architecture": (settings(model_type="m2m_100"), "is a model of type 'm2m_100'"),
     "an empty sentencepiece model": (content("source.spm", b""), "sentencepiece model"),
     "a sentencepiece model of noise": (content("target.spm", b"\x01hello" * 99), "is no sentencepiece model"),
     "a sentencepiece model cut short": (content("source.spm", lambda old: old[:500]), "sentencepiece model"),

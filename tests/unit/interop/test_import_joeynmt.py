@@ -20,6 +20,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
 from foreign_checkpoints import Pair
+from foreign_models import JOEYNMT as SETTINGS
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 from sharing import made_once
 from tiny import write_corpus
@@ -28,33 +29,6 @@ yaml = pytest.importorskip("yaml")
 pytest.importorskip("joeynmt")
 pytest.importorskip("subword_nmt")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of JoeyNMT's packages
-
-SIDE = {
-    "type": "transformer", "num_layers": 2, "num_heads": 2, "hidden_size": 16, "ff_size": 24, "dropout": 0.1,
-    "embeddings": {"embedding_dim": 16, "scale": True}, "layer_norm": "pre",
-}  # fmt: skip
-SETTINGS: dict[str, Any] = {
-    "name": "tiny", "joeynmt_version": "2.3.0", "model_dir": "model", "use_cuda": False, "random_seed": 1,
-    "data": {
-        "train": "train", "dev": "dev", "dataset_type": "plain",
-        "src": {"lang": "en", "level": "word", "lowercase": False, "max_length": 20},
-        "trg": {"lang": "de", "level": "word", "lowercase": False, "max_length": 20},
-    },
-    "testing": {
-        "beam_size": 3, "beam_alpha": 0.7, "batch_size": 10, "batch_type": "sentence",
-        "eval_metrics": ["bleu"],
-    },
-    "training": {
-        "optimizer": "adam", "learning_rate": 0.01, "scheduling": "warmupinversesquareroot",
-        "learning_rate_warmup": 5, "batch_size": 20, "batch_type": "sentence", "epochs": 2,
-        "validation_freq": 3, "logging_freq": 3,
-        "early_stopping_metric": "ppl", "print_valid_sents": [],
-    },
-    "model": {
-        "initializer": "xavier_uniform", "tied_softmax": True, "encoder": SIDE,
-        "decoder": copy.deepcopy(SIDE),
-    },
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

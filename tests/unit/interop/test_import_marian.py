@@ -1,7 +1,6 @@
 """Marian's models in Hugging Face's folders: the run computes, cuts and searches as transformers does."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from commands import error_of, succeed
-from dragoman.config import SearchConfig, load_recipe
-from dragoman.interop.ctranslate2 import CTranslate2Engine, convert
-from dragoman.interop.foreign import Foreign, ForeignFolder, ImportOptions
+from commands import succeed
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model, our_rows
 from dragoman.interop.marian import read
-from dragoman.model.compiled import can_compile
 from dragoman.model.layers import sinusoids
-from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.native import native
-from dragoman.predict.engine import SearchInput
-from dragoman.predict.scoring import score_ids, score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors
@@ -186,77 +178,22 @@ def test_tokens_of_either_language_are_written_as_by_their_tokenizer(opus: Pair)
         assert opus.translator.tokenizers.tgt.decode(ids) == expected
 
 
-def test_scores_are_their_log_probabilities_without_what_is_never_written(opus: Pair) -> None:
-    source, target = SENTENCES[0], "Katze Hund"
-    (scored,) = score_pairs(opus.translator, [source], [target])
-    labels = opus.their_tokenizer(text_target=[target], return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        logits = opus.theirs(**opus.their_tokenizer([source], return_tensors="pt"), labels=labels).logits[0]
-    logits[:, [opus.theirs.config.pad_token_id, opus.tgt_rows[UNK_ID]]] = -torch.inf
-    expected = logits.log_softmax(-1).gather(1, labels.T).sum()
-    assert scored.log_prob == pytest.approx(float(expected), abs=1e-3)
-    assert len(scored.log_probs) == labels.shape[1]
-
-
 @pytest.mark.slow
-def test_compiled_and_plain_search_agree(pair: Pair) -> None:
-    plain = Translator.load(pair.run.path, device="cpu", precision="fp32")
-    config = load_recipe(pair.run.config_path, ["training.kernels=plain"])
-    assert config.task == "translation"
-    sizes = {f"{side}_vocab_size": getattr(plain.tokenizers, side).vocab_size for side in ("src", "tgt")}
-    model = Seq2SeqTransformer(config.model, **sizes)
-    model.load_state_dict(plain.model.state_dict())
-    slow = Translator(model, plain.tokenizers, config)
-    assert can_compile(plain.model) == (not native().reason)
-    assert not can_compile(slow.model)
-    for fast, expected in zip(plain.translate(SENTENCES), slow.translate(SENTENCES), strict=True):
-        assert fast.text == expected.text
-        assert fast.score == pytest.approx(expected.score, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_ctranslate2_gives_the_same_probabilities(pair: Pair, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
-    model, tokenizers = pair.translator.model, pair.translator.tokenizers
-    convert(model, tokenizers, tmp_path / "model")
-    engine = CTranslate2Engine(tmp_path / "model", tokenizers, model.config)
-    sources = [[*pair.translator.tokenizers.src.encode(text), EOS_ID] for text in SENTENCES]
-    searched = SearchConfig(beam_size=1, max_length_extra=5)
-    found = pair.translator.engine.search([SearchInput(ids) for ids in sources], searched)
-    targets = [best.ids for best, *_ in found]
-    expected = [sum(line) for line in score_ids([pair.translator.model], sources, targets)]
-    scores = engine.score([SearchInput(ids) for ids in sources], targets)
-    assert [sum(line) for line in scores] == pytest.approx(expected, abs=1e-3)
-
-
-def trained_further(
-    run: Run, folder: Path, *settings: str
-) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]]:
-    """A training that begins with `run`, and the weights before and after it."""
-    write_corpus(folder, "new", 60, seed=5)
-    out, options = folder / "further", [part for setting in settings for part in ("--set", setting)]
-    succeed("train", "--from", run.path, "--tsv", folder / "new.tsv", "--out", out, *TRAINING, *options)
-    return out, *(load_tensors(path / "model.safetensors") for path in (run.path, out))
-
-
-@pytest.mark.slow
-def test_an_imported_run_is_trained_further(opus: Pair, tmp_path: Path) -> None:
-    out, before, after = trained_further(opus.run, tmp_path, "training.max_steps=3", "training.n_threads=1")
+@pytest.mark.parametrize("name", ["one vocabulary, all tied", "positions of its own"])
+def test_an_imported_run_is_trained_further_and_its_table_of_positions_is_kept(
+    name: str, pairs: dict[str, Pair], tmp_path: Path
+) -> None:
+    run, out = pairs[name].run, tmp_path / "further"
+    write_corpus(tmp_path, "new", 60, seed=5)
+    settings = ("--set=training.max_steps=3", "--set=training.ema_decay=0.5", "--set=data.max_length=48")
+    succeed("train", "--from", run.path, "--tsv", tmp_path / "new.tsv", "--out", out, *TRAINING, *settings)
+    before, after = (load_tensors(path / "model.safetensors") for path in (run.path, out))
     assert before.keys() == after.keys()
-    assert any(not torch.equal(before[name], after[name]) for name in before)
+    for tensor in before:
+        assert torch.equal(before[tensor], after[tensor]) == ("positions" in tensor), tensor
     losses = [record["train_loss"] for record in Run.open(out).history() if "train_loss" in record]
     assert all(0 < loss < 50 for loss in losses), "tokens that are not there take no part in the loss"
     assert Translator.load(out).translate(["the red cat"])[0].text is not None
-
-
-@pytest.mark.slow
-def test_a_table_of_positions_is_kept_while_training(pairs: dict[str, Pair], tmp_path: Path) -> None:
-    run = pairs["positions of its own"].run
-    assert run.config.model.positions == "stored"
-    _, before, after = trained_further(run, tmp_path, "training.ema_decay=0.5", "data.max_length=48")
-    for side in ("src", "tgt"):
-        assert torch.equal(before[f"{side}_embedding.positions"], after[f"{side}_embedding.positions"])
-    assert not torch.equal(before["output.bias"], after["output.bias"])
 
 
 def test_sinusoids_are_not_kept_and_the_search_is_theirs(opus: Pair, pairs: dict[str, Pair]) -> None:
@@ -291,14 +228,6 @@ def test_the_command_says_what_it_read_and_what_comes_next(opus: Pair, tmp_path:
     assert succeed("translate", tmp_path / "run", stdin="the red cat\n\n").stdout.count("\n") == 2
 
 
-def test_languages_that_nobody_says_are_asked_for(opus: Pair, tmp_path: Path) -> None:
-    folder = shutil.copytree(opus.folder, tmp_path / "there")
-    (folder / "tokenizer_config.json").unlink()
-    message = error_of("import", folder, "--out", tmp_path / "run")
-    assert "does not say its languages; add --src-lang and --tgt-lang" in message
-    succeed("import", folder, "--out", tmp_path / "run", "--src-lang", "en", "--tgt-lang", "de")
-
-
 def test_the_wanted_language_is_a_token(tmp_path: Path) -> None:
     folder = write_marian(tmp_path / "there", languages=(">>deu<<", ">>nld<<"))
     run = import_model(folder, tmp_path / "run")
@@ -312,11 +241,3 @@ def test_the_wanted_language_is_a_token(tmp_path: Path) -> None:
     assert tokenizer.pieces()[language] == ">>nld<<"
     assert rest == tokenizer.encode("the red cat")
     assert tokenizer.encode(">>xyz<< red")[0] == UNK_ID
-
-
-def test_a_reader_leaves_rows_in_the_foreign_order(opus: Pair) -> None:
-    found = read(ForeignFolder(opus.folder), ImportOptions())
-    assert isinstance(found, Foreign)
-    assert found.src is found.tgt
-    assert found.tgt.pieces[found.tgt.eos] == "</s>"
-    assert found.tgt.start == found.tgt.pad == len(found.tgt.pieces) - 1

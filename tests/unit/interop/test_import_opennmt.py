@@ -1,26 +1,24 @@
-"""Models of OpenNMT-py and eole, in files as they write them, against a reimplementation."""
+"""Models of OpenNMT-py, in files as it writes them, against a reimplementation of its Transformer."""
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from commands import error_of, succeed
 from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
-from dragoman.interop.opennmt import read, read_eole
+from dragoman.interop.opennmt import read
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, random_tensors
+from foreign_checkpoints import F_WIDTH as F
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
 
-D, F, N_POSITIONS = 8, 12, 5000
 SIDES = ("encoder", "decoder")
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
 HERE = ImportOptions(src_lang="en", tgt_lang="de")
@@ -47,42 +45,7 @@ class OpenNMT(Reference):
     }
     attention: ClassVar = {"encoder": ("self_attn",), "decoder": ("self_attn", "context_attn")}
     output, wide, narrow = "generator", "feed_forward.w_1", "feed_forward.w_2"
-
     qkv, mix = ("linear_query", "linear_keys", "linear_values"), "final_linear"
-
-
-class Eole(OpenNMT):
-    tokens: ClassVar = {"encoder": "src_emb.embeddings", "decoder": "tgt_emb.embeddings"}
-    layers: ClassVar = {side: f"{side}.transformer_layers" for side in SIDES}
-    norms: ClassVar = {
-        "encoder": ("input_layernorm", "post_attention_layernorm"),
-        "decoder": ("input_layernorm", "precontext_layernorm", "post_attention_layernorm"),
-    }
-    wide, narrow = "mlp.gate_up_proj", "mlp.down_proj"
-
-
-def shapes(
-    toolkit: type[OpenNMT], sizes: tuple[int, int], *, attention_bias: bool, mlp_bias: bool = True
-) -> dict[str, tuple[int, ...]]:
-    """The state of a model with two layers in the encoder and one in the decoder."""
-    found: dict[str, tuple[int, ...]] = {"generator.weight": (sizes[1], D), "generator.bias": (sizes[1],)}
-    for side, n_layers, size in (("encoder", 2, sizes[0]), ("decoder", 1, sizes[1])):
-        found[f"{toolkit.tokens[side]}.weight"] = (size, D)
-        found |= {f"{side}.layer_norm.{kind}": (D,) for kind in ("weight", "bias")}
-        for i in range(n_layers):
-            at = f"{toolkit.layers[side]}.{i}"
-            for name in toolkit.norms[side]:
-                found |= {f"{at}.{name}.{kind}": (D,) for kind in ("weight", "bias")}
-            for block in ("self_attn", "context_attn")[: len(toolkit.norms[side]) - 1]:
-                for part in ("linear_query", "linear_keys", "linear_values", "final_linear"):
-                    found[f"{at}.{block}.{part}.weight"] = (D, D)
-                    if attention_bias:
-                        found[f"{at}.{block}.{part}.bias"] = (D,)
-            for name, (n_out, n_in) in {toolkit.wide: (F, D), toolkit.narrow: (D, F)}.items():
-                found[f"{at}.{name}.weight"] = (n_out, n_in)
-                if mlp_bias:
-                    found[f"{at}.{name}.bias"] = (n_out,)
-    return found
 
 
 def interleaved(side: str = "", length: int = 20) -> Tensor:
@@ -91,16 +54,13 @@ def interleaved(side: str = "", length: int = 20) -> Tensor:
     return torch.tensor([[f(angle) for angle in row for f in (math.sin, math.cos)] for row in angles])
 
 
-def vocabularies(shared: bool) -> dict[str, list[str]]:
-    return {"src": [*SPECIAL, *WORDS], "tgt": [*SPECIAL, *(WORDS if shared else TARGET_WORDS)]}
-
-
-def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[str, Tensor]:
+def write(folder: Path, *, shared: bool = False, **changed: Any) -> dict[str, Tensor]:
     """A checkpoint as OpenNMT-py 3 writes it: its tensors."""
-    opt, tokens = {**OPT, **changed}, vocabularies(shared)
+    opt = {**OPT, **changed}
+    tokens = {"src": [*SPECIAL, *WORDS], "tgt": [*SPECIAL, *(WORDS if shared else TARGET_WORDS)]}
     folder.mkdir(parents=True)
     sizes = len(tokens["src"]), len(tokens["tgt"])
-    tensors = random_tensors(shapes(OpenNMT, sizes, attention_bias=opt["add_qkvbias"]))
+    tensors = random_tensors(OpenNMT.shapes(sizes, (2, 1), attention_bias=opt["add_qkvbias"]))
     src, tgt = (f"{name}.weight" for name in OpenNMT.tokens.values())
     if shared:
         tensors[tgt] = tensors[src]
@@ -128,7 +88,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None:
     settings = VARIANTS[name]
-    tensors = write_onmt(tmp_path / "there", **settings)
+    tensors = write(tmp_path / "there", **settings)
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
     foreign = read(ForeignFolder(tmp_path / "there"), HERE)
     there = OpenNMT(
@@ -147,7 +107,7 @@ def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None
 
 def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> None:
     spm = train_sentencepiece([*SENTENCES] * 9, vocab_size=60)
-    tensors = write_onmt(
+    tensors = write(
         tmp_path / "there", transforms=["sentencepiece", "suffix", "prefix"], src_suffix="</s>",
         src_prefix="<2de>", src_subword_model="/elsewhere/en.spm.model",
     )  # fmt: skip
@@ -162,91 +122,10 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
     Pair(foreign).check(run.path, there.logits)
 
 
-def write_eole(
-    folder: Path, *, shared: bool = False, scalar: float = 1.0, **changed: Any
-) -> dict[str, Tensor]:
-    """A model folder as eole writes it, shared weights left out: the tensors of the model.
-
-    `scalar` is by what eole 0.6 multiplies the output of the decoder's layer.
-    """
-    folder.mkdir(parents=True)
-    tokens = vocabularies(shared)
-    attention_bias = bool(changed.get("add_qkvbias"))
-    sizes = len(tokens["src"]), len(tokens["tgt"])
-    tensors = random_tensors(
-        shapes(Eole, sizes, attention_bias=attention_bias, mlp_bias=bool(changed.get("add_ffnbias")))
-    )
-    saved = tensors | {"decoder.transformer_layers.0.layer_scalar": torch.tensor([scalar])}
-    torch.save({"state": {}}, folder / "optimizer.pt")
-    if shared:
-        tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
-        tensors["generator.weight"] = tensors["src_emb.embeddings.weight"]
-        del saved["tgt_emb.embeddings.weight"], saved["generator.weight"]
-    save_file({name: tensor.contiguous() for name, tensor in saved.items()}, folder / "model.00.safetensors")
-    embeddings = {"word_vec_size": D, **changed.pop("embeddings", {})}
-    more = {key: changed.pop(key) for key in ("transforms", "transforms_configs") if key in changed}
-    model = {
-        "architecture": "transformer", "hidden_size": D, "heads": 2, "transformer_ff": F, "norm_eps": 1e-5,
-        "embeddings": embeddings, "encoder": {"encoder_type": "transformer", "layers": 2},
-        "decoder": {"decoder_type": "transformer", "layers": 1},
-        "share_embeddings": shared, "share_decoder_embeddings": shared, **changed,
-    }  # fmt: skip
-    config = {
-        "model": model, "share_vocab": shared, "src_vocab": "vocab.txt", "data": {}, "training": {}, **more,
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    names = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
-    vocab = {**tokens, "decoder_start_token": "<s>", "specials": names}
-    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
-    return tensors
-
-
-EOLE_VARIANTS: dict[str, dict[str, Any]] = {
-    "without biases": {},
-    "with biases": dict.fromkeys(("add_qkvbias", "add_final_linear_bias", "add_ffnbias"), True)
-    | {"mlp_activation_fn": "gelu"},
-    "one vocabulary": {"shared": True, "mlp_activation_fn": "silu"},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EOLE_VARIANTS)
-def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
-    settings = EOLE_VARIANTS[name]
-    tensors = write_eole(tmp_path / "there", **settings)
-    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
-    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
-    activation = settings.get("mlp_activation_fn", "relu")
-
-    there = Eole(
-        tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved
-    )
-    Pair(foreign, source_end=False).check(run.path, there.logits)
-    assert foreign.model.positions == "sinusoidal"
-    assert foreign.model.tie_embeddings == ("all" if settings.get("shared") else "none")
-    assert (foreign.model.source_end, foreign.src_segmentation) == (False, Segmentation())
-
-
-def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
-    configs = {"bpe": {"src_subword_model": "${MODEL_PATH}/en.codes"}, "suffix": {"src_suffix": "</s>"}}
-    write_eole(tmp_path / "there", transforms=["bpe", "suffix", "onmt_tokenize"], transforms_configs=configs)
-    (tmp_path / "there" / "en.codes").write_text("#version: 0.2\nt h\nth e</w>\n", encoding="utf-8")
-    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
-    assert foreign.src_segmentation == Segmentation(codes="#version: 0.2\nt h\nth e</w>\n")
-    assert foreign.model.source_end
-    assert foreign.notes == ("text was cut by OpenNMT's Tokenizer (transform onmt_tokenize): give it so",)
-
-
-def test_a_scaled_layer_of_eole_is_refused(tmp_path: Path) -> None:
-    write_eole(tmp_path / "there", scalar=0.5)
-    message = error_of("import", tmp_path / "there", "--out", tmp_path / "run", *LANGUAGES)
-    assert "layer_scalar is 0.5: a layer whose output is scaled" in message
-
-
 @pytest.mark.slow
 def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "there"
-    write_onmt(folder)
+    write(folder)
     path = folder / "model_step_1000.pt"
     state = torch.load(path, weights_only=False)
 
@@ -269,7 +148,7 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path) -> None:
-    write_onmt(tmp_path / "there", shared=True)
+    write(tmp_path / "there", shared=True)
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE).path
     for runtime in ("ctranslate2", "onnx"):
         options = ("--to", runtime, "--out", tmp_path / runtime, "--sentences", 5)
@@ -291,7 +170,7 @@ def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path)
 
 
 def test_of_several_steps_the_last_is_taken(tmp_path: Path) -> None:
-    write_onmt(tmp_path / "there")
+    write(tmp_path / "there")
     last = tmp_path / "there" / "model_step_1000.pt"
     (tmp_path / "there" / "model_step_900.pt").write_bytes(b"not read")
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)

@@ -14,11 +14,12 @@ from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
 from dragoman.interop.sockeye import read
 from dragoman.text.foreign import Segmentation
-from foreign_checkpoints import TARGET_WORDS, WORDS, Pair, Reference, linear, random_tensors
+from foreign_checkpoints import F_WIDTH as F
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, linear, random_tensors
 
 pytest.importorskip("yaml")
 
-D, F, HEADS = 8, 12, 2
+HEADS = 2
 SIDE: dict[str, Any] = {
     "model_size": D, "attention_heads": HEADS, "feed_forward_num_hidden": F, "act_type": "relu",
     "num_layers": 2, "dropout_attention": 0.1, "dropout_act": 0.2, "dropout_prepost": 0.3,
@@ -36,6 +37,55 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+class Sockeye(Reference):
+    """`SockeyeModel` in inference, where keys and values of a head stand together."""
+
+    tokens: ClassVar = {"encoder": "embedding_source.embedding", "decoder": "embedding_target.embedding"}
+    layers: ClassVar = {side: f"{side}.layers" for side in ("encoder", "decoder")}
+    norms: ClassVar = {
+        "encoder": ("pre_self_attention.layer_norm", "pre_ff.layer_norm"),
+        "decoder": tuple(f"pre_{name}.layer_norm" for name in ("autoregr_layer", "enc_attention", "ff")),
+    }
+    last, output, wide, narrow = "{}.final_process.layer_norm", "output_layer", "ff.ff1", "ff.ff2"
+    attention: ClassVar = {"encoder": ("self_attention",), "decoder": ("autoregr_layer", "enc_attention")}
+    mix = "ff_out"
+
+    @classmethod
+    def projections(cls, block: str) -> dict[str, int]:
+        """Of self-attention queries, keys and values are one matrix; of the other, keys and values."""
+        return {"ff_q": D, "ff_kv": 2 * D, "ff_out": D} if "enc" in block else {"ff_in": 3 * D, "ff_out": D}
+
+    def project(self, at: str, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values (S, 2 D) are of each head its keys, then its values."""
+        if at.endswith("enc_attention"):
+            q, kv = linear(x, self.tensors, f"{at}.ff_q"), linear(memory, self.tensors, f"{at}.ff_kv")
+        else:
+            q, kv = linear(x, self.tensors, f"{at}.ff_in").split((D, 2 * D), dim=-1)
+        k, v = kv.view(len(kv), HEADS, 2, -1).unbind(2)
+        return q, k.flatten(1), v.flatten(1)
+
+
+class PostNorm(Sockeye):
+    norms: ClassVar = {
+        side: [name.replace("pre_", "post_") for name in names] for side, names in Sockeye.norms.items()
+    }
+
+
+def sockeye_of(side: dict[str, Any]) -> type[Sockeye]:
+    return Sockeye if "n" in side["preprocess_sequence"] else PostNorm
+
+
+def sockeye_itself(side: dict[str, Any], tensors: dict[str, Tensor]) -> Sockeye:
+    """`SockeyeModel`, from the settings of a side and its tensors."""
+    return sockeye_of(side)(
+        tensors,
+        positions=lambda name, length: tensors[f"{name}.pos_embedding.weight"][:length],
+        pre=sockeye_of(side) is Sockeye,
+        eps=1e-6,
+        activation={"swish1": "swish"}.get(side["act_type"], side["act_type"]),
+    )
+
+
 def write(
     folder: Path, *, ties: str = "softmax", **changed: Any
 ) -> tuple[Path, dict[str, Any], dict[str, Tensor]]:
@@ -48,10 +98,14 @@ def write(
         (folder / f"vocab.{name}.0.json").write_text(json.dumps(ids, indent=4), encoding="utf-8")
     (folder / "version").write_text("3.1.34", encoding="utf-8")
     write_config(folder, {"encoder": side, "decoder": side})
-    tensors = random_tensors(shapes(side, *(4 + len(pieces) for pieces in words.values())))
+    shapes = sockeye_of(side).shapes(
+        [4 + len(pieces) for pieces in words.values()], [side["num_layers"]] * 2,
+        last="n" in side["preprocess_sequence"], attention_bias=False,
+    )  # fmt: skip
+    lengths = {"encoder": side["max_seq_len_source"], "decoder": side["max_seq_len_target"]}
+    tensors = random_tensors(shapes | {f"{n}.pos_embedding.weight": (lengths[n], D) for n in lengths})
     if side["positional_embedding_type"] == "fixed":
-        for name, of in (("encoder", "source"), ("decoder", "target")):
-            tensors[f"{name}.pos_embedding.weight"] = sockeye_positions(side[f"max_seq_len_{of}"])
+        tensors |= {f"{name}.pos_embedding.weight": sockeye_positions(n) for name, n in lengths.items()}
     if ties == "all":
         tensors["embedding_target.embedding.weight"] = tensors["embedding_source.embedding.weight"]
     if ties in ("all", "softmax"):
@@ -81,34 +135,6 @@ def write_config(folder: Path, sides: dict[str, dict[str, Any]], **more: Any) ->
     (folder / "config").write_text("".join(lines), encoding="utf-8")
 
 
-def shapes(side: dict[str, Any], n_src: int, n_tgt: int) -> dict[str, tuple[int, ...]]:
-    """The state of `SockeyeModel`."""
-    found: dict[str, tuple[int, ...]] = {
-        "embedding_source.embedding.weight": (n_src, D), "embedding_target.embedding.weight": (n_tgt, D),
-        "output_layer.weight": (n_tgt, D), "output_layer.bias": (n_tgt,),
-        "encoder.pos_embedding.weight": (side["max_seq_len_source"], D),
-        "decoder.pos_embedding.weight": (side["max_seq_len_target"], D),
-    }  # fmt: skip
-    pre = "n" in side["preprocess_sequence"]
-    for name, blocks in (("encoder", ("self_attention",)), ("decoder", ("autoregr_layer", "enc_attention"))):
-        for i in range(side["num_layers"]):
-            at = f"{name}.layers.{i}"
-            for block in (*blocks, "ff"):
-                for kind in ("weight", "bias"):
-                    found[f"{at}.{'pre' if pre else 'post'}_{block}.layer_norm.{kind}"] = (D,)
-            found[f"{at}.{blocks[0]}.ff_in.weight"] = (3 * D, D)
-            for block in blocks:
-                found[f"{at}.{block}.ff_out.weight"] = (D, D)
-            found |= {f"{at}.ff.ff1.weight": (F, D), f"{at}.ff.ff1.bias": (F,)}
-            found |= {f"{at}.ff.ff2.weight": (D, F), f"{at}.ff.ff2.bias": (D,)}
-            if name == "decoder":
-                found[f"{at}.enc_attention.ff_q.weight"] = (D, D)
-                found[f"{at}.enc_attention.ff_kv.weight"] = (2 * D, D)
-        if pre:
-            found |= {f"{name}.final_process.layer_norm.{kind}": (D,) for kind in ("weight", "bias")}
-    return found
-
-
 def sockeye_positions(length: int) -> Tensor:
     """Sines of all rates 10000^(-2i / D), then cosines."""
     table = torch.empty(length, D)
@@ -119,40 +145,6 @@ def sockeye_positions(length: int) -> Tensor:
     return table
 
 
-class Sockeye(Reference):
-    """`SockeyeModel` in inference, where keys and values of a head stand together."""
-
-    tokens: ClassVar = {"encoder": "embedding_source.embedding", "decoder": "embedding_target.embedding"}
-    layers: ClassVar = {side: f"{side}.layers" for side in ("encoder", "decoder")}
-    last, output, wide, narrow = "{}.final_process.layer_norm", "output_layer", "ff.ff1", "ff.ff2"
-    attention: ClassVar = {"encoder": ("self_attention",), "decoder": ("autoregr_layer", "enc_attention")}
-    mix = "ff_out"
-
-    def __init__(self, side: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        activation = {"swish1": "swish"}.get(side["act_type"], side["act_type"])
-        super().__init__(
-            tensors,
-            positions=lambda name, length: tensors[f"{name}.pos_embedding.weight"][:length],
-            pre=side["preprocess_sequence"] == "n",
-            eps=1e-6,
-            activation=activation,
-        )
-        place = "pre" if self.pre else "post"
-        self.norms = {
-            name: [f"{place}_{block}.layer_norm" for block in (*blocks, "ff")]
-            for name, blocks in self.attention.items()
-        }
-
-    def project(self, at: str, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values (S, 2 D) are of each head its keys, then its values."""
-        if at.endswith("enc_attention"):
-            q, kv = linear(x, self.tensors, f"{at}.ff_q"), linear(memory, self.tensors, f"{at}.ff_kv")
-        else:
-            q, kv = linear(x, self.tensors, f"{at}.ff_in").split((D, 2 * D), dim=-1)
-        k, v = kv.view(len(kv), HEADS, 2, -1).unbind(2)
-        return q, k.flatten(1), v.flatten(1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_computes_what_sockeye_computes(tmp_path: Path, name: str) -> None:
@@ -160,7 +152,7 @@ def test_a_run_computes_what_sockeye_computes(tmp_path: Path, name: str) -> None
     folder, side, tensors = write(tmp_path / "there", ties=ties, **VARIANTS[name])
     run = import_model(folder, tmp_path / "run", options=HERE)
     foreign = read(ForeignFolder(folder), HERE)
-    Pair(foreign).check(run.path, Sockeye(side, tensors).logits)
+    Pair(foreign).check(run.path, sockeye_itself(side, tensors).logits)
     model = foreign.model
     assert (model.max_positions, model.norm_eps, model.output_bias) == (19, 1e-6, True)
     assert model.positions == ("learned" if name == "learned positions" else "stored")
@@ -183,7 +175,7 @@ def test_half_precision_is_widened_and_what_only_guesses_is_left_out(tmp_path: P
     assert all(tensor.dtype == torch.float32 for tensor in foreign.weights.values())
     run = import_model(folder, tmp_path / "run", options=HERE)
     widened = {name: tensor.float() for name, tensor in halved.items()}
-    Pair(foreign).check(run.path, Sockeye(side, widened).logits)
+    Pair(foreign).check(run.path, sockeye_itself(side, widened).logits)
 
 
 def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:

@@ -66,12 +66,6 @@ def test_what_is_iterated_over_gives_a_list_each(translate: Any) -> None:
             assert list(found) == expected
 
 
-def test_a_dataset_of_the_package_datasets_is_read(translate: Any) -> None:
-    datasets = pytest.importorskip("datasets")
-    rows = datasets.Dataset.from_dict({"en": TEXTS})
-    assert list(translate(rows["en"])) == [[one] for one in translate(TEXTS)]
-
-
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
 def test_a_generator_is_read_no_further_than_it_must(translate: Any, batch_size: int | None) -> None:
     n_read = 0

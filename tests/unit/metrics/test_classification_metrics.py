@@ -47,10 +47,6 @@ def random_case(seed: int, n: int = 200, n_classes: int = 4) -> tuple[np.ndarray
     return rng.integers(0, n_classes, n), rng.normal(0, 2, (n, n_classes))
 
 
-def test_rows_are_labels_and_columns_predictions() -> None:
-    assert confusion_matrix(LABELS, FOUND, n_classes=3).tolist() == [[3, 1, 0], [1, 1, 0], [0, 1, 0]]
-
-
 def test_a_case_by_hand() -> None:
     confusion = confusion_matrix(LABELS, FOUND, n_classes=3)
     scores = scores_of(LABELS, FOUND)
@@ -120,13 +116,6 @@ def test_nothing_to_score_and_unequal_numbers_are_errors() -> None:
         confusion_matrix(ids(0), ids(0, 1), n_classes=2)
 
 
-def test_calibration_error_by_hand() -> None:
-    """Two bins that matter: 0.9 twice, once right (gap 0.4); 0.6 twice, both right (gap 0.4, other way)."""
-    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6]])
-    labels = ids(0, 1, 0, 1)
-    assert expected_calibration_error(probabilities, labels) == pytest.approx(100 * (2 * 0.4 + 2 * 0.4) / 4)
-
-
 def test_a_bin_includes_its_upper_border() -> None:
     """1.0 belongs to the last of ten bins and 0.9 to the one before, so their gaps do not cancel."""
     probabilities = np.array([[1.0, 0.0], [0.9, 0.1]])
@@ -156,12 +145,6 @@ def test_the_temperature_stays_within_its_borders() -> None:
     labels, logits = ids(0, 1), np.array([[0.01, 0.0], [0.0, 0.01]])
     assert fit_temperature(logits, labels) == pytest.approx(MIN_TEMPERATURE)
     assert fit_temperature(logits, 1 - labels) == pytest.approx(MAX_TEMPERATURE)
-
-
-def test_temperature_changes_no_label() -> None:
-    _, logits = random_case(2)
-    for temperature in (0.1, 1.0, 7.0):
-        assert (softmax(logits, temperature=temperature).argmax(1) == logits.argmax(1)).all()
 
 
 def test_probabilities_of_huge_logits_are_finite() -> None:

@@ -1,13 +1,11 @@
 """Characters as tokens: nothing is lost but what training never showed."""
 
-from pathlib import Path
-
 import pytest
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError
 from dragoman.text.normalisation import normalise
-from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, load_tokenizer, train_tokenizer
+from dragoman.text.tokenizer import UNK_ID, Tokenizer, train_tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 CHARACTERS = TokenizerConfig(kind="characters")
@@ -47,17 +45,3 @@ def test_lower_case_leaves_chinese_alone_and_halves_the_alphabet() -> None:
     tokenizer = train_tokenizer(["AaBb我"], lower)
     assert tokenizer.vocab_size == 4 + 3
     assert tokenizer.decode(tokenizer.encode("BA 我")) == "ba\ufffd我"
-
-
-def test_special_tokens_are_text_and_left_out_of_decoded_text() -> None:
-    tokenizer = train_tokenizer(["</s><pad>"], CHARACTERS)
-    ids = tokenizer.encode("</s>")
-    assert len(ids) == 4
-    assert tokenizer.decode([*ids, EOS_ID, 10_000]) == "</s>"
-
-
-def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path / "t.json")
-    loaded = load_tokenizer(tmp_path / "t.json")
-    assert loaded.fingerprint == tokenizer.fingerprint
-    assert loaded.encode_batch(CHINESE) == tokenizer.encode_batch(CHINESE)

@@ -1,4 +1,4 @@
-"""Reserved tokens of languages and origins: in every kind of tokenizer, and in no text."""
+"""Reserved tokens of languages, origins and slots: in every kind of tokenizer, and in no text."""
 
 from pathlib import Path
 
@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig, TokenizerKind
+from dragoman.errors import ConfigError
 from dragoman.text.foreign import Segmentation
+from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS, SYNTHETIC
 
 MARKS = ["<2de>", "<2pt_BR>", SYNTHETIC]
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
-PAIRS = [(f"the <2de> dog {i} < 2 de >", f"der Hund {i} <synthetic>") for i in range(60)]
+PAIRS = [(f"the <2de> dog at {i} < 2 de >", f"der Hund um {i} <synthetic>") for i in range(60)]
 
 
 @pytest.fixture(
@@ -22,19 +24,26 @@ PAIRS = [(f"the <2de> dog {i} < 2 de >", f"der Hund {i} <synthetic>") for i in r
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenizerPair:
     """Tokenizers with reserved tokens, saved and read again."""
     kind, shared = request.param
-    config = TokenizerConfig(kind=kind, vocab_size=320, shared=shared)
+    config = TokenizerConfig(kind=kind, vocab_size=330, shared=shared)
     folder: Path = tmp_path_factory.mktemp("tokenizers")
-    TokenizerPair.train(PAIRS, config, marks=MARKS).save(folder)
+    TokenizerPair.train(PAIRS, config, marks=MARKS, slots=True).save(folder)
     return TokenizerPair.load(folder)
 
 
-SOME = st.sampled_from([*MARKS, "<", "2de", ">", "dog", " ", "<2de", "synthetic>"])
+SOME = st.sampled_from([*MARKS, *SLOTS, "<", "2de", ">", "dog", " ", "<2de", "synthetic>", "1"])
 TEXTS = st.lists(SOME | st.text(max_size=3))
+
+
+def slots_among(ids: list[int], pair: TokenizerPair) -> list[str]:
+    pieces = pair.src.pieces()
+    return [pieces[i] for i in ids if pieces[i] in SLOTS]
 
 
 @given(words=TEXTS)
 def test_no_text_becomes_a_reserved_token(pair: TokenizerPair, words: list[str]) -> None:
-    assert not set(pair.src.encode("".join(words))) & set(pair.src.marks.values())
+    ids = pair.src.encode("".join(words))
+    assert not set(ids) & set(pair.src.marks.values())
+    assert slots_among(ids, pair) == []
 
 
 def test_a_direction_puts_them_before_every_text_that_is_not_empty(pair: TokenizerPair) -> None:
@@ -82,6 +91,27 @@ def test_a_longer_vocabulary_keeps_them(pair: TokenizerPair) -> None:
     assert longer.src.vocab_size > pair.src.vocab_size
 
 
+@pytest.mark.slow
+@given(words=st.lists(st.sampled_from([*SLOTS, "dog", "at"]), min_size=1, max_size=6))
+def test_a_slot_is_one_token_and_is_written_again(pair: TokenizerPair, words: list[str]) -> None:
+    for side in (pair.towards("de").src, pair.src):
+        (ids,) = side.encode_batch([" ".join(words)], slots=True)
+        assert slots_among(ids, pair) == [word for word in words if word in SLOTS]
+        (text,) = side.decode_batch([ids], slots=True)
+        assert [char for char in text if char in SLOTS] == slots_among(ids, pair)
+        assert not set(side.decode(ids)) & set(SLOTS)
+
+
+def test_slots_are_added_behind_all_other_tokens_and_once(pair: TokenizerPair) -> None:
+    assert pair.has_slots
+    assert pair.with_slots() is pair
+    plain = TokenizerPair.train(PAIRS, TokenizerConfig(vocab_size=330, shared=pair.shared))
+    more = plain.with_slots()
+    assert (more.src.pieces(), more.shared) == ([*plain.src.pieces(), *SLOTS], plain.shared)
+    assert tuple(more.tgt.pieces()[-len(SLOTS) :]) == SLOTS
+    assert more.src.encode("at 14:30") == plain.src.encode("at 14:30")
+
+
 def test_the_languages_of_an_imported_model_are_reserved_tokens_too() -> None:
     pytest.importorskip("sentencepiece")
     from test_foreign_tokenizers import MODEL, PIECES
@@ -94,3 +124,5 @@ def test_the_languages_of_an_imported_model_are_reserved_tokens_too() -> None:
     assert written[0] == both.marks["<2nld>"]
     assert both.marks["<2deu>"] not in written, "what a user writes is text"
     assert pair.towards("nld").shared
+    with pytest.raises(ConfigError, match=r"takes no new reserved tokens; set modifiers.slots = 0"):
+        both.with_slots()

@@ -1,22 +1,16 @@
 """Slots: what they stand for, in which order, and that no text of a user becomes one."""
 
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.config import TokenizerConfig, TokenizerKind
-from dragoman.errors import ConfigError
 from dragoman.text.alterations import slots_at_random, transformations
 from dragoman.text.slots import SLOTS
-from dragoman.text.tokenizer import TokenizerPair
 from dragoman.text.transformations import Transformations
 
 SLOTTING = Transformations(transformations(["", ""], slots=True))
-KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
-PAIRS = [(f"at {i}:{i + 10} the dog sleeps", f"um {i}:{i + 10} schläft der Hund") for i in range(60)]
 
 SPANS = ["14:30", "25", "1,000", "3.14", "{name}", "<b>", "a@b.de", "www.a.de", "😀", " ", "%d"]
 SLOTLESS = st.text(st.characters(exclude_characters=SLOTS), max_size=4)
@@ -70,58 +64,3 @@ def test_every_slot_is_drawn_and_what_one_side_has_alone_stays() -> None:
     drawn = {slots_at_random(("at 14:30 and 25", "um 14:30"), Random(i))[1] for i in range(99)}
     assert drawn == {f"um {slot}" for slot in SLOTS}
     assert slots_at_random(("12 and 12", "12"), Random(1)) == ["12 and 12", "12"]
-
-
-@pytest.fixture(
-    scope="module", params=[(kind, shared) for kind in KINDS for shared in (True, False)], ids=str
-)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenizerPair:
-    """Tokenizers with slots and a reserved token, saved and read again."""
-    kind, shared = request.param
-    config = TokenizerConfig(kind=kind, vocab_size=330, shared=shared)
-    folder: Path = tmp_path_factory.mktemp("tokenizers")
-    TokenizerPair.train(PAIRS, config, marks=["<2de>"], slots=True).save(folder)
-    return TokenizerPair.load(folder)
-
-
-def slots_among(ids: list[int], pair: TokenizerPair) -> list[str]:
-    pieces = pair.src.pieces()
-    return [pieces[i] for i in ids if pieces[i] in SLOTS]
-
-
-@pytest.mark.slow
-@given(text=st.lists(st.sampled_from([*SLOTS, " ", "dog", "1"]) | st.text(max_size=3)).map("".join))
-def test_no_text_becomes_a_slot(pair: TokenizerPair, text: str) -> None:
-    assert slots_among(pair.src.encode(text), pair) == []
-
-
-@pytest.mark.slow
-@given(words=st.lists(st.sampled_from([*SLOTS, "dog", "at"]), min_size=1, max_size=6))
-def test_each_is_one_token_and_is_written_again(pair: TokenizerPair, words: list[str]) -> None:
-    for side in (pair.towards("de").src, pair.src):
-        (ids,) = side.encode_batch([" ".join(words)], slots=True)
-        assert slots_among(ids, pair) == [word for word in words if word in SLOTS]
-        (text,) = side.decode_batch([ids], slots=True)
-        assert [char for char in text if char in SLOTS] == slots_among(ids, pair)
-        assert not set(side.decode(ids)) & set(SLOTS)
-
-
-def test_they_come_behind_all_other_tokens_and_once(pair: TokenizerPair) -> None:
-    assert pair.has_slots
-    assert pair.with_slots() is pair
-    assert tuple(pair.tgt.pieces()[-9:-1] if pair.shared else pair.tgt.pieces()[-8:]) == SLOTS
-    plain = TokenizerPair.train(PAIRS, TokenizerConfig(vocab_size=330, shared=pair.shared))
-    more = plain.with_slots()
-    assert (more.src.pieces(), more.shared) == ([*plain.src.pieces(), *SLOTS], plain.shared)
-    assert more.src.encode("at 14:30") == plain.src.encode("at 14:30")
-
-
-def test_the_vocabulary_of_an_imported_model_takes_none() -> None:
-    pytest.importorskip("sentencepiece")
-    from test_foreign_tokenizers import MODEL, PIECES
-
-    from dragoman.text.foreign import Segmentation
-    from dragoman.text.vocabulary import SPECIAL_TOKENS
-
-    with pytest.raises(ConfigError, match=r"takes no new reserved tokens; set modifiers.slots = 0"):
-        Segmentation(MODEL).tokenizer([*SPECIAL_TOKENS, *PIECES]).with_slots()

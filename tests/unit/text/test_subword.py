@@ -12,20 +12,14 @@ import pytest
 import tokenizers
 
 from dragoman.config import TokenizerConfig
-from dragoman.errors import DataError, RunError
-from dragoman.text.normalisation import normalise, normalise_lowercase
+from dragoman.errors import RunError
+from dragoman.text.normalisation import normalise_lowercase
 from dragoman.text.subwords import N_FIXED
 from dragoman.text.tokenizer import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
     Tokenizer,
-    TokenizerPair,
     load_tokenizer,
     train_tokenizer,
 )
-from dragoman.text.vocabulary import draw_sample
 
 Kind = Literal["bpe", "unigram"]
 KINDS: tuple[Kind, ...] = ("bpe", "unigram")
@@ -90,14 +84,6 @@ def test_the_same_text_gives_the_same_merges() -> None:
     assert first == second != other
 
 
-def test_special_tokens_come_first_and_are_never_found_in_text(tokenizer: Tokenizer) -> None:
-    assert (PAD_ID, BOS_ID, EOS_ID, UNK_ID) == (0, 1, 2, 3)
-    for text in ("<pad>", "<s>", "</s>", "<unk>", "a</s>b", "<0x41>", "x <0xFF> <s>"):
-        ids = tokenizer.encode(text)
-        assert min(ids) >= 4
-        assert tokenizer.decode(ids) == text
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_and_byte_tokens_are_never_learnt_as_pieces(kind: Kind) -> None:
     tokenizer = train_tokenizer(["<s> </s> <0x41> <unk>"] * 50, TokenizerConfig(kind=kind, vocab_size=400))
@@ -112,30 +98,13 @@ def test_punctuation_and_digits_are_tokens_of_their_own(tokenizer: Tokenizer) ->
     assert not any("12" in piece for piece in pieces(tokenizer, "12 bushes"))
 
 
-def test_special_ids_are_left_out_of_decoded_text(tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode("two dogs")
-    assert tokenizer.decode([BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID, UNK_ID]) == "two dogs"
-
-
 def test_any_ids_decode_and_broken_bytes_become_replacement_characters(tokenizer: Tokenizer) -> None:
     first_byte = 4
     assert tokenizer.decode([first_byte + 0xE6]) == "\ufffd"
     assert tokenizer.decode([first_byte + b for b in "我".encode()]) == "我"
     assert set(tokenizer.decode([first_byte + b for b in b"\xe6\x88\xff"])) == {"\ufffd"}
-    assert isinstance(tokenizer.decode(range(tokenizer.vocab_size + 10)), str)
-
-
-def test_tokens_tile_the_normalised_text(tokenizer: Tokenizer) -> None:
-    text = "  Two 我们😀 bushes.\t12 x́"
-    tokens = tokenizer.tokens(text)
-    assert [token.id for token in tokens] == tokenizer.encode(text)
-    spans = [(token.start, token.end) for token in tokens]
-    assert spans[0][0] == 0
-    distinct = list(dict.fromkeys(spans))
-    assert all(before[1] == after[0] for before, after in pairwise(distinct))
-    assert "".join(normalise(text)[start:end] for start, end in distinct) == normalise(text)
-    emoji = normalise(text).index("😀")
-    assert spans.count((emoji, emoji + 1)) == len("😀".encode())
+    spans = [(token.start, token.end) for token in tokenizer.tokens("我 😀")]
+    assert spans.count((2, 3)) == len("😀".encode()), "each byte stands for the whole character"
 
 
 def test_dropout_draws_other_segmentations_of_the_same_text() -> None:
@@ -183,15 +152,6 @@ def test_merges_are_left_out_as_the_paper_says(tmp_path: Path) -> None:
     assert row == tokenizer.encode("😀")
 
 
-def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "t.json"
-    tokenizer.save(path)
-    loaded = load_tokenizer(path)
-    assert loaded.fingerprint == tokenizer.fingerprint
-    assert loaded.encode_batch(ENGLISH) == tokenizer.encode_batch(ENGLISH)
-    assert [entry.name for entry in path.parent.iterdir()] == ["t.json"]
-
-
 def test_the_file_is_one_that_the_tokenizers_library_reads(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "t.json")
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "t.json"))
@@ -219,74 +179,3 @@ def test_other_normalisers_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> 
     path.write_text(json.dumps(settings | {"normalizer": {"type": "NFKC"}}))
     with pytest.raises(RunError, match="not a way in which Dragoman normalises text"):
         load_tokenizer(path)
-
-
-def test_a_failed_save_leaves_the_old_file_and_nothing_else(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer.save(tmp_path / "t.json")
-
-    def fail(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(RunError, match="No space left"):
-        tokenizer.save(tmp_path / "t.json")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["t.json"]
-    assert load_tokenizer(tmp_path / "t.json").fingerprint == tokenizer.fingerprint
-
-
-def test_a_missing_or_foreign_file_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    with pytest.raises(RunError, match=r"t\.json: cannot be read \(No such file or directory\).*train again"):
-        load_tokenizer(path)
-    with pytest.raises(RunError, match=r"src\.json: cannot be read"):
-        TokenizerPair.load(tmp_path)
-    foreign = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()
-    for content in ("", "{", "{}", "[]", json.dumps({"model": {}}), foreign):
-        path.write_text(content)
-        with pytest.raises(RunError, match=r"t\.json: is not a Dragoman tokenizer .*train again"):
-            load_tokenizer(path)
-
-
-def test_no_text_is_reported() -> None:
-    for kind in ("bpe", "words"):
-        with pytest.raises(DataError, match="no text to learn a vocabulary from: every line is empty"):
-            train_tokenizer(["", " \n"], TokenizerConfig(kind=kind, vocab_size=300))
-    for shared in (True, False):
-        with pytest.raises(DataError, match="no text"):
-            TokenizerPair.train([], TokenizerConfig(shared=shared))
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_pair_is_learnt_in_one_reading_and_saved(shared: bool, tmp_path: Path) -> None:
-    corpus = zip(ENGLISH, GERMAN, strict=True)
-    pair = TokenizerPair.train(corpus, TokenizerConfig(vocab_size=350, shared=shared))
-    assert pair.shared == shared
-    assert (pair.src.fingerprint == pair.tgt.fingerprint) == shared
-    pair.save(tmp_path)
-    files = ["shared.json"] if shared else ["src.json", "tgt.json"]
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == files
-    loaded = TokenizerPair.load(tmp_path)
-    assert loaded.shared == shared
-    assert loaded.src.fingerprint == pair.src.fingerprint
-    assert loaded.tgt.fingerprint == pair.tgt.fingerprint
-
-
-def test_separate_tokenizers_learn_their_own_language() -> None:
-    pair = TokenizerPair.train(
-        zip(ENGLISH, GERMAN, strict=True), TokenizerConfig(vocab_size=400, shared=False)
-    )
-    assert len(pair.src.encode("and")) < len(pair.tgt.encode("and"))
-    assert len(pair.tgt.encode("und")) < len(pair.src.encode("und"))
-
-
-def test_a_sample_is_drawn_evenly_and_always_the_same() -> None:
-    assert draw_sample(range(5), 10) == [0, 1, 2, 3, 4]
-    sample = draw_sample(iter(range(10_000)), 1000)
-    assert sample == draw_sample(range(10_000), 1000)
-    assert len(set(sample)) == 1000
-    tenths = Counter(i // 1000 for i in sample)
-    assert (
-        min(tenths.values()) > 100 - 5 * 10 < max(tenths.values()) < 100 + 5 * 10
-    )  # five standard deviations

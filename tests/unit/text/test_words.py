@@ -6,15 +6,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.text.tokenizer import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
     UNK_ID,
     Tokenizer,
     TokenizerPair,
@@ -100,15 +96,6 @@ def test_unknown_words_are_written_as_a_replacement_character_and_stay_unknown()
     assert tokenizer.encode("\ufffd") == [UNK_ID]
 
 
-def test_special_tokens_are_not_read_from_text_nor_written() -> None:
-    tokenizer = train_tokenizer(["<s> </s> <pad> <unk>"], words())
-    for text in ("<s>", "</s>", "<pad>", "<unk>"):
-        ids = tokenizer.encode(text)
-        assert min(ids) > UNK_ID
-        assert tokenizer.decode(ids) == " ".join(Words().split(text))
-    assert tokenizer.decode([BOS_ID, 4, EOS_ID, PAD_ID, tokenizer.vocab_size, -1]) == "<"
-
-
 def test_lower_casing_makes_one_word_of_two_and_the_text_has_spaces_between_its_words() -> None:
     tokenizer = train_tokenizer(["The THE the cat. Żółć ŻÓŁĆ"], words(lowercase=True))
     assert tokenizer.vocab_size == 4 + 4
@@ -146,18 +133,6 @@ def test_a_formatting_tokenizer_writes_sentences() -> None:
     assert tokenizer.encode(tokenizer.decode(ids)) == ids
 
 
-def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path: Path) -> None:
-    settings: list[dict[str, Any]] = [{}, {"lowercase": True, "format_output": True}, {"min_frequency": 2}]
-    for i, each in enumerate(settings):
-        tokenizer = train_tokenizer(ENGLISH, words(**each))
-        tokenizer.save(tmp_path / f"{i}.json")
-        loaded = load_tokenizer(tmp_path / f"{i}.json")
-        assert loaded.fingerprint == tokenizer.fingerprint
-        batch = loaded.encode_batch([*ENGLISH, "A zebra"])
-        assert batch == tokenizer.encode_batch([*ENGLISH, "A zebra"])
-        assert loaded.decode_batch(batch) == tokenizer.decode_batch(batch)
-
-
 def test_the_file_keeps_the_expression_that_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.json"
     train_tokenizer(ENGLISH, words()).save(path)
@@ -167,52 +142,6 @@ def test_the_file_keeps_the_expression_that_splits(tmp_path: Path, monkeypatch: 
         load_tokenizer(path)
     monkeypatch.setattr("dragoman.text.words.PATTERNS", {"[a-z]"})
     assert len(load_tokenizer(path).encode("The cat")) == 5
-
-
-def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    train_tokenizer(ENGLISH, words()).save(path)
-    text = path.read_text(encoding="utf-8")
-    good = json.loads(text)
-    bad = [
-        good | {"vocabulary": good["vocabulary"][1:]},
-        good | {"vocabulary": [*good["vocabulary"], "cat"]},
-        good | {"vocabulary": [*good["vocabulary"], 7]},
-        good | {"vocabulary": None},
-        good | {"kind": "sounds"},
-        good | {"splitter": "axe"},
-        good | {"pattern": "("},
-        good | {"pattern": 7},
-        *({k: v for k, v in good.items() if k != name} for name in good),
-        [good],
-        7,
-    ]
-    for content in (text[:-20], "", *map(json.dumps, bad)):
-        path.write_text(content, encoding="utf-8")
-        with pytest.raises(RunError, match=r"t\.json: is not a Dragoman tokenizer .*train again"):
-            load_tokenizer(path)
-
-
-def test_a_shared_vocabulary_holds_the_words_of_both_sides() -> None:
-    pair = TokenizerPair.train(zip(ENGLISH, GERMAN, strict=True), words())
-    assert pair.shared
-    assert pair.src.unknown_rate(ENGLISH + GERMAN) == 0.0
-
-
-def test_the_target_may_be_of_another_kind(tmp_path: Path) -> None:
-    config = words(tgt_kind="characters", shared=False, format_output=True)
-    corpus = [("Hello, you .", "你好。"), ("We go .", "我们走。")]
-    pair = TokenizerPair.train(corpus, config)
-    pair.save(tmp_path)
-    for each in (pair, TokenizerPair.load(tmp_path)):
-        assert pieces(each.src, "Hello, zebra.") == ["Hello", ",", "<unk>", "."]
-        assert pieces(each.tgt, "我们好。") == ["我", "们", "好", "。"]
-        assert each.tgt.decode(each.tgt.encode("我们 好。")) == "我们\ufffd好。"
-    mixed = TokenizerPair.train(
-        corpus, TokenizerConfig(kind="words", tgt_kind="bpe", shared=False, dropout=0.5, vocab_size=300)
-    )
-    assert mixed.src.encode_batch(["We go"], dropout=np.random.default_rng(1)) == [mixed.src.encode("We go")]
-    assert mixed.tgt.decode(mixed.tgt.encode("你 Zebra!")) == "你 Zebra!"
 
 
 @pytest.mark.slow

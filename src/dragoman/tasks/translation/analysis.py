@@ -7,16 +7,12 @@ analysed, too: their quality, differences from the reference, and faults.
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
 
 from dragoman.metrics.faults import COPIED, has_loop, similarity
 from dragoman.metrics.score import Score
@@ -29,10 +25,6 @@ FREQUENCIES = (0, 1, 4, 9, 99, 999)
 """The most frequent word of each bucket but the last: how often it stands in the training text."""
 RARE = 4
 """Maximum frequency of a rare word in the training text."""
-MIN_CORRELATED = 10
-"""Minimum sentences for a correlation."""
-LEVEL = 0.05
-"""Significance level."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 
@@ -83,21 +75,6 @@ class FrequencyBucket(NamedTuple):
     most: int | None
     """None: any number."""
     words: Recall
-
-
-class Correlation(NamedTuple):
-    """The correlation of two measures over the same sentences."""
-
-    n: int
-    pearson: float
-    pearson_p: float
-    spearman: float
-    spearman_p: float
-
-    @property
-    def helps(self) -> bool:
-        """Whether the first measure predicts the second: a significant positive correlation."""
-        return self.spearman > 0 and self.spearman_p < LEVEL
 
 
 def by_length(
@@ -175,41 +152,8 @@ def number_recall(hypotheses: Sequence[str], references: Sequence[str]) -> tuple
     return total, wrong
 
 
-def correlation(first: Sequence[float | None], second: Sequence[float]) -> Correlation | None:
-    """Pearson's and Spearman's correlation of two figures, where both are there, with two-sided p-values.
-
-    The p-values are those of Fisher's transformation (Fisher 1921; for ranks with the variance
-    1.06 / (n - 3) of Fieller et al. 1957). None: fewer than MIN_CORRELATED sentences, or one of the two is
-    always the same.
-    """
-    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None]
-    if len(pairs) < MIN_CORRELATED:
-        return None
-    a, b = np.array(pairs).T
-    if not np.ptp(a) or not np.ptp(b):
-        return None
-    n = len(pairs)
-    linear, monotone = (float(np.corrcoef(*both)[0, 1]) for both in ((a, b), (_ranks(a), _ranks(b))))
-    linear_p = _fisher_p(linear, variance=1 / (n - 3))
-    return Correlation(n, linear, linear_p, monotone, _fisher_p(monotone, variance=1.06 / (n - 3)))
-
-
 def _limits(number: int, limits: Sequence[int]) -> tuple[int, int | None]:
     return limits[number - 1] + 1 if number else 0, limits[number] if number < len(limits) else None
-
-
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Ranks from 1 on; equal values share the mean of theirs."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means: npt.NDArray[np.float64] = np.cumsum(counts) - (counts - 1) / 2
-    return means[which]
-
-
-def _fisher_p(r: float, *, variance: float) -> float:
-    """Return the two-sided p-value of a correlation."""
-    if abs(r) >= 1.0:
-        return 0.0
-    return math.erfc(abs(math.atanh(r)) / math.sqrt(2 * variance))
 
 
 Fault: TypeAlias = Literal["copied", "repeated", "empty", "too long"]

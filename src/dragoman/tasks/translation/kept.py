@@ -26,7 +26,6 @@ from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
-from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.request import EvaluationRequest
@@ -48,8 +47,6 @@ class KeptSet(KeptRecord):
     """The translations of a set, as they are kept; see `TranslationScores`."""
 
     hypotheses: tuple[str, ...]
-    confidences: tuple[float | None, ...]
-    """The mean log-probability of a token of each translation, in nats; None of an empty or too long one."""
     beam_size: int
     length_penalty: float
     seconds: float
@@ -145,7 +142,7 @@ class Translations:
         fingerprint = self._fingerprint(pairs)
         place = kept_name(split, self.config.labelled(name))
         kept = KeptSet.read(self.run, place, fingerprint)
-        if kept is not None and not len(kept.hypotheses) == len(kept.confidences) == len(pairs):
+        if kept is not None and len(kept.hypotheses) != len(pairs):
             kept = None  # damaged
         self._translated_now = kept is None
         if kept is None:
@@ -153,12 +150,9 @@ class Translations:
             now = evaluate(
                 self.translator, name, pairs, progress=lambda done: self.request.progress(done, len(pairs))
             )
-            scored = score_pairs(self.translator, [pair.src for pair in pairs], now.hypotheses)
-            sure = (score.mean for score in scored)
             kept = KeptSet(
                 fingerprint=fingerprint,
                 hypotheses=now.hypotheses,
-                confidences=tuple(None if c is None or not math.isfinite(c) else c for c in sure),
                 beam_size=now.beam_size,
                 length_penalty=now.length_penalty,
                 seconds=now.seconds,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count, islice
@@ -16,7 +15,6 @@ from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.alignment import align_words
 from dragoman.predict.attention import attention_maps
 from dragoman.report.attention import plot_alignment, plot_layers
-from dragoman.report.comparison import p_text
 from dragoman.report.curves import Curves
 from dragoman.report.page import (
     Example,
@@ -37,7 +35,6 @@ from dragoman.tasks.translation import analysis
 from dragoman.tasks.translation.analysis import (
     MAX_LENGTH_EXTRA,
     MAX_LENGTH_RATIO,
-    Correlation,
     FrequencyBucket,
     LengthBucket,
     extremes,
@@ -47,7 +44,7 @@ from dragoman.tasks.translation.analysis import (
 from dragoman.tasks.translation.kept import TranslatedSet, Translations
 
 MAX_VALID = 2000
-"""Validation sentences that confidence is checked on, at most: the first ones."""
+"""Validation sentences that are translated, at most: the first ones."""
 MAX_TRAIN_PAIRS = 1_000_000
 """Training pairs whose words are counted, at most: the first ones."""
 MAX_ATTENTION_TOKENS = 24
@@ -114,8 +111,6 @@ def translation_page(translations: Translations, *, figures: Path, reference: Cu
     sections = [summary, *parts, curves_section(run, figures, reference)]
     if tests:
         request.say(f"{run.path}: analysing {main.name}")
-        check = None if valid is None else analysis.correlation(valid.record.confidences, valid.qualities)
-        with_confidence = check is not None and check.helps
         sections += [
             Section(
                 "Where it is good",
@@ -126,8 +121,7 @@ def translation_page(translations: Translations, *, figures: Path, reference: Cu
                     _numbers(config, main),
                 ],
             ),
-            _confidence(valid, check, figures),
-            _sentences(config, main, request.n_examples, with_confidence=with_confidence),
+            _sentences(config, main, request.n_examples),
             _degenerate(config, main),
             _robustness(translations, main),
         ]
@@ -272,46 +266,6 @@ def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
     return Group("Numbers", parts)
 
 
-def _confidence(valid: TranslatedSet | None, check: Correlation | None, figures: Path) -> Section:
-    title = "Can its confidence be believed?"
-    about = Paragraph(
-        "Confidence is the mean log-probability that the model gives a token of its own translation, without "
-        "a length penalty. It is shown beside sentences, as the geometric mean of the probabilities, only if "
-        f"on validation pairs it rises with their chrF2 (Spearman's correlation, p below {analysis.LEVEL:g})."
-    )
-    if valid is None or check is None:
-        reason = "It could not be checked: too few validation sentences, or all alike."
-        return Section(title, [about, Notice(f"{reason} So it is not shown.")])
-    path = figures / "confidence.svg"
-    plot_confidence(valid, check, path)
-    rows = [
-        ("Spearman", f"{check.spearman:.3f}", p_text(check.spearman_p)),
-        ("Pearson", f"{check.pearson:.3f}", p_text(check.pearson_p)),
-    ]
-    verdict = (
-        "It may be shown: a sentence that it is surer of is, on the whole, a better one."
-        if check.helps
-        else "It does not tell good sentences from bad ones, and is not shown below."
-    )
-    return Section(
-        title,
-        [
-            about,
-            Table(
-                f"{check.n:,} sentences with a score; {valid.provenance}",
-                ("", "correlation", "p-value"),
-                rows,
-            ),
-            Figure(
-                path,
-                f"Points, one a sentence: confidence against chrF2. Spearman {check.spearman:.2f}",
-                f"Computed on {valid.provenance}; chrF2 of single sentences.",
-            ),
-            Paragraph(verdict) if check.helps else Notice(verdict),
-        ],
-    )
-
-
 def _robustness(translations: Translations, main: TranslatedSet) -> Section:
     altered = translations.altered(main)
     heading, cells = list(altered[0].notebook_row()), [row.cells(nothing="–") for row in altered]
@@ -328,9 +282,7 @@ def _robustness(translations: Translations, main: TranslatedSet) -> Section:
     )
 
 
-def _sentences(
-    config: TranslationConfig, main: TranslatedSet, n_sentences: int, *, with_confidence: bool
-) -> Section:
+def _sentences(config: TranslationConfig, main: TranslatedSet, n_sentences: int) -> Section:
     """Return the best, those in the middle, and the worst."""
     parts: list[Part] = [
         Paragraph(
@@ -344,18 +296,13 @@ def _sentences(
         )
     ]
     for name, indices in zip(("Best", "Median", "Worst"), extremes(main.qualities, n_sentences), strict=True):
-        examples = [
-            _example(config, main, i, title=_title(main, i, with_confidence=with_confidence)) for i in indices
-        ]
+        examples = [_example(config, main, i, title=_title(main, i)) for i in indices]
         parts.append(Group(name, examples or [Paragraph("None: there are too few sentences.")]))
     return Section("Sentences", parts)
 
 
-def _title(main: TranslatedSet, i: int, *, with_confidence: bool = False) -> str:
-    title, confidence = f"Sentence {i + 1} · chrF2 {main.qualities[i]:.1f}", main.record.confidences[i]
-    if not with_confidence or confidence is None:
-        return title
-    return f"{title} · confidence {100 * math.exp(confidence):.0f} %"
+def _title(main: TranslatedSet, i: int) -> str:
+    return f"Sentence {i + 1} · chrF2 {main.qualities[i]:.1f}"
 
 
 def _example(config: TranslationConfig, main: TranslatedSet, i: int, *, title: str) -> Example:
@@ -505,20 +452,6 @@ def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None
         axes.set_title("Words found, %")
         axes.set_ylim(0, 100)
         figure.legend(loc="outside lower left", ncols=3)
-        _finish(axes)
-
-
-def plot_confidence(kept: TranslatedSet, check: Correlation, path: Path) -> None:
-    """Draw a point for each sentence: its confidence, and its chrF2. Errors: those of `picture`."""
-    pairs = [(c, q) for c, q in zip(kept.record.confidences, kept.qualities, strict=True) if c is not None]
-    with picture(path, size=(5.2, 3.6), purpose="drawing confidence") as figure:
-        axes = figure.subplots()
-        axes.scatter(*zip(*pairs, strict=True), s=9, color=BLUE, alpha=0.45, linewidths=0)
-        axes.set_xlabel("mean log-probability of a token, nats")
-        axes.set_title("chrF2 of the sentence")
-        axes.set_ylim(0, 107)
-        text = f"Spearman {check.spearman:.2f}, Pearson {check.pearson:.2f}"
-        axes.text(0.02, 0.97, text, transform=axes.transAxes, va="top")
         _finish(axes)
 
 

@@ -168,7 +168,6 @@ GOOD = "".join(f"-{i}.5\n" for i in range(N))
         (GOOD, ["--keep", 0.5, "--dual"], "--dual: needs --by-score twice"),
         (GOOD, ["--keep", 0.5, "--by-score", "no"], "no: no such file"),
         (GOOD, ["--keep", 0.5, "--by-score", "short"], "short has 2 lines and another file of scores more"),
-        (GOOD, ["--keep", 0.5, "--plot", "s"], "s: is the input"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line_and_leave_nothing(
@@ -240,12 +239,3 @@ def test_a_histogram_counts_every_score_once_and_says_what_a_threshold_keeps(see
 def test_few_or_equal_scores_have_a_histogram(scores: list[float]) -> None:
     n_known = sum(not math.isnan(score) for score in scores)
     assert sum(one.n_inside for one in Distribution(scores).histogram()) == n_known
-
-
-@pytest.mark.slow
-def test_a_plot_is_a_picture(corpus: list[Path], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    file = write_scores(tmp_path / "scores", tied_scores(4))
-    plot = tmp_path / "scores.svg"
-    succeed("data", "filter", *corpus, "--by-score", file, "--keep", 0.5, "--plot", plot)
-    assert plot.read_bytes().startswith(b"<?xml")

@@ -6,7 +6,6 @@ import pytest
 
 from dragoman.cli.options import column
 from dragoman.config import ClassificationConfig, parse_config
-from dragoman.errors import ConfigError
 from dragoman.presets import CLASSIFICATION_PRESETS, classification_preset_for
 from dragoman.tasks.task import name_of
 
@@ -84,23 +83,3 @@ def test_a_run_is_called_after_its_file(file: str, name: str) -> None:
 
 def test_a_column_is_a_number_or_a_name() -> None:
     assert [column(value) for value in ("0", "12", "text", None)] == [0, 12, "text", None]
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.pooling=first", "model.pooling = 'first'"),
-        ("model.ngrams=9", "model.ngrams = 9"),
-        ("model.word_dropout=1.0", "model.word_dropout = 1.0"),
-        ("training.class_weights=heavy", "training.class_weights = 'heavy'"),
-        ("training.metric=bleu", "training.metric = 'bleu'"),
-        ("model.n_decoder_layers=2", "model.n_decoder_layers is not a setting"),
-        ("data.max_windows=-1", "data.max_windows = -1"),
-        ("data.max_length=1000", "data.max_length = 1000 is more than model.max_positions = 512"),
-    ],
-)
-def test_what_makes_no_classifier_is_said(override: str, message: str) -> None:
-    settings = {"task": "classification", "name": "x", "data": {"train": ["x.tsv"]}}
-    with pytest.raises(ConfigError) as error:
-        parse_config(settings, overrides=[override])
-    assert message in str(error.value)

@@ -102,14 +102,6 @@ def test_texts_without_a_token_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert store.notes() == [f"skipped {n_birds} texts: they are empty"]
 
 
-def test_a_store_is_made_once() -> None:
-    made = []
-    for _ in range(2):
-        make_store()
-        made.append({path: path.stat().st_mtime_ns for path in Path("cache").rglob("*") if path.is_file()})
-    assert made[0] == made[1]
-
-
 def test_a_label_that_is_not_known_is_named() -> None:
     with pytest.raises(DataError, match=r"train.tsv: the label 'praise' is not in the training data \('bla"):
         make_store(labels=("blame", "neutral"))

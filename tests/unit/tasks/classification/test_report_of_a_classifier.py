@@ -13,7 +13,6 @@ import pytest
 
 from commands import error_of, succeed
 from dragoman.metrics.classification import (
-    ClassIntervals,
     class_intervals,
     counts_of,
     expected_calibration_error,
@@ -109,22 +108,10 @@ def test_intervals_of_a_class_are_those_of_its_shares() -> None:
         assert intervals.f1[0] < score.f1 < intervals.f1[1]
 
 
-def intervals_of(confusion: np.ndarray) -> list[ClassIntervals]:
-    resampled = resampled_confusions(confusion, n_bootstrap=1000)
-    return class_intervals(counts_of(confusion), counts_of(resampled))
-
-
-def test_the_interval_of_f1_narrows_as_texts_grow_more() -> None:
-    confusion = np.array([[80, 20], [30, 70]])
-    few, many = (intervals_of(k * confusion)[0].f1 for k in (1, 100))
-    assert few is not None
-    assert many is not None
-    ratio = (few[1] - few[0]) / (many[1] - many[0])
-    assert ratio == pytest.approx(10, rel=0.15)  # the square root of 100
-
-
 def test_a_class_without_texts_has_no_intervals() -> None:
-    assert intervals_of(np.array([[3, 0], [0, 0]]))[1] == (None, None, None)
+    confusion = np.array([[3, 0], [0, 0]])
+    resampled = counts_of(resampled_confusions(confusion, n_bootstrap=10))
+    assert class_intervals(counts_of(confusion), resampled)[1] == (None, None, None)
 
 
 # Mistakes
@@ -196,9 +183,7 @@ ALL_RIGHT = ClassificationScores(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "scores", [ALL_RIGHT, evaluation(), evaluation(n_classes=MAX_CLASSES + 5)], ids=["right", "few", "many"]
-)
+@pytest.mark.parametrize("scores", [ALL_RIGHT, evaluation(n_classes=MAX_CLASSES + 5)], ids=["right", "many"])
 def test_any_classes_can_be_drawn_and_always_give_the_same_files(
     tmp_path: Path, scores: ClassificationScores
 ) -> None:

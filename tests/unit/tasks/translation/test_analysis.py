@@ -1,10 +1,8 @@
-"""Where a translator is good: buckets, words, numbers, correlation, single sentences."""
+"""Where a translator is good: buckets, words, numbers, single sentences."""
 
 import math
-import random
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +12,6 @@ from dragoman.tasks.translation.analysis import (
     Recall,
     by_frequency,
     by_length,
-    correlation,
     extremes,
     faults,
     number_recall,
@@ -111,39 +108,6 @@ def test_a_lost_and_an_invented_number_are_both_wrong() -> None:
     found, wrong = number_recall(["2 cats", "no", "5 and 6", "7"], ["2 cats", "3 cats", "5", "7"])
     assert found == Recall(n_matched=3, n_reference=4, n_hypothesis=4)
     assert wrong == [1, 2]
-
-
-# correlation
-
-
-@pytest.mark.slow
-def test_correlations_are_those_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    rng = random.Random(1)
-    a = [rng.randint(0, 9) / 3 for _ in range(60)]
-    b = [x + rng.gauss(0, 2) for x in a]
-    found = correlation(a, b)
-    assert found is not None
-    assert found.pearson == pytest.approx(stats.pearsonr(a, b).statistic)
-    assert found.spearman == pytest.approx(stats.spearmanr(a, b).statistic)
-    assert found.pearson_p == pytest.approx(stats.pearsonr(a, b).pvalue, rel=0.2)
-    assert found.spearman_p == pytest.approx(stats.spearmanr(a, b).pvalue, rel=0.3)
-
-
-def test_what_rises_together_helps_and_what_falls_or_is_chance_does_not() -> None:
-    rising = [float(i) for i in range(30)]
-    noise = [float(i * 7919 % 31) for i in range(30)]
-    for quality, helps in ((rising, True), (rising[::-1], False), (noise, False)):
-        found = correlation(rising, quality)
-        assert found is not None
-        assert found.helps is helps
-
-
-def test_too_little_or_nothing_that_varies_has_no_correlation() -> None:
-    rising = [float(i) for i in range(9)]
-    assert correlation(rising, rising) is None
-    assert correlation([1.0] * 20, [float(i) for i in range(20)]) is None
-    assert correlation([None] * 15 + [1.0] * 5, [float(i) for i in range(20)]) is None
 
 
 # single sentences

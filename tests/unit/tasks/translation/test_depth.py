@@ -8,11 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config import ModelConfig, TranslationConfig, parse_config
-from dragoman.errors import ConfigError
+from dragoman.config import ModelConfig, parse_config
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
 from dragoman.runs import Run
-from dragoman.tasks.training import train
 from dragoman.tasks.translation.starting import misfits, start_weights, taken_layers
 
 
@@ -111,15 +109,3 @@ def test_width_must_be_the_same_and_post_norm_cannot_be_deepened() -> None:
     assert misfits(post, post.model_copy(update={"n_decoder_layers": 1})) == []
     (reason,) = misfits(post, post.model_copy(update={"n_encoder_layers": 4}))
     assert reason.startswith("model.n_encoder_layers is 3 there, 4 here, and no layer of norm")
-
-
-def test_a_deeper_post_norm_is_refused_in_a_line(tiny_run: Path, tmp_path: Path) -> None:
-    run = Run.open(tiny_run)
-    assert isinstance(run.config, TranslationConfig)
-    post = parse_config(run.config.model_dump(), overrides=['model.norm="post"'])
-    there = Run.create(tmp_path / "post", post)
-    deeper = parse_config(
-        post.model_dump(), overrides=["model.n_encoder_layers=2", f'training.start_from="{there.path}"']
-    )
-    with pytest.raises(ConfigError, match=r"n_encoder_layers is 1 there, 2 here, and no layer of norm"):
-        train(deeper, tmp_path / "deeper")

@@ -92,7 +92,6 @@ def test_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
         lambda record: "{",
         lambda record: "[]",
         lambda record: json.dumps({**record, "hypotheses": [1] * 15}),
-        lambda record: json.dumps({**record, "confidences": ["x"] * 15}),
         lambda record: json.dumps({**record, "hypotheses": record["hypotheses"][1:]}),
         lambda record: json.dumps({**record, "scores": [{}]}),
         lambda record: json.dumps({**record, "fingerprint": "0"}),

@@ -37,23 +37,6 @@ def test_the_split_seed_chooses_what_is_held_out_and_without_one_the_seed(tmp_pa
     assert one != held_out(config_of(tmp_path, seed=1))
 
 
-@pytest.mark.slow
-def test_a_run_that_knew_no_split_seed_is_continued_as_it_was_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_corpus(Path(), "train", 60, seed=1)
-    command = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", "--set", "seed=7", *SETTINGS)
-    succeed(*command)
-    path = Path("r/config.toml")
-    written = path.read_text(encoding="utf-8")
-    assert load_recipe(path).data.split_seed == 1
-    before = written.replace("split_seed = 1\n", "")
-    path.write_text(before, encoding="utf-8")
-    assert "r is finished" in succeed(*command).stderr
-    assert path.read_text(encoding="utf-8") == before
-
-
 @pytest.mark.parametrize(
     ("points", "shown"), [(-0.04, "0.0"), (0.04, "0.0"), (0.0, "0.0"), (-0.06, "−0.1"), (0.7, "+0.7")]
 )
@@ -62,15 +45,24 @@ def test_a_difference_of_nothing_has_no_sign(points: float, shown: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_test_set_may_be_added_to_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_takes_another_test_set_and_goes_on_as_it_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it knew no split_seed, too."""
     monkeypatch.chdir(tmp_path)
     for name, n_pairs in {"train": 60, "test": 8, "other": 8}.items():
         write_corpus(Path(), name, n_pairs, seed=n_pairs)
-    plain = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r")
+    plain = ("train", "--src", "train.en", "--tgt", "train.de", "--out", "r", "--set", "seed=7", *SETTINGS)
     tested = (*plain, "--test-src", "test.en", "--test-tgt", "test.de")
-    succeed(*plain, *SETTINGS)
+    succeed(*plain)
     for command in (tested, plain):
-        assert "r is finished" in succeed(*command, *SETTINGS).stderr
+        assert "r is finished" in succeed(*command).stderr
         assert load_recipe("r/config.toml").data.test == {"test": ("test.en", "test.de")}
-    changed = error_of(*plain, "--test-src", "other.en", "--test-tgt", "other.de", *SETTINGS)
+    changed = error_of(*plain, "--test-src", "other.en", "--test-tgt", "other.de")
     assert "holds a run with other settings (data.test.test is" in changed
+    path = Path("r/config.toml")
+    assert load_recipe(path).data.split_seed == 1
+    before = path.read_text(encoding="utf-8").replace("split_seed = 1\n", "")
+    path.write_text(before, encoding="utf-8")
+    assert "r is finished" in succeed(*plain).stderr
+    assert path.read_text(encoding="utf-8") == before
