@@ -29,8 +29,7 @@ from typing import Any
 from unittest import mock
 
 from dragoman.runs import Run
-from measuring import Result, Table, in_turn, parser_of
-from peer_process import PeerProcess
+from measuring import PeerProcess, Result, Table, in_turn, parser_of
 from serve_load import Phase, closed_loop, quantile
 from service import request_bytes, running
 from texts import test_set

@@ -12,11 +12,9 @@ onnxruntime-web, one thread. Needs playwright and a Chromium (Debian's package c
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,9 +22,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from dragoman.hardware import environment
 from dragoman.interop.exporting import export_run
-from gpu_decode import validation_sentences
+from dragoman.predict.model import translation_config
+from dragoman.runs import Run
+from measuring import Result, in_turn, parser_of, seconds_of
+from texts import valid_pairs
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -47,52 +47,49 @@ TRANSLATE = """async ([texts, at_once]) => {
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     parser.add_argument("--onnxruntime-web", type=Path, help="an installed package; else it is downloaded")
     options = parser.parse_args()
-    texts = validation_sentences(options.run)[: options.sentences]
-    facts: dict[str, list[float]] = {}
+    pairs = valid_pairs(translation_config(Run.open(options.run)))[: options.sentences]
+    texts = [pair.src for pair in pairs]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         page = Path(folder) / "page"
         export_run(options.run, page, to="browser", onnxruntime_web=options.onnxruntime_web)
         browser = driver.chromium.launch(executable_path=options.chromium, args=list(FLAGS))
-        print(f"{environment()['cpu']}, Chromium {browser.version}")
-        model = sum((page / name).stat().st_size for name in ("encoder.onnx", "decoder.onnx"))
-        runtime = sum(path.stat().st_size for path in (page / "onnxruntime").rglob("*") if path.is_file())
-        whole = sum(path.stat().st_size for path in page.rglob("*") if path.is_file())
-        print(f"model {model / 1e6:.1f} MB, with tokenizer and page {(whole - runtime) / 1e6:.1f} MB")
-        with static_files(page) as url:
-            for _ in range(options.rounds):
-                for name, value in measure(browser, url, texts).items():
-                    facts.setdefault(name, []).append(value)
+        sizes = {path.relative_to(page): path.stat().st_size for path in page.rglob("*") if path.is_file()}
+        with static_files(page) as url, Result("browser_page", options) as result:
+            print(f"Chromium {browser.version}")
+            model = sum(size for path, size in sizes.items() if path.suffix == ".onnx")
+            runtime = sum(size for path, size in sizes.items() if path.parts[0] == "onnxruntime")
+            result.figure("model, MB", model / 1e6, ".1f")
+            result.figure("with tokenizer and page, MB", (sum(sizes.values()) - runtime) / 1e6, ".1f")
+            rounds = in_turn({"page": partial(measure, browser, url, texts)}, options.rounds, warm_up=0)
+            table = result.table({"": "", "median": ".2f", "least": ".2f", "most": ".2f"})
+            for name in rounds["page"][0]:
+                values = [each[name] for each in rounds["page"]]
+                table.add(name, statistics.median(values), min(values), max(values))
         browser.close()
-    for name, values in facts.items():
-        print(f"{name:44}{statistics.median(values):8.2f}   ({min(values):.2f} to {max(values):.2f})")
 
 
 def measure(browser: Any, url: str, texts: list[str]) -> dict[str, float]:
     """Return the figures of one fresh profile, by what they are called."""
     context = browser.new_context()
     page = context.new_page()
-    start = time.perf_counter()
-    open_page(page, url)
-    opened = time.perf_counter()
+    opened = seconds_of(partial(open_page, page, url))
     first = page.evaluate(TRANSLATE, [texts[:1], 1])
     page.evaluate("navigator.serviceWorker.ready.then(() => null)")
     open_page(page, url)  # from here on by its worker, which keeps what it passes on
-    again = time.perf_counter()
-    open_page(page, url)
-    kept = time.perf_counter()
+    again = seconds_of(partial(open_page, page, url))
     speeds = {f"sentences/s, {n} at once": len(texts) / page.evaluate(TRANSLATE, [texts, n]) for n in (1, 8)}
     context.close()
     return {
-        "seconds from opening to ready": opened - start,
+        "seconds from opening to ready": opened,
         "seconds from there to the first translation": first,
-        "seconds from opening it again to ready": kept - again,
+        "seconds from opening it again to ready": again,
         **speeds,
     }
 
@@ -107,13 +104,9 @@ def open_page(page: Any, url: str) -> None:
 def static_files(folder: Path) -> Iterator[str]:
     """Serve the files of a folder on this machine until the block ends; the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 class _Files(SimpleHTTPRequestHandler):

@@ -8,15 +8,15 @@ Sentences a second from text to text, greedy and with a beam of 4: the run's val
 times over, in batches of the sizes in --batches. Each figure is the best of three rounds in which the
 decoders take turns, after one for recording. --ctranslate2 adds CTranslate2 in fp16 (in fp32 on a processor)
 on the same batches, with the run's tokenizer. Where there is no GPU it says so and measures nothing, unless
---device asks for the processor, whose fast decoder is compiled.
+--device asks for the processor and its fast decoder.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-import time
 from contextlib import ExitStack
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,17 @@ import torch
 from dragoman.hardware import choose_device
 from dragoman.interop.ctranslate2 import convert
 from dragoman.model.kernels import choose_kernels
-from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
-from dragoman.runs import Run
-from dragoman.tasks.translation.evaluation import read_pairs, split_of
 from dragoman.text.vocabulary import EOS_ID
+from measuring import Result, in_turn, parser_of, seconds_of
+from texts import valid_pairs
 
 ROUNDS = 3
 BEAMS = (1, 4)
-DECODERS = ("plain", "fast")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 512], help="sentences at a time")
@@ -48,23 +46,26 @@ def main() -> None:
     if device.type == "cpu" and options.device != "cpu":
         print("no GPU here: not measured")
         return
-    sentences = validation_sentences(options.run) * options.repeat
     with ExitStack() as stack:
-        translators: dict[str, Any] = {n: with_kernels(options.run, n, options.device) for n in DECODERS}
+        translators: dict[str, Any] = {
+            name: Translator.load(options.run, device=options.device) for name in ("plain", "fast")
+        }
+        for name, translator in translators.items():
+            translator.model.kernels = choose_kernels(name, translator.model.device)
         if options.ctranslate2:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             translators["ctranslate2"] = CTranslate2(options.run, Path(folder) / "model", device)
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "processor"
-        print(f"{name}, PyTorch {torch.__version__}, {len(sentences):,} sentences\n")
-        print(
-            f"{'beam':>4}{'at a time':>12}" + "".join(f"{one:>12}" for one in translators) + f"{'ratio':>8}"
-        )
-        for beam_size in BEAMS:
-            for at_a_time in options.batches:
-                speeds = measure(translators, sentences, beam_size=beam_size, at_a_time=at_a_time)
-                figures = "".join(f"{speed:12,.0f}" for speed in speeds.values())
-                ratio = speeds["fast"] / speeds["plain"]
-                print(f"{beam_size:4}{at_a_time:12}{figures}{ratio:8.2f}", flush=True)
+        sentences = [pair.src for pair in valid_pairs(translators["plain"].config)] * options.repeat
+        result = stack.enter_context(Result("gpu_decode", options))
+        result.figure("sentences", len(sentences), ",")
+        columns = {"beam": "", "at a time": ""} | dict.fromkeys(translators, ",.0f")
+        table = result.table(columns | {"fast / plain": ".2f"})
+        for beam_size, at_a_time in product(BEAMS, options.batches):
+            settings = {"beam_size": beam_size, "batch_sentences": at_a_time}
+            works = {n: partial(t.translate, sentences, **settings) for n, t in translators.items()}
+            taken = in_turn({n: partial(seconds_of, work) for n, work in works.items()}, ROUNDS)
+            speeds = {name: len(sentences) / min(seconds) for name, seconds in taken.items()}
+            table.add(beam_size, at_a_time, *speeds.values(), speeds["fast"] / speeds["plain"])
 
 
 class CTranslate2:
@@ -84,40 +85,13 @@ class CTranslate2:
     def translate(self, texts: list[str], *, beam_size: int, batch_sentences: int) -> list[str]:
         """Translate from text to text."""
         sources = [[*ids, EOS_ID] for ids in self.tokenizers.src.encode_batch(texts)]
-        found = self.translator.translate_batch(
+        results = self.translator.translate_batch(
             [[self.pieces[i] for i in ids] for ids in sources],
             beam_size=beam_size,
             max_batch_size=batch_sentences,
         )
-        ids = [[self.tgt_ids[piece] for piece in one.hypotheses[0]] for one in found]
+        ids = [[self.tgt_ids[piece] for piece in one.hypotheses[0]] for one in results]
         return self.tokenizers.tgt.decode_batch(ids)
-
-
-def validation_sentences(run: Path) -> list[str]:
-    """Return the sources of the pairs that chose the run's checkpoint."""
-    [(_, corpus)] = split_of(translation_config(Run.open(run)), "valid")
-    return [pair.src for pair in read_pairs(corpus)]
-
-
-def with_kernels(run: Path, name: str, device: str) -> Translator:
-    """Return the run's translator, whose decoder is the one that `kernels` = "plain" or "fast" means."""
-    translator = Translator.load(run, device=device)
-    translator.model.kernels = choose_kernels(name, translator.model.device)
-    return translator
-
-
-def measure(
-    translators: dict[str, Any], sentences: list[str], *, beam_size: int, at_a_time: int
-) -> dict[str, float]:
-    """Sentences a second of each."""
-    best = dict.fromkeys(translators, float("inf"))
-    for i in range(1 + ROUNDS):
-        for name, translator in translators.items():
-            start = time.perf_counter()
-            translator.translate(sentences, beam_size=beam_size, batch_sentences=at_a_time)
-            if i:
-                best[name] = min(best[name], time.perf_counter() - start)
-    return {name: len(sentences) / seconds for name, seconds in best.items()}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ same code without recordings. How long 38 BLEU takes is time_to_bleu.py's to say
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from itertools import product
@@ -27,25 +26,21 @@ from dragoman.config import TranslationConfig, parse_config
 from dragoman.hardware import choose_device, choose_dtype, matrix_ceiling
 from dragoman.runs import Run
 from dragoman.tasks.training import train
-from train_speed import configuration, weights_per_token
+from measuring import Result, parser_of
+from updates import configuration, weights_per_token
 
 LOG_EVERY = 10
 """Updates that a figure is the mean of."""
-
-MODELS: dict[str, dict[str, int]] = {
-    "small": {},
-    "base": {"d_model": 512, "d_ff": 2048, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6},
-    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "n_encoder_layers": 6, "n_decoder_layers": 6},
-}
-"""Shapes that differ from train_speed.py's; base and big of Vaswani et al. 2017, table 3."""
+SIZES = {"small": (256, 4, 3), "base": (512, 8, 6), "big": (1024, 16, 6)}
+"""Width, heads and layers of a side; base and big of Vaswani et al. 2017, table 3."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, default=400, help="updates of each training")
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[4096, 16384, 32768])
-    parser.add_argument("--model", nargs="+", choices=list(MODELS), default=["small"])
+    parser.add_argument("--model", nargs="+", choices=list(SIZES), default=["small"])
     parser.add_argument("--corpus", choices=["multi30k", "phrasebook"], default="multi30k")
     parser.add_argument("--keep", type=Path, help="a folder for the run of the first training")
     options = parser.parse_args()
@@ -53,47 +48,35 @@ def main() -> None:
     if device.type == "cpu" and options.device != "cpu":
         print("no GPU here: not measured")
         return
-    dtype = choose_dtype("auto", device)
-    ceiling = matrix_ceiling(dtype, n=8192 if device.type == "cuda" else 1024, device=device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "processor"
-    print(f"{name}, PyTorch {torch.__version__}, {str(dtype).removeprefix('torch.')}")
-    print(f"matrix-product ceiling: {ceiling / 1e12:.2f} TFLOP/s\n")
-    headings = f"{'target tokens a batch':>24}{'tokens/s':>12}{'of ceiling':>12}{'peak GB':>10}"
-    print(f"{'model':8}{'steps':8}{headings}")
-    for steps, model, batch_tokens in product(("static", "free"), options.model, options.batch_tokens):
-        config = settings(
-            steps, batch_tokens, options.steps, options.device, corpus=options.corpus, model=model
+    with Result("gpu_speed", options) as result:
+        ceiling = matrix_ceiling(
+            choose_dtype("auto", device), n=8192 if device.type == "cuda" else 1024, device=device
         )
-        speed, memory = measure(config, keep=options.keep)
-        options.keep = None
-        share = speed * operations_per_token(config) / ceiling
-        print(
-            f"{model:8}{steps:8}{batch_tokens:24,}{speed:12,.0f}{share:12.1%}{memory or 0:10.2f}",
-            flush=True,
-        )
+        result.figure("matrix-product ceiling, TFLOP/s", ceiling / 1e12, ".2f")
+        table = result.table(
+            {"model": "", "steps": "", "target tokens a batch": ",", "tokens/s": ",.0f", "of ceiling": ".1%",
+             "peak GB": ".2f"}
+        )  # fmt: skip
+        every = min(LOG_EVERY, options.steps)
+        for steps, model, batch_tokens in product(("static", "free"), options.model, options.batch_tokens):
+            config = sized(
+                model, options.corpus, steps=steps, device=options.device, batch_tokens=batch_tokens,
+                max_steps=options.steps, valid_every=options.steps, log_every=every, average="none",
+            )  # fmt: skip
+            speed, memory = measure(config, keep=options.keep)
+            options.keep = None
+            # As many source tokens as target tokens.
+            operations = 3.0 * sum(weights_per_token(config, config.tokenizer.vocab_size))
+            table.add(model, steps, batch_tokens, speed, speed * operations / ceiling, memory)
 
 
-def settings(
-    steps: str,
-    batch_tokens: int,
-    max_steps: int,
-    device: str,
-    *,
-    corpus: str = "multi30k",
-    model: str = "small",
-) -> TranslationConfig:
-    """Train a model of `MODELS` for `max_steps` updates, with one validation at the end."""
-    training = {
-        "steps": steps,
-        "device": device,
-        "batch_tokens": batch_tokens,
-        "max_steps": max_steps,
-        "valid_every": max_steps,
-        "log_every": min(LOG_EVERY, max_steps),
-        "average": "none",
-    }
-    recipe = {**configuration().model_dump(), "training": training}
-    recipe["model"] |= MODELS[model]
+def sized(model: str, corpus: str, **training: object) -> TranslationConfig:
+    """Return the settings of a model of `SIZES` on a corpus."""
+    width, n_heads, n_layers = SIZES[model]
+    recipe = configuration(
+        f"model.d_model={width}", f"model.d_ff={4 * width}", f"model.n_heads={n_heads}",
+        f"model.n_encoder_layers={n_layers}", f"model.n_decoder_layers={n_layers}", **training,
+    ).model_dump()  # fmt: skip
     if corpus == "phrasebook":
         recipe["data"] |= {name: [f"phrasebook:{name}"] for name in ("train", "valid")}
     config = parse_config(recipe)
@@ -113,11 +96,6 @@ def measure(config: TranslationConfig, *, keep: Path | None = None) -> tuple[flo
     logged = [record for record in records if record["kind"] == "train"]
     late = logged[len(logged) // 2 :]
     return statistics.median(r["tokens_per_second"] for r in late), late[-1]["peak_memory_gb"]
-
-
-def operations_per_token(config: TranslationConfig) -> float:
-    """Operations of the weights' matrix products a token, with as many source tokens as target tokens."""
-    return 6.0 * sum(weights_per_token(config, config.tokenizer.vocab_size)) / 2
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ source is, beside its English.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,41 +23,43 @@ from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.translation.evaluation import evaluate, read_pairs, split_of
+from measuring import Result, parser_of
+from texts import files_of
 
 ZERO_SHOT = (("de", "pl"), ("pl", "zh"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("many", type=Path, help="a run of several directions")
     parser.add_argument("ones", type=Path, nargs="*", help="runs of one of its directions each")
-    arguments = parser.parse_args()
-    many, ones = load(arguments.many), [load(path) for path in arguments.ones]
+    options = parser.parse_args()
+    many, *ones = (Translator.load(path, device="cpu") for path in (options.many, *options.ones))
     own = {one.config.languages: one for one in ones}
-    print(f"one model: {described(arguments.many, many)}")
-    for path, one in zip(arguments.ones, ones, strict=True):
-        print(f"{'-'.join(one.config.languages)} alone: {described(path, one)}")
-    print("\n| test set | one model: BLEU, chrF2 | its direction alone: BLEU, chrF2 |\n|---|--:|--:|")
-    for direction in many.directions:
-        towards = many.towards("-".join(direction))
-        for name, corpus in split_of(towards.config, "test"):
-            pairs = read_pairs(corpus)
-            alone = own.get(direction)
-            label = towards.config.labelled(name)
-            print(
-                f"| {label} | {scores(towards, pairs)} | {scores(alone, pairs) if alone else '–'} |",
-                flush=True,
-            )
-    print("\n| zero-shot | sentences | straight | through English | through English, two models |")
-    print("|---|--:|--:|--:|--:|")
-    for src, tgt in ZERO_SHOT:
-        pairs = by_english(src, tgt)
-        first, second = f"{src}-en", f"en-{tgt}"
-        ways = [many.towards(f"{src}-{tgt}"), Relay(many.towards(first), many.towards(second))]
-        if {(src, "en"), ("en", tgt)} <= own.keys():
-            ways.append(Relay(own[src, "en"], own["en", tgt]))
-        cells = [scores(way, pairs) for way in ways]
-        print(f"| {src} → {tgt} | {len(pairs)} | {' | '.join(cells)} |", flush=True)
+    with Result("many_directions", options) as result:
+        sizes = {"run": "", "M parameters": ".1f", "minutes": ".1f", "updates": ",d"}
+        table = result.table(sizes, "sizes")
+        for path, one in zip((options.many, *options.ones), (many, *ones), strict=True):
+            report = Run.open(path).read_json("report.json")
+            table.add(str(path), one.model.n_parameters / 1e6, report["minutes"], report["steps"])
+        columns = {f"{kind}: {metric}": ".1f" for kind in ("one", "alone") for metric in ("BLEU", "chrF2")}
+        table = result.table({"test set": "", **columns}, "test sets")
+        for direction in many.directions:
+            towards, alone = many.towards("-".join(direction)), own.get(direction)
+            for name, corpus in split_of(towards.config, "test"):
+                pairs = read_pairs(corpus)
+                theirs = scores(alone, pairs) if alone else (None, None)
+                table.add(towards.config.labelled(name), *scores(towards, pairs), *theirs)
+        ways = ("straight", "through English", "two models")
+        columns = {f"{way}: {metric}": ".1f" for way in ways for metric in ("BLEU", "chrF2")}
+        table = result.table({"zero-shot": "", "sentences": "d", **columns}, "zero-shot")
+        for src, tgt in ZERO_SHOT:
+            pairs, first, second = by_english(src, tgt), f"{src}-en", f"en-{tgt}"
+            cells = scores(many.towards(f"{src}-{tgt}"), pairs)
+            cells += scores(Relay(many.towards(first), many.towards(second)), pairs)
+            two = {(src, "en"), ("en", tgt)} <= own.keys()
+            cells += scores(Relay(own[src, "en"], own["en", tgt]), pairs) if two else (None, None)
+            table.add(f"{src} → {tgt}", len(pairs), *cells)
 
 
 class Relay(Pivot):
@@ -69,39 +70,23 @@ class Relay(Pivot):
         return finish(searched(self, texts, self.config.search.changed(settings, where="pivot")))
 
 
-def load(path: Path) -> Translator:
-    """Return the translator in a folder, on the processor."""
-    return Translator.load(path, device="cpu")
-
-
-def described(path: Path, translator: Translator) -> str:
-    """Return size, minutes and updates of a run."""
-    report = Run.open(path).read_json("report.json")
-    millions = translator.model.n_parameters / 1e6
-    return f"{millions:.1f} M parameters, {report['minutes']:.1f} minutes, {report['steps']:,} updates"
-
-
-def scores(translator: Any, pairs: list[Pair]) -> str:
+def scores(translator: Any, pairs: list[Pair]) -> tuple[float | None, ...]:
     """Return BLEU and chrF2 on the pairs."""
     bleu, chrf, *_ = evaluate(translator, "test", pairs).scores
-    return f"{bleu.value:.1f}, {chrf.value:.1f}"
+    return bleu.value, chrf.value
 
 
 def by_english(src: str, tgt: str) -> list[Pair]:
     """Return pairs of the training text of `src` and the validation and test text of `tgt`."""
     known = dict(lines_of(src, "train"))
-    return [
-        Pair(known[english], text)
-        for part in ("val", "test")
-        for english, text in lines_of(tgt, part)
-        if english in known
-    ]
+    lines = (line for part in ("val", "test") for line in lines_of(tgt, part))
+    return [Pair(known[english], text) for english, text in lines if english in known]
 
 
 def lines_of(language: str, part: str) -> list[tuple[str, str]]:
     """Return the English sentences of a part of Tatoeba, and their translations."""
-    files = (find_file(f"tatoeba-en-{language}/{part}.{side}.gz") for side in ("en", language))
-    return list(zip(*map(open_lines, files), strict=True))
+    files = files_of(f"tatoeba-en-{language}", part, ("en", language))
+    return list(zip(*map(open_lines, map(find_file, files)), strict=True))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""What all benchmarks share: options, tables that are printed and kept as JSON, and measuring in turn."""
+"""What all benchmarks share: options, printed tables kept as JSON, measuring in turn, workers."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -134,3 +136,37 @@ def python(*arguments: object, **options: Any) -> str:
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}")
     return done.stdout
+
+
+@dataclass
+class PeerProcess:
+    """A worker, in a Python of its own, that says it is ready and answers each line with a line."""
+
+    name: str
+    command: list[str]
+    n_threads: int
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready."""
+        variables = {**os.environ, "OMP_NUM_THREADS": str(self.n_threads), "PYTHONWARNINGS": "ignore"}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True, env=variables)
+        self.ask("")
+
+    def ask(self, line: str) -> str:
+        """Send a line, unless it is empty, and return the answer. SystemExit: the process has ended."""
+        assert self.process
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(line and f"{line}\n")
+        self.process.stdin.flush()
+        if answer := self.process.stdout.readline():
+            return answer
+        raise SystemExit(f"{self.name}: {' '.join(self.command)} has ended; run it by hand to see why")
+
+    def end(self) -> None:
+        """Close its input, so that the process ends."""
+        if self.process is not None:
+            self.process.communicate(timeout=60)  # closes its input, and all else
+            self.process = None

@@ -6,23 +6,21 @@ Each of the first validation sentences gets two spans of a kind at random places
 tags a pair around one to three words. Printed are the shares of sentences in which all spans came out whole;
 what became of them with protection (`protection.Outcome`); and chrF of the rest of the sentence against the
 reference: as the model does it, with protection, and with the pieces between the spans translated by
-themselves, which is the other way to be sure. Below: how often the model copies a word that could stand in
-for a span.
+themselves, which is the other way to be sure.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import re
 from collections import Counter
 from collections.abc import Sequence
 
-from dragoman.data.named import open_text
 from dragoman.data.records import Pair
-from dragoman.metrics.translation import chrf
 from dragoman.predict.protection import Protection
+from dragoman.predict.results import Outcome
 from dragoman.predict.translator import Translator, translate_protected
+from measuring import Result, parser_of
+from texts import chrf_of, valid_pairs
 
 N_SENTENCES = 200
 SPANS = {
@@ -32,54 +30,41 @@ SPANS = {
     "placeholders": ("{name}", "%s"),
     "tags": ("<b>", "</b>"),
 }
-STAND_INS = ("7", "47", "X", "XYZ", "Tom", "Berlin", "NASA", "[1]")
+OUTCOMES: tuple[Outcome, ...] = ("copied", "put back", "untranslated")
 
 
-def main(path: str) -> None:
-    translator = Translator.load(path)
-    data = translator.config.data
-    pairs = list(open_text(data, data.valid).pairs())[:N_SENTENCES]
-    print(f"{len(pairs)} sentences\n")
-    print("| kind | whole without | whole with | copied | put back | untranslated "
-          "| chrF without | with | pieces |")  # fmt: skip
-    print("|---|" + "--:|" * 8)
-    for kind in SPANS:
-        print(measure(translator, kind, pairs), flush=True)
-    print("\n| stand-in | copied once |\n|---|--:|")
-    for word in STAND_INS:
-        rng = random.Random(1)
-        found = translator.translate([insert(pair.src, [word], rng) for pair in pairs], n_best=1)
-        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-        n_copied = sum(len(pattern.findall(translation.text)) == 1 for translation in found)
-        print(f"| {word} | {percent(n_copied, pairs)} |", flush=True)
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("run")
+    options = parser.parse_args()
+    translator = Translator.load(options.run)
+    pairs = valid_pairs(translator.config)[:N_SENTENCES]
+    with Result("protection", options) as result:
+        result.figure("sentences", len(pairs))
+        shares = dict.fromkeys(("whole without", "whole with", *OUTCOMES), ".1%")
+        columns = shares | dict.fromkeys(("chrF without", "with", "pieces"), ".1f")
+        table = result.table({"kind": "", **columns})
+        for kind in SPANS:
+            table.add(kind, *measure(translator, kind, pairs))
 
 
-def measure(translator: Translator, kind: str, pairs: Sequence[Pair]) -> str:
-    """Return a row of the table."""
-    rng = random.Random(1)
-    wrap = enclose if kind == "tags" else insert
-    sources = [wrap(pair.src, SPANS[kind], rng) for pair in pairs]
-    protection = Protection([kind])
-    plain = [t.text for t in translator.translate(sources, n_best=1)]
+def measure(translator: Translator, kind: str, pairs: Sequence[Pair]) -> list[float]:
+    """Return the shares and scores of a row of the table."""
+    rng, protection = random.Random(1), Protection([kind])
+    sources = [(enclose if kind == "tags" else insert)(pair.src, SPANS[kind], rng) for pair in pairs]
+    plain = [translation.text for translation in translator.translate(sources, n_best=1)]
     kept = translate_protected(translator, sources, protection)
-    protected, outcomes = [t.text for t in kept], Counter(t.outcome for t in kept)
-    whole = [
+    protected, outcomes = [each.text for each in kept], Counter(each.outcome for each in kept)
+    n_whole = [
         sum(holds(protection, *sides) for sides in zip(sources, outputs, strict=True))
         for outputs in (plain, protected)
     ]
-    shares = [*whole, *(outcomes[name] for name in ("copied", "put back", "untranslated"))]
-    references = [pair.tgt for pair in pairs]
-    scores = [
-        chrf(
-            [without(text, SPANS[kind]) for text in outputs],
-            references,
-            tgt_lang=translator.config.data.tgt_lang,
-            n_bootstrap=0,
-        ).value
+    shares = [n / len(pairs) for n in (*n_whole, *(outcomes[name] for name in OUTCOMES))]
+    references, lang = [pair.tgt for pair in pairs], translator.config.data.tgt_lang
+    return shares + [
+        chrf_of([without(text, SPANS[kind]) for text in outputs], references, lang)
         for outputs in (plain, protected, by_pieces(translator, sources, protection))
     ]
-    cells = [*(percent(n, pairs) for n in shares), *(f"{score:.1f}" for score in scores)]
-    return f"| {kind} | " + " | ".join(cells) + " |"
 
 
 def insert(text: str, spans: Sequence[str], rng: random.Random) -> str:
@@ -103,9 +88,8 @@ def enclose(text: str, tags: Sequence[str], rng: random.Random) -> str:
 
 def holds(protection: Protection, source: str, output: str) -> bool:
     """All spans of the source are in the output, as often."""
-    wanted = Counter(span.text for span in protection.spans(source))
-    found = Counter(span.text for span in protection.spans(output))
-    return all(found[text] == n for text, n in wanted.items())
+    wanted, found = (Counter(span.text for span in protection.spans(text)) for text in (source, output))
+    return wanted <= found
 
 
 def by_pieces(translator: Translator, sources: Sequence[str], protection: Protection) -> list[str]:
@@ -134,13 +118,5 @@ def without(text: str, spans: Sequence[str]) -> str:
     return " ".join(text.split())
 
 
-def percent(n: int, pairs: Sequence[Pair]) -> str:
-    return f"{100 * n / len(pairs):.1f} %"
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", help="a run")
-    main(parser.parse_args().run)
+    main()

@@ -47,7 +47,7 @@ from dragoman.training.objective import Weights
 from dragoman.training.state import average_weights
 from measuring import Result, kept_rows, parser_of
 from texts import bleu_of, valid_pairs
-from train_speed import weights_per_token
+from updates import weights_per_token
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "multi30k-en-de" / "recipe.toml"
 N_VALIDATIONS = 6

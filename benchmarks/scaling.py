@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 SHARD_PAIRS = 1 << 22
 PAGE = 4096
@@ -42,7 +43,7 @@ class Assumptions:
     encoding: float = 17_500.0
     """Pairs a second that become ids; measured on two cores, by benchmarks/scale.py training."""
     planning: float = 0.9
-    """Seconds to plan a shard; measured on one core, by benchmarks/store_memory.py."""
+    """Seconds to plan a shard; measured on one core, by benchmarks/scale.py tokens."""
     disk: float = 1e9
     """Bytes a second that a disk reads or writes; assumed."""
     link: float = 200e9
@@ -54,7 +55,7 @@ class Assumptions:
     gpu_big: float = 372_000.0
     """Tokens a second of the big model on one H200; measured by the same."""
     text_bytes: float = 337.0
-    """Bytes of a pair's text; measured on the corpus of benchmarks/store_memory.py."""
+    """Bytes of a pair's text; measured on words drawn by Zipf's law, 20 a sentence."""
     packed: float = 0.31
     """Size of .gz by the text's; measured on Multi30k."""
     download: float = 50e6
@@ -70,7 +71,7 @@ class Assumptions:
     check_workers: float = 32.0
     """Processes that check, `data check --workers`; more would wait for the one that reads; assumed."""
     vocabulary: float = 1_270_000.0
-    """Pairs a second of which a vocabulary draws some; measured by benchmarks/scale.py --step vocabulary."""
+    """Pairs a second of which a vocabulary draws some; measured by benchmarks/scale.py tokens."""
     opening: float = 4_500_000.0
     """Pairs a second that a start compares with its store, 1.5 GB of text; measured on two cores."""
     passes: float = 1.0
@@ -128,6 +129,10 @@ class Assumptions:
         return self.batch_tokens * (self.src_tokens + self.tgt_tokens) / self.tgt_tokens
 
 
+def row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
 @dataclass(frozen=True)
 class Training:
     """A model on machines."""
@@ -155,90 +160,61 @@ class Training:
         computing = given.update_tokens / (self.speed * self.n_processes)
         return computing + self.exchange_seconds(given)
 
-    @property
-    def checkpoint_bytes(self) -> float:
-        """Weights, two moments and the moving average, in fp32."""
-        return 16 * self.n_parameters
-
-
-def trainings(given: Assumptions) -> Iterator[Training]:
-    """Trainings of the second table. The CPU's speeds: README.md and recipes/iwslt17-en-de/README.md."""
-    yield Training("small, 7.6 M", 7.6e6, "2 CPU cores", 17_281, "measured")
-    yield Training("base, 52 M", 52e6, "1 CPU core", 708, "measured")
-    for model, n_parameters, speed in (
-        ("base, 65 M", 65e6, given.gpu_base),
-        ("big, 213 M", 213e6, given.gpu_big),
-    ):
-        yield Training(model, n_parameters, "1 GPU", speed, "measured")
-        yield Training(model, n_parameters, "8 GPUs, 1 machine", speed, "measured × 8", n_processes=8)
-        yield Training(
-            model, n_parameters, "32 GPUs, 4 machines", speed, "measured × 32", n_processes=32, n_machines=4
-        )
-
-
-def data_table(given: Assumptions) -> Iterator[str]:
-    """Return the costs of the data, independent of the model."""
-    making, planning = given.pairs / given.encoding / 3600, 2 * given.n_shards * given.planning / 60
-    rows = (
-        (f"{given.pairs:.3g} pairs of {given.src_tokens:g} + {given.tgt_tokens:g} tokens", ""),
-        ("---", "---"),
-        ("token store", f"{given.store_bytes / 1e9:.0f} GB in {given.n_shards} shards"),
-        ("files of the shard in use", f"{given.store_bytes / given.n_shards / 1e9:.1f} GB"),
-        (f"making the store, {given.encoding:,.0f} pairs/s (measured, two cores)", f"{making:.0f} h"),
-        (f"planning an epoch, {given.planning:g} s a shard (measured), twice", f"{planning:.0f} min"),
-        ("read by a machine in a pass", f"{given.pass_bytes / 1e9:.0f} GB"),
-        (
-            "the same from one file larger than memory, a page a sentence",
-            f"{given.random_bytes / 1e9:,.0f} GB",
-        ),
-    )
-    yield from (f"| {what} | {how_much} |" for what, how_much in rows)
+    def row(self, given: Assumptions) -> str:
+        """Return the limit of this training; a checkpoint is weights, two moments and their average."""
+        update, checkpoint = self.update_seconds(given), 16 * self.n_parameters
+        seconds, saving = update * given.n_tokens / given.update_tokens, checkpoint / given.disk
+        return row(
+            self.model, self.hardware, f"{given.update_tokens / update:,.0f}", self.origin,
+            f"{seconds / 86400:,.1f}", f"{self.n_machines * given.pass_bytes / seconds / 1e6:.3g}",
+            f"{self.exchanged / 1e6:.0f}", f"{100 * self.exchange_seconds(given) / update:.0f} %",
+            f"{checkpoint / 1e9:.2f}", f"{saving:.1f}", f"{100 * saving / (saving + 1000 * update):.1f} %",
+        )  # fmt: skip
 
 
 def training_table(given: Assumptions) -> Iterator[str]:
-    """Return the limit of each training."""
+    """Yield the limit of each training. The CPU's speeds: README.md and recipes/iwslt17-en-de/README.md."""
     yield (
         "| model | hardware | tokens/s | | days a pass | read by all, MB/s | gradients sent, MB an update "
         "| share of an update | checkpoint, GB | s | share, every 1,000 updates |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for training in trainings(given):
-        update = training.update_seconds(given)
-        seconds = update * given.n_tokens / given.update_tokens
-        saving = training.checkpoint_bytes / given.disk
-        cells = (
-            training.model,
-            training.hardware,
-            f"{given.update_tokens / update:,.0f}",
-            training.origin,
-            f"{seconds / 86400:,.1f}",
-            f"{training.n_machines * given.pass_bytes / seconds / 1e6:.3g}",
-            f"{training.exchanged / 1e6:.0f}",
-            f"{100 * training.exchange_seconds(given) / update:.0f} %",
-            f"{training.checkpoint_bytes / 1e9:.2f}",
-            f"{saving:.1f}",
-            f"{100 * saving / (saving + 1000 * update):.1f} %",
-        )
-        yield f"| {' | '.join(cells)} |"
+    yield "|---" * 11 + "|"
+    yield Training("small, 7.6 M", 7.6e6, "2 CPU cores", 17_281, "measured").row(given)
+    yield Training("base, 52 M", 52e6, "1 CPU core", 708, "measured").row(given)
+    for model, size, speed in (("base, 65 M", 65e6, given.gpu_base), ("big, 213 M", 213e6, given.gpu_big)):
+        yield Training(model, size, "1 GPU", speed, "measured").row(given)
+        yield Training(model, size, "8 GPUs, 1 machine", speed, "measured × 8", 8).row(given)
+        yield Training(model, size, "32 GPUs, 4 machines", speed, "measured × 32", 32, 4).row(given)
 
 
-@dataclass(frozen=True)
-class Machine:
+def data_table(given: Assumptions) -> Iterator[str]:
+    """Yield the costs of the data, independent of the model."""
+    making, planning = given.pairs / given.encoding / 3600, 2 * given.n_shards * given.planning / 60
+    yield row(f"{given.pairs:.3g} pairs of {given.src_tokens:g} + {given.tgt_tokens:g} tokens", "")
+    yield row("---", "---")
+    yield row("token store", f"{given.store_bytes / 1e9:.0f} GB in {given.n_shards} shards")
+    yield row("files of the shard in use", f"{given.store_bytes / given.n_shards / 1e9:.1f} GB")
+    yield row(f"making the store, {given.encoding:,.0f} pairs/s (measured, two cores)", f"{making:.0f} h")
+    yield row(f"planning an epoch, {given.planning:g} s a shard (measured), twice", f"{planning:.0f} min")
+    yield row("read by a machine in a pass", f"{given.pass_bytes / 1e9:.0f} GB")
+    unordered = f"{given.random_bytes / 1e9:,.0f} GB"
+    yield row("the same from one file larger than memory, a page a sentence", unordered)
+
+
+class Machine(NamedTuple):
     """A machine that all stages run on."""
 
     name: str
+    n_workers: int
     dollars: float
     """An hour of it."""
     base: float
     """Tokens a second of a training of the base model, of the whole machine."""
     sentences: float
     """Sentences a second that it translates greedily."""
-    translator: str
-    n_workers: int
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """One line of the table: what a stage takes for all pairs."""
 
     name: str
@@ -253,66 +229,43 @@ class Stage:
 
 def machines(given: Assumptions) -> tuple[Machine, Machine]:
     """Return the two machines of the tables."""
-    base = Training("base", 65e6, "8 GPUs", given.gpu_base, "measured × 8", n_processes=8)
-    gpus = Machine(
-        "8 GPUs",
-        8 * given.gpu_hour,
-        given.update_tokens / base.update_seconds(given),
-        8 * given.gpu_sentences,
-        "base model",
-        8,
-    )
-    cores = 64 * given.core_sharing
-    return gpus, Machine(
-        "64 cores",
-        64 * given.core_hour,
-        cores * given.core_base,
-        cores * given.core_sentences,
-        "7.6 M model",
-        64,
+    base = Training("base", 65e6, "8 GPUs", given.gpu_base, n_processes=8)
+    speed, cores = given.update_tokens / base.update_seconds(given), 64 * given.core_sharing
+    return (
+        Machine("8 GPUs", 8, 8 * given.gpu_hour, speed, 8 * given.gpu_sentences),
+        Machine("64 cores", 64, 64 * given.core_hour, cores * given.core_base, cores * given.core_sentences),
     )
 
 
 def stages(given: Assumptions, machine: Machine) -> Iterator[Stage]:
     """Every stage, in the order of the work. Memory: docs/data.md, docs/decisions.md, docs/distributed.md."""
-    pairs, mib = given.pairs, float(1 << 20)
+    pairs, mib, n_workers = given.pairs, float(1 << 20), machine.n_workers
     text = pairs * given.text_bytes
     packed = text * given.packed
     fetching = packed / given.download + text / given.packing
     yield Stage("fetch, write as .gz (1 process)", fetching, packed, 64 * mib, "assumed + measured")
-    check_memory = 32 * pairs + given.check_workers * 600 * mib
-    checking = pairs / min(given.check_workers * given.checking, given.reading) + pairs / given.cleaning
-    yield Stage(
-        f"check and clean ({given.check_workers:g} processes)", checking, packed, check_memory, "measured"
-    )
+    n_checks = given.check_workers
+    checking = pairs / min(n_checks * given.checking, given.reading) + pairs / given.cleaning
+    memory = 32 * pairs + n_checks * 600 * mib
+    yield Stage(f"check and clean ({n_checks:g} processes)", checking, packed, memory, "measured")
     yield Stage("learn the vocabulary (1 process)", pairs / given.vocabulary, 1e6, 388 * mib, "measured")
-    yield Stage(
-        "make the store (1 process)", pairs / given.encoding, given.store_bytes, 132 * mib, "measured"
-    )
+    making = pairs / given.encoding
+    yield Stage("make the store (1 process)", making, given.store_bytes, 132 * mib, "measured")
     planning = pairs / given.opening + 2 * given.n_shards * given.planning
-    page_cache = given.store_bytes / given.n_shards
-    yield Stage(
-        "start, plan an epoch (each process)",
-        planning,
-        0,
-        machine.n_workers * 121 * mib + page_cache,
-        "measured",
-    )
-    tokens = given.passes * given.n_tokens
-    on_gpus = machine.translator == "base model"
-    models = None if on_gpus else machine.n_workers * 16 * 52e6 + page_cache
-    trained, translated = ("measured × 8", "assumed") if on_gpus else ("measured × 64", "measured × 64")
+    shard = given.store_bytes / given.n_shards  # in the page cache
+    yield Stage("start, plan an epoch (each process)", planning, 0, n_workers * 121 * mib + shard, "measured")
+    tokens, on_gpus = given.passes * given.n_tokens, machine.name == "8 GPUs"
+    trained = f"measured × {n_workers}"
     passes = f"{given.passes:g} pass" + "es" * (given.passes != 1)
     if not on_gpus:
-        speed = 64 * given.core_sharing * given.core_small
-        own = machine.n_workers * 16 * 7.6e6 + page_cache
-        yield Stage(
-            f"or train 7.6 M, {passes} (not in the sum)", tokens / speed, 5 * 16 * 7.6e6, own, trained, False
-        )
+        training = tokens / (64 * given.core_sharing * given.core_small)
+        memory, name = n_workers * 16 * 7.6e6 + shard, f"or train 7.6 M, {passes} (not in the sum)"
+        yield Stage(name, training, 5 * 16 * 7.6e6, memory, trained, False)
+    models = None if on_gpus else n_workers * 16 * 52e6 + shard
     yield Stage(f"train base, {passes}", tokens / machine.base, 5 * 16 * 65e6, models, trained)
-    translating = None if on_gpus else machine.n_workers * 333 * mib
-    name = f"back-translate as many lines ({machine.translator}, greedily)"
-    yield Stage(name, pairs / machine.sentences, packed, translating, translated)
+    model, origin = ("base model", "assumed") if on_gpus else ("7.6 M model", trained)
+    name, memory_of_all = f"back-translate as many lines ({model}, greedily)", n_workers * 333 * mib
+    yield Stage(name, pairs / machine.sentences, packed, None if on_gpus else memory_of_all, origin)
     scoring = given.n_tokens / (machine.base * given.scoring)
     yield Stage("score all pairs with base, to filter", scoring, 8 * pairs, None, "assumed")
 
@@ -321,27 +274,21 @@ def stage_table(given: Assumptions, machine: Machine) -> Iterator[str]:
     """Yield the lines of the stages on one machine, and their sum."""
     yield f"| {given.pairs:.0e} pairs, {machine.name} | hours | $ | GB on disk | GB of memory | rate |"
     yield "|---|--:|--:|--:|--:|---|"
-    all_stages = list(stages(given, machine))
-    for one in all_stages:
-        hours = one.seconds / 3600
+    hours = disk = alone = 0.0
+    for one in stages(given, machine):
+        spent = one.seconds / 3600
         memory = "not measured" if one.memory_bytes is None else f"{one.memory_bytes / 1e9:,.1f}"
-        cells = (
-            one.name,
-            f"{hours:,.1f}",
-            f"{hours * machine.dollars:,.0f}",
-            f"{one.disk_bytes / 1e9:,.1f}",
-            memory,
-            one.origin,
-        )
-        yield f"| {' | '.join(cells)} |"
-    all_stages = [one for one in all_stages if one.is_counted]
-    hours = sum(one.seconds for one in all_stages) / 3600
-    disk = sum(one.disk_bytes for one in all_stages) / 1e9
-    alone = sum(one.seconds for one in all_stages if "(1 process)" in one.name) / 3600
-    yield (
-        f"| **all** ({alone:,.0f} h of it one process, ${alone * machine.dollars:,.0f}; on 2 cores "
-        f"${alone * 2 * given.core_hour:,.2f}) | **{hours:,.0f}** | **{hours * machine.dollars:,.0f}** | "
-        f"**{disk:,.0f}**, ${disk * given.disk_month:,.0f} a month | | |"
+        dollars, gigabytes = f"{spent * machine.dollars:,.0f}", f"{one.disk_bytes / 1e9:,.1f}"
+        yield row(one.name, f"{spent:,.1f}", dollars, gigabytes, memory, one.origin)
+        if one.is_counted:
+            hours, disk = hours + spent, disk + one.disk_bytes / 1e9
+            alone += spent * ("(1 process)" in one.name)
+    yield row(
+        f"**all** ({alone:,.0f} h of it one process, ${alone * machine.dollars:,.0f}; on 2 cores "
+        f"${alone * 2 * given.core_hour:,.2f})",
+        f"**{hours:,.0f}**",
+        f"**{hours * machine.dollars:,.0f}**",
+        f"**{disk:,.0f}**, ${disk * given.disk_month:,.0f} a month | |",
     )
 
 
@@ -350,11 +297,11 @@ def meanings() -> dict[str, str]:
     """Return the sentence under each field of `Assumptions`."""
     tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
     (body,) = (n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Assumptions")
-    found = {}
-    for one, following in pairwise(body):
-        if isinstance(one, ast.AnnAssign) and isinstance(following, ast.Expr):
-            found[ast.unparse(one.target)] = ast.literal_eval(following.value)
-    return found
+    return {
+        ast.unparse(one.target): ast.literal_eval(following.value)
+        for one, following in pairwise(body)
+        if isinstance(one, ast.AnnAssign) and isinstance(following, ast.Expr)
+    }
 
 
 def option(name: str) -> str:
@@ -368,17 +315,15 @@ def rate_table(given: Assumptions) -> Iterator[str]:
     yield "|---|--:|---|"
     for name, meaning in meanings().items():
         if name != "pairs":
-            yield f"| `{option(name)}` | {getattr(given, name):,g} | {' '.join(meaning.split())} |"
+            yield row(f"`{option(name)}`", f"{getattr(given, name):,g}", meaning)
 
 
 def tables(given: Assumptions, *, pairs: tuple[float, ...] = (1e8, 1e9)) -> str:
     """All tables, as docs/scaling.md holds them; of data and models for the last of `pairs`."""
-    lines: list[str] = []
-    for n_pairs in pairs:
-        for machine in machines(replace(given, pairs=n_pairs)):
-            lines += [*stage_table(replace(given, pairs=n_pairs), machine), ""]
-    last = replace(given, pairs=pairs[-1])
-    return "\n".join([*lines, *data_table(last), "", *training_table(last), "", *rate_table(last)])
+    sizes = [replace(given, pairs=n_pairs) for n_pairs in pairs]
+    blocks = [stage_table(size, machine) for size in sizes for machine in machines(size)]
+    blocks += [table(sizes[-1]) for table in (data_table, training_table, rate_table)]
+    return "\n\n".join("\n".join(block) for block in blocks)
 
 
 def main() -> None:

@@ -18,11 +18,10 @@ Both need the extra "dev" (NLTK).
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from nltk.translate.bleu_score import sentence_bleu
@@ -31,54 +30,45 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from dragoman.data.batching import pad
 from dragoman.data.corpora import open_corpus
 from dragoman.data.records import Pair
-from dragoman.metrics.translation import bleu
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from measuring import Result, parser_of
+from texts import bleu_of, files_of
 
-BLEU_4, BLEU_2 = (0.25, 0.25, 0.25, 0.25), (0.75, 0.25)
+FILES = {"small-en-zh": ["small-en-zh/dev.tsv.gz"], "multi30k-en-de": files_of("multi30k", "val")}
+THEIRS = {"BLEU-4": 0.318, "BLEU-2": 0.484}
+WEIGHTS = {"BLEU-4": (0.25, 0.25, 0.25, 0.25), "BLEU-2": (0.75, 0.25)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("recipe", choices=("small-en-zh", "multi30k-en-de"))
+    parser = parser_of(__doc__)
+    parser.add_argument("recipe", choices=FILES)
     parser.add_argument("run")
     parser.add_argument("--plain", action="store_true", help="leave BOS and EOS out of the references")
     options = parser.parse_args()
     translator = Translator.load(options.run)
-    if options.recipe == "small-en-zh":
-        pairs = list(open_corpus(["small-en-zh/dev.tsv.gz"], src_lang="en", tgt_lang="zh").pairs())
-        report_small_en_zh(translator, pairs, plain=options.plain)
-    else:
-        files = ["multi30k/val.en.gz", "multi30k/val.de.gz"]
-        report_multi30k(translator, list(open_corpus(files, src_lang="en", tgt_lang="de").pairs()))
-
-
-def report_small_en_zh(translator: Translator, pairs: Sequence[Pair], *, plain: bool) -> None:
-    """Print the project's two means on dev, sacreBLEU beside them, and the time that decoding took."""
-    start = time.perf_counter()
-    hypotheses = [t.text for t in translator.translate([pair.src for pair in pairs])]
-    seconds = time.perf_counter() - start
-    ends = ([], []) if plain else (["BOS"], ["EOS"])
-    references = [[*ends[0], *characters(pair.tgt), *ends[1]] for pair in pairs]
-    found = [characters(text) for text in hypotheses]
-    print(f"{len(pairs)} sentences decoded in {seconds:.1f} s")
-    print(f"mean sentence BLEU-4 {mean_bleu(references, found, BLEU_4):.3f} (Allenem: 0.318)")
-    print(f"mean sentence BLEU-2 {mean_bleu(references, found, BLEU_2):.3f} (Allenem: 0.484)")
-    score = bleu(hypotheses, [pair.tgt for pair in pairs], tgt_lang="zh")
-    print(f"sacreBLEU {score.value:.1f} ({score.signature})")
-
-
-def report_multi30k(translator: Translator, pairs: Sequence[Pair]) -> None:
-    """Print the teacher-forced figure and the honest one, both on the validation pairs."""
+    lang = options.recipe[-2:]
+    pairs = list(open_corpus(FILES[options.recipe], src_lang="en", tgt_lang=lang).pairs())
     references = [pair.tgt for pair in pairs]
-    forced = [
-        text for i in range(0, len(pairs), 100) for text in teacher_forced(translator, pairs[i : i + 100])
-    ]
-    decoded = [t.text for t in translator.translate([pair.src for pair in pairs])]
-    for name, hypotheses in (("teacher-forced", forced), ("decoded", decoded)):
-        mean = mean_bleu([words(r) for r in references], [words(h) for h in hypotheses], BLEU_4)
-        corpus = bleu(hypotheses, references, tgt_lang="de", n_bootstrap=0).value
-        print(f"{name:15} mean sentence BLEU {100 * mean:.1f}, sacreBLEU {corpus:.1f} (tanjeffreyz: 27.0)")
+    with Result("seed_scores", options) as result:
+        begun = time.perf_counter()
+        decoded = [found.text for found in translator.translate([pair.src for pair in pairs])]
+        result.figure(f"seconds to decode {len(pairs)} sentences", time.perf_counter() - begun, ".1f")
+        if options.recipe == "small-en-zh":
+            ends: tuple[list[str], list[str]] = ([], []) if options.plain else (["BOS"], ["EOS"])
+            expected = [[*ends[0], *characters(reference), *ends[1]] for reference in references]
+            for name, theirs in THEIRS.items():
+                mean = mean_bleu(expected, list(map(characters, decoded)), WEIGHTS[name])
+                result.figure(f"mean sentence {name} (Allenem: {theirs})", mean, ".3f")
+            result.figure("sacreBLEU", bleu_of(decoded, references, lang), ".1f")
+            return
+        parts = (pairs[i : i + 100] for i in range(0, len(pairs), 100))
+        forced = [text for part in parts for text in teacher_forced(translator, part)]
+        columns = {"": "", "mean sentence BLEU (tanjeffreyz: 27.0)": ".1f", "sacreBLEU": ".1f"}
+        table = result.table(columns)
+        for name, texts in (("teacher-forced", forced), ("decoded", decoded)):
+            mean = mean_bleu(list(map(words, references)), list(map(words, texts)), WEIGHTS["BLEU-4"])
+            table.add(name, 100 * mean, bleu_of(texts, references, lang))
 
 
 @torch.inference_mode()
@@ -93,7 +83,7 @@ def teacher_forced(translator: Translator, pairs: Sequence[Pair]) -> list[str]:
 
 
 def mean_bleu(
-    references: Iterable[list[str]], hypotheses: Iterable[list[str]], weights: tuple[float, ...]
+    references: Sequence[list[str]], hypotheses: Sequence[list[str]], weights: tuple[float, ...]
 ) -> float:
     """Return the mean of NLTK's sentence BLEU, unsmoothed: a sentence without a common 4-gram scores ~0."""
     with warnings.catch_warnings():

@@ -12,96 +12,76 @@ schedule.
 
 from __future__ import annotations
 
-import argparse
 import json
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from dragoman.hardware import environment
+from measuring import Result, parser_of
 
-ROOT = Path(__file__).parent.parent
-RECIPE = ROOT / "recipes" / "multi30k-en-de" / "recipe.toml"
-
+RECIPE = Path(__file__).parent.parent / "recipes" / "multi30k-en-de" / "recipe.toml"
 SETTINGS = (
-    "training.max_steps=2400",
-    "training.batch_tokens=2048",
-    "training.warmup_steps=200",
-    "training.optimizer=muon",
-    "training.learning_rate=3e-3",
-    "training.schedule=wsd",
-    "training.valid_every=200",
-    "training.valid_beam_size=5",
-    "training.ema_decay=0.99",
-    "training.average=none",
-    "training.keep_checkpoints=1",
-    "model.dropout=0.15",
-)
+    "training.max_steps=2400", "training.batch_tokens=2048", "training.warmup_steps=200",
+    "training.optimizer=muon", "training.learning_rate=3e-3", "training.schedule=wsd",
+    "training.valid_every=200", "training.valid_beam_size=5", "training.ema_decay=0.99",
+    "training.average=none", "training.keep_checkpoints=1", "model.dropout=0.15",
+)  # fmt: skip
 """A short schedule; the recipe's own goes further, and slower."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--aims", type=float, nargs="+", default=[36.0, 38.0])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--keep", type=Path, help="a folder for the run, which is removed otherwise")
     options = parser.parse_args()
-    facts = environment()
-    machine = ", ".join([*facts["gpus"], facts["cpu"], f"{facts['n_cores']} cores"])
-    print(f"{machine}, {options.processes} processes, PyTorch {facts['torch']}")
-    with tempfile.TemporaryDirectory() as folder:
-        run = options.keep or Path(folder) / "run"
+    with tempfile.TemporaryDirectory() as folder, Result("time_to_bleu", options) as result:
+        run, log = options.keep or Path(folder) / "run", Path(folder) / "log"
         sets = [part for setting in (*SETTINGS, *options.set) for part in ("--set", setting)]
         processes = ["--processes", str(options.processes)] if options.processes > 1 else []
         command = ["train", str(RECIPE), "--out", str(run), *sets, *processes]
-        start = time.monotonic()
-        log = (Path(folder) / "log").open("w")
-        training = subprocess.Popen([sys.executable, "-m", "dragoman", *command], stdout=log, stderr=log)
+        begun = time.monotonic()
+        with log.open("w") as file:
+            training = subprocess.Popen(
+                [sys.executable, "-m", "dragoman", *command], stdout=file, stderr=file
+            )
         try:
-            watch(training, run, sorted(options.aims), start)
+            watch(result, training, run, sorted(options.aims), begun)
             if training.poll():
-                sys.exit((Path(folder) / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2])
+                sys.exit(log.read_text(encoding="utf-8").strip().rpartition("\n")[2])
         finally:
-            training.send_signal(signal.SIGTERM)
+            training.terminate()
             training.wait(timeout=120)
 
 
-def watch(training: subprocess.Popen[bytes], run: Path, aims: list[float], start: float) -> None:
-    """Print every validation as it comes, and when an aim is passed."""
-    seen = 0
-    while aims:
+def watch(
+    result: Result, training: subprocess.Popen[bytes], run: Path, aims: list[float], begun: float
+) -> None:
+    """Add every validation to the table as it comes, until the last aim is passed or the training ends."""
+    table = result.table({"s": ".0f", "step": "", "BLEU": ".1f", "passes": ""})
+    seen, ended = 0, False
+    while aims and not ended:
+        time.sleep(1)
         ended = training.poll() is not None
         records = validations(run)
         for record in records[seen:]:
-            seconds = time.monotonic() - start
-            print(f"{seconds:6.0f} s  step {record['step']:5}  BLEU {record['bleu']:.1f}", flush=True)
-            while aims and record["bleu"] >= aims[0]:
-                print(
-                    f"BLEU {aims.pop(0):g} passed after {seconds:.0f} s ({seconds / 60:.1f} minutes)",
-                    flush=True,
-                )
+            passed = [aim for aim in aims if record["bleu"] >= aim]
+            del aims[: len(passed)]
+            words = ", ".join(f"{aim:g}" for aim in passed)
+            table.add(time.monotonic() - begun, record["step"], record["bleu"], words)
         seen = len(records)
-        if ended:
-            break
-        time.sleep(1)
     for aim in aims:
         print(f"BLEU {aim:g} was not passed")
 
 
 def validations(run: Path) -> list[dict[str, float]]:
-    """Return the validations that history.jsonl has so far."""
+    """Return the validations that history.jsonl has so far, but for a line that is being written."""
     path = run / "history.jsonl"
-    if not path.exists():
-        return []
-    records = [
-        json.loads(line)
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True)
-        if "\n" in line
-    ]
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    records = [json.loads(line) for line in lines if line.endswith("\n")]
     return [record for record in records if record["kind"] == "valid"]
 
 

@@ -11,40 +11,21 @@ that occur twice or more in training; spaCy's and lower-cased words are written 
 from __future__ import annotations
 
 import importlib.util
-from typing import NamedTuple
 
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
-from dragoman.metrics.translation import bleu
 from dragoman.text.tokenizer import train_tokenizer
+from measuring import Result, parser_of
+from texts import bleu_of, files_of
 
-
-class Text(NamedTuple):
-    """A side of a corpus: its language, and the files of training and validation."""
-
-    name: str
-    lang: str
-    side: int
-    train: tuple[str, ...]
-    valid: tuple[str, ...]
-
-
-def multi30k(split: str) -> tuple[str, ...]:
-    return tuple(f"multi30k/{split}.{lang}.gz" for lang in ("en", "de"))
-
-
-def tatoeba(split: str) -> tuple[str, ...]:
-    return tuple(f"tatoeba-en-pl/{split}.{lang}.gz" for lang in ("en", "pl"))
-
-
-SMALL = ("small-en-zh/train.tsv.gz",), ("small-en-zh/dev.tsv.gz",)
-TEXTS = (
-    Text("multi30k", "en", 0, multi30k("train"), multi30k("val")),
-    Text("multi30k", "de", 1, multi30k("train"), multi30k("val")),
-    Text("tatoeba-en-pl", "pl", 1, tatoeba("train"), tatoeba("val")),
-    Text("small-en-zh", "en", 0, *SMALL),
-    Text("small-en-zh", "zh", 1, *SMALL),
-)
+SMALL = ["small-en-zh/train.tsv.gz"], ["small-en-zh/dev.tsv.gz"]
+MULTI30K = files_of("multi30k", "train"), files_of("multi30k", "val")
+TATOEBA = tuple(files_of("tatoeba-en-pl", split, ("en", "pl")) for split in ("train", "val"))
+TEXTS = {
+    "multi30k en": MULTI30K, "multi30k de": MULTI30K, "tatoeba-en-pl pl": TATOEBA,
+    "small-en-zh en": SMALL, "small-en-zh zh": SMALL,
+}  # fmt: skip
+"""Files of training and of validation, by corpus and language."""
 WORDS = TokenizerConfig(kind="words", vocab_size=10_000, min_frequency=2, shared=False)
 SETTINGS = {
     "bpe": TokenizerConfig(kind="bpe", vocab_size=8000),
@@ -57,31 +38,29 @@ SETTINGS = {
 
 
 def main() -> None:
-    print("| text | tokens | vocabulary | tokens a sentence | unknown | BLEU of decoded ids |")
-    print("|---|---|--:|--:|--:|--:|")
-    for text in TEXTS:
-        train, valid = read(text, text.train), read(text, text.valid)
-        for name, config in SETTINGS.items():
-            if config.splitter == "regex" or importlib.util.find_spec("spacy"):
-                print(measure(text, name, config, train, valid), flush=True)
+    options = parser_of(__doc__).parse_args()
+    with Result("tokenisation", options) as result:
+        columns = {"text": "", "tokens": "", "vocabulary": "d", "tokens a sentence": ".1f", "unknown": ".1%"}
+        table = result.table(columns | {"BLEU of decoded ids": ".1f"})
+        for name, splits in TEXTS.items():
+            lang = name[-2:]
+            train, valid = (side_of(files, lang) for files in splits)
+            for kind, config in SETTINGS.items():
+                if config.splitter == "spacy" and importlib.util.find_spec("spacy") is None:
+                    continue
+                tokenizer = train_tokenizer(train, config, lang=lang)
+                batch = tokenizer.encode_batch(valid)
+                per_sentence = sum(map(len, batch)) / len(batch)
+                score = bleu_of(tokenizer.decode_batch(batch), valid, lang)
+                unknown = tokenizer.unknown_rate(valid)
+                table.add(name, kind, tokenizer.vocab_size, per_sentence, unknown, score)
 
 
-def read(text: Text, files: tuple[str, ...]) -> list[str]:
-    """Return the lines of a side of a corpus."""
-    corpus = open_corpus(files, src_lang="en", tgt_lang=text.lang)
-    return [pair[text.side] for pair in corpus.pairs()]
-
-
-def measure(text: Text, name: str, config: TokenizerConfig, train: list[str], valid: list[str]) -> str:
-    """Return a row of the table."""
-    tokenizer = train_tokenizer(train, config, lang=text.lang)
-    batch = tokenizer.encode_batch(valid)
-    per_sentence = sum(map(len, batch)) / len(batch)
-    score = bleu(tokenizer.decode_batch(batch), valid, tgt_lang=text.lang)
-    return (
-        f"| {text.name} {text.lang} | {name} | {tokenizer.vocab_size} | {per_sentence:.1f} "
-        f"| {100 * tokenizer.unknown_rate(valid):.1f} % | {score.value:.1f} |"
-    )
+def side_of(files: list[str], lang: str) -> list[str]:
+    """Return the lines of a language of a corpus, which English is the first side of."""
+    other = files[-1].split(".")[-2] if len(files) == 2 else "zh"
+    pairs = open_corpus(files, src_lang="en", tgt_lang=other).pairs()
+    return [pair.src if lang == "en" else pair.tgt for pair in pairs]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.cli.reproduce import describe_expectation
-from dragoman.config import Config, is_own_search, load_recipe
+from dragoman.config import Config, load_recipe
 from dragoman.data import catalog
 from dragoman.data.readers.files import find_file
 from dragoman.errors import DragomanError, RunError
@@ -152,6 +152,13 @@ def figures(run: Run, config: Config) -> Iterator[tuple[tuple[str, str, str], fl
             )
         for score in records[test]["scores"]:
             yield (test, score["name"], score["signature"]), float(score["value"])
+
+
+def is_own_search(config: Config, record: Mapping[str, Any]) -> bool:
+    """Whether a record of scores.json is of the search that the run has, without other models beside it."""
+    search = getattr(config, "search", None)  # a classifier has none
+    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
+    return settings.items() <= record.items() and not record.get("search")
 
 
 def expected_score(test_set: str, metric: str, signature: str, seeds: dict[str, float]) -> ExpectedScore:

@@ -39,33 +39,10 @@ def test_the_stages_of_one_process_take_their_pairs_by_their_rate() -> None:
     assert check.seconds == 2880 + 1200, "they wait for the one that reads"
 
 
-def test_the_sum_is_of_all_stages_but_the_second_training() -> None:
-    given = scaling.Assumptions(pairs=1e9)
-    for machine in scaling.machines(given):
-        stages = list(scaling.stages(given, machine))
-        hours = sum(one.seconds for one in stages if "7.6 M, 1 pass" not in one.name) / 3600
-        *_, last = scaling.stage_table(given, machine)
-        assert f"| **{hours:,.0f}** | **{hours * machine.dollars:,.0f}** |" in last
-
-
-def test_sixty_four_cores_share_what_they_are_said_to() -> None:
-    given = scaling.Assumptions(core_base=100, core_sentences=10, core_sharing=0.5)
-    _, cores = scaling.machines(given)
-    assert (cores.base, cores.sentences) == (3200, 320)
-    halved = scaling.Assumptions(passes=3)
-    names = [one.name for one in scaling.stages(halved, cores)]
-    assert "train base, 3 passes" in names
-
-
-def test_shards_are_as_large_as_those_of_the_store() -> None:
-    assert scaling.SHARD_PAIRS == SHARD_PAIRS
-
-
-def test_a_store_is_ids_and_offsets() -> None:
+def test_a_store_is_ids_and_offsets_in_shards_as_large_as_those_of_a_training() -> None:
     given = scaling.Assumptions(pairs=10, src_tokens=3, tgt_tokens=4, id_bytes=2)
     assert given.store_bytes == 10 * (3 + 4) * 2 + 10 * (8 + 8)
-    assert given.n_shards == 1
-    assert scaling.Assumptions(pairs=SHARD_PAIRS + 1).n_shards == 2
+    assert (given.n_shards, scaling.Assumptions(pairs=SHARD_PAIRS + 1).n_shards) == (1, 2)
 
 
 def test_processes_share_the_tokens_and_send_their_gradients() -> None:
@@ -78,8 +55,7 @@ def test_processes_share_the_tokens_and_send_their_gradients() -> None:
 
 
 def test_assumptions_are_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["scaling.py", "--pairs", "2e6", "--src-tokens", "5", "--tgt-tokens", "5"]
-    )
+    small = ["--pairs", "2e6", "--src-tokens", "5", "--tgt-tokens", "5"]
+    monkeypatch.setattr(sys, "argv", ["scaling.py", *small])
     scaling.main()
     assert "| token store | 0 GB in 1 shards |" in capsys.readouterr().out

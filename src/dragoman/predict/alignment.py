@@ -60,7 +60,7 @@ def align(model: TranslationModel, sources: Sequence[str], targets: Sequence[str
 
     The translation is given to the decoder. What counts is the attention of all its heads and layers,
     averaged, at the step that predicts a token, and less where all words look, as at a full stop
-    (`contrasted`). benchmarks/alignment.py compares layers and steps with a statistical aligner.
+    (`contrasted`). docs/documents.md compares layers and steps with a statistical aligner.
     """
     check_texts(sources, what="source")
     check_texts(targets, what="target")
