@@ -8,6 +8,7 @@ it on Python 3.11, without what they ask for (`pip install --no-deps`), beside t
 | toolkit | packages |
 |---|---|
 | fairseq | fairseq==0.12.2 (built where torch is not importable, which skips its C++ extensions for torch), numpy==1.26.4, hydra-core==1.0.7, omegaconf==2.0.6, antlr4-python3-runtime==4.8, bitarray, cffi, regex, sacrebleu, tqdm, subword-nmt==0.3.8 |
+| eole | eole==0.6.4, pyonmttok, torch-optimi, configargparse, six, pyahocorasick, rapidfuzz, fasttext-wheel, waitress, aiohttp, spacy, tensorboard, sentencepiece |
 | opennmt | OpenNMT-py==3.5.1, numpy==1.26.4, configargparse, pyonmttok, six, pyahocorasick, rapidfuzz, fasttext-wheel, flask, waitress, spacy, tensorboard, subword-nmt==0.3.8 |
 | sockeye | sockeye==3.1.34, numpy==1.26.4, pyyaml, sacrebleu |
 
@@ -44,6 +45,7 @@ TRAINING = {
     "batch_size": 800, "optim": "adam", "learning_rate": 0.01, "num_workers": 0, "bucket_size": 480,
     "label_smoothing": 0.0,
 }  # fmt: skip
+"""What OpenNMT-py and eole call the same."""
 OLD_FAIRSEQ = """
 import dataclasses, importlib, sys
 import numpy, sacrebleu, torch
@@ -176,6 +178,36 @@ def opennmt(folder: Path) -> dict[str, str]:
     return {model_file: model_file, "bpecodes": "bpecodes"}
 
 
+def eole(folder: Path) -> dict[str, str]:
+    """Return a model folder of eole with the sentencepiece models that its transform names."""
+    import sentencepiece
+
+    for lang in ("en", "de"):
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(folder / f"train.{lang}"), model_prefix=str(folder / lang), vocab_size=150,
+            hard_vocab_limit=False, normalization_rule_name="identity", minloglevel=2,
+        )  # fmt: skip
+    models = {"src_subword_model": "en.model", "tgt_subword_model": "de.model"}
+    model = {
+        "architecture": "transformer", "encoder": {"layers": 2}, "decoder": {"layers": 1}, "heads": 2,
+        "hidden_size": 8, "transformer_ff": 16,
+        "embeddings": {"word_vec_size": 8, "position_encoding_type": "SinusoidalInterleaved"},
+    }  # fmt: skip
+    training = {"model_path": "model", "compute_dtype": "fp32", "world_size": 0, "gpu_ranks": [], **TRAINING}
+    settings = {
+        **CORPORA, "overwrite": True, "transforms": ["sentencepiece"],
+        "transforms_configs": {"sentencepiece": models}, "model": model, "training": training,
+    }  # fmt: skip
+    (folder / "train.yaml").write_text(json.dumps(settings), encoding="utf-8")
+    run("eole build_vocab -config train.yaml -n_sample -1", folder)
+    run("eole train -config train.yaml", folder)
+    run(
+        "eole predict -model_path model -src input.en -output output.de -beam_size 1 -max_length 30",
+        folder,
+    )
+    return {f"model/{path.name}": path.name for path in (folder / "model").iterdir() if path.is_file()}
+
+
 def sockeye(folder: Path) -> dict[str, str]:
     """Return a model folder of Sockeye, whose text comes in words."""
     run(
@@ -197,7 +229,7 @@ def sockeye(folder: Path) -> dict[str, str]:
     return {f"model/{name}": name for name in kept}
 
 
-TOOLKITS = {"fairseq": fairseq, "opennmt": opennmt, "sockeye": sockeye}
+TOOLKITS = {"fairseq": fairseq, "opennmt": opennmt, "eole": eole, "sockeye": sockeye}
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
 Their requirements do not go with a present PyTorch, but their models do. So they are installed by
 themselves, where they stand in nobody's way, and the tests are skipped where they are not:
 
-    pip install --no-deps --target peers pyonmttok OpenNMT-py==3.5.1 configargparse sockeye==3.1.34
+    pip install --no-deps --target peers eole==0.6.4 pyonmttok torch-optimi OpenNMT-py==3.5.1 configargparse sockeye==3.1.34
     PYTHONPATH=peers python -m pytest tests/references/test_foreign_toolkits.py
-"""
+"""  # noqa: E501
 
 import importlib
 import json
@@ -79,7 +79,7 @@ def test_opennmt_itself_computes_the_same(tmp_path: Path, monkeypatch: pytest.Mo
         for part in ("encoders.transformer", "decoders.transformer", "modules", "models")
     )
     folder, settings = tmp_path / "there", opennmt_files.VARIANTS[name]
-    opennmt_files.write(folder, **settings)
+    opennmt_files.write_onmt(folder, **settings)
     state = torch.load(folder / "model_step_1000.pt", weights_only=False)
     opt, vocab = state["opt"], state["vocab"]
     vars(opt).update(
@@ -114,3 +114,31 @@ def test_opennmt_itself_computes_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 
     run = import_model(folder, tmp_path / "run", options=HERE)
     Pair(opennmt.read(ForeignFolder(folder), HERE), source_end=False).check(run.path, logits)
+
+
+@pytest.mark.parametrize("name", opennmt_files.EOLE_VARIANTS)
+def test_eole_itself_computes_the_same(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("eole")
+    models = importlib.import_module("eole.models.model")
+    config = importlib.import_module("eole.config.run")
+    folder, settings = tmp_path / "there", opennmt_files.EOLE_VARIANTS[name]
+    opennmt_files.write_eole(folder, **settings)
+    predicting = config.PredictConfig(
+        model_path=str(folder), src="nothing", gpu_ranks=[], world_size=0, compute_dtype="fp32"
+    )
+    kind = models.get_model_class(predicting.model)
+    built, _, _ = kind.for_inference(predicting, model_path=str(folder))
+    built.float().eval()
+
+    @torch.no_grad()
+    def logits(src: Tensor, tgt_in: Tensor) -> Tensor:
+        padding = torch.zeros(1, 1, len(src), dtype=torch.bool)
+        memory, _ = built.encoder(built.src_emb(src[None]), pad_mask=padding)
+        nothing = torch.zeros(1, 1, len(tgt_in), dtype=torch.bool)
+        decoded = built.decoder(
+            built.tgt_emb(tgt_in[None]), enc_out=memory, src_pad_mask=padding, tgt_pad_mask=nothing
+        )
+        return built.generator(decoded[0])[0]
+
+    run = import_model(folder, tmp_path / "run", options=HERE)
+    Pair(opennmt.read_eole(ForeignFolder(folder), HERE), source_end=False).check(run.path, logits)

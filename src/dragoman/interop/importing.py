@@ -39,7 +39,15 @@ NEVER = -1000.0
 label smoothing wants a share even for it, whose loss would drown all others."""
 
 FORMATS: dict[str, ForeignFormat] = {
-    one.name: one for one in (marian.FORMAT, joeynmt.FORMAT, fairseq.FORMAT, opennmt.FORMAT, sockeye.FORMAT)
+    one.name: one
+    for one in (
+        marian.FORMAT,
+        joeynmt.FORMAT,
+        fairseq.FORMAT,
+        opennmt.FORMAT,
+        opennmt.EOLE_FORMAT,
+        sockeye.FORMAT,
+    )
 }
 """The formats that are read: a new importer is one file, and one line here."""
 

@@ -1,18 +1,20 @@
-"""Models of OpenNMT-py, in files as it writes them, against a reimplementation of its Transformer."""
+"""Models of OpenNMT-py and eole, in files as they write them, against a reimplementation."""
 
 import argparse
+import json
 import math
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from commands import error_of, succeed
 from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model
-from dragoman.interop.opennmt import read
+from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import F_WIDTH as F
@@ -48,16 +50,29 @@ class OpenNMT(Reference):
     qkv, mix = ("linear_query", "linear_keys", "linear_values"), "final_linear"
 
 
+class Eole(OpenNMT):
+    tokens: ClassVar = {"encoder": "src_emb.embeddings", "decoder": "tgt_emb.embeddings"}
+    layers: ClassVar = {side: f"{side}.transformer_layers" for side in SIDES}
+    norms: ClassVar = {
+        "encoder": ("input_layernorm", "post_attention_layernorm"),
+        "decoder": ("input_layernorm", "precontext_layernorm", "post_attention_layernorm"),
+    }
+    wide, narrow = "mlp.gate_up_proj", "mlp.down_proj"
+
+
 def interleaved(side: str = "", length: int = 20) -> Tensor:
     """sin(t / 10000^(2i / D)) and the cosine of the same, one after the other."""
     angles = [[t / 10000 ** (2 * i / D) for i in range(D // 2)] for t in range(length)]
     return torch.tensor([[f(angle) for angle in row for f in (math.sin, math.cos)] for row in angles])
 
 
-def write(folder: Path, *, shared: bool = False, **changed: Any) -> dict[str, Tensor]:
+def vocabularies(shared: bool) -> dict[str, list[str]]:
+    return {"src": [*SPECIAL, *WORDS], "tgt": [*SPECIAL, *(WORDS if shared else TARGET_WORDS)]}
+
+
+def write_onmt(folder: Path, *, shared: bool = False, **changed: Any) -> dict[str, Tensor]:
     """A checkpoint as OpenNMT-py 3 writes it: its tensors."""
-    opt = {**OPT, **changed}
-    tokens = {"src": [*SPECIAL, *WORDS], "tgt": [*SPECIAL, *(WORDS if shared else TARGET_WORDS)]}
+    opt, tokens = {**OPT, **changed}, vocabularies(shared)
     folder.mkdir(parents=True)
     sizes = len(tokens["src"]), len(tokens["tgt"])
     tensors = random_tensors(OpenNMT.shapes(sizes, (2, 1), attention_bias=opt["add_qkvbias"]))
@@ -88,7 +103,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None:
     settings = VARIANTS[name]
-    tensors = write(tmp_path / "there", **settings)
+    tensors = write_onmt(tmp_path / "there", **settings)
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
     foreign = read(ForeignFolder(tmp_path / "there"), HERE)
     there = OpenNMT(
@@ -107,7 +122,7 @@ def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None
 
 def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> None:
     spm = train_sentencepiece([*SENTENCES] * 9, vocab_size=60)
-    tensors = write(
+    tensors = write_onmt(
         tmp_path / "there", transforms=["sentencepiece", "suffix", "prefix"], src_suffix="</s>",
         src_prefix="<2de>", src_subword_model="/elsewhere/en.spm.model",
     )  # fmt: skip
@@ -122,10 +137,88 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
     Pair(foreign).check(run.path, there.logits)
 
 
+def write_eole(
+    folder: Path, *, shared: bool = False, scalar: float = 1.0, **changed: Any
+) -> dict[str, Tensor]:
+    """A model folder as eole writes it, shared weights left out: the tensors of the model.
+
+    `scalar` is by what eole 0.6 multiplies the output of the decoder's layer.
+    """
+    folder.mkdir(parents=True)
+    tokens = vocabularies(shared)
+    biases = {"attention_bias": "add_qkvbias" in changed, "mlp_bias": "add_ffnbias" in changed}
+    tensors = random_tensors(Eole.shapes((len(tokens["src"]), len(tokens["tgt"])), (2, 1), **biases))
+    saved = tensors | {"decoder.transformer_layers.0.layer_scalar": torch.tensor([scalar])}
+    torch.save({"state": {}}, folder / "optimizer.pt")
+    if shared:
+        tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
+        tensors["generator.weight"] = tensors["src_emb.embeddings.weight"]
+        del saved["tgt_emb.embeddings.weight"], saved["generator.weight"]
+    save_file({name: tensor.contiguous() for name, tensor in saved.items()}, folder / "model.00.safetensors")
+    embeddings = {"word_vec_size": D, **changed.pop("embeddings", {})}
+    more = {key: changed.pop(key) for key in ("transforms", "transforms_configs") if key in changed}
+    model = {
+        "architecture": "transformer", "hidden_size": D, "heads": 2, "transformer_ff": F, "norm_eps": 1e-5,
+        "embeddings": embeddings, "encoder": {"encoder_type": "transformer", "layers": 2},
+        "decoder": {"decoder_type": "transformer", "layers": 1},
+        "share_embeddings": shared, "share_decoder_embeddings": shared, **changed,
+    }  # fmt: skip
+    config = {
+        "model": model, "share_vocab": shared, "src_vocab": "vocab.txt", "data": {}, "training": {}, **more,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    names = {"bos_token": "<s>", "pad_token": "<blank>", "eos_token": "</s>", "unk_token": "<unk>"}
+    vocab = {**tokens, "decoder_start_token": "<s>", "specials": names}
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    return tensors
+
+
+EOLE_VARIANTS: dict[str, dict[str, Any]] = {
+    "without biases": {},
+    "with biases": dict.fromkeys(("add_qkvbias", "add_final_linear_bias", "add_ffnbias"), True)
+    | {"mlp_activation_fn": "gelu"},
+    "one vocabulary": {"shared": True, "mlp_activation_fn": "silu"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EOLE_VARIANTS)
+def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
+    settings = EOLE_VARIANTS[name]
+    tensors = write_eole(tmp_path / "there", **settings)
+    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
+    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
+    activation = settings.get("mlp_activation_fn", "relu")
+
+    there = Eole(
+        tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved
+    )
+    Pair(foreign, source_end=False).check(run.path, there.logits)
+    assert foreign.model.positions == "sinusoidal"
+    assert foreign.model.tie_embeddings == ("all" if settings.get("shared") else "none")
+    assert (foreign.model.source_end, foreign.src_segmentation) == (False, Segmentation())
+
+
+def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
+    configs = {"bpe": {"src_subword_model": "${MODEL_PATH}/en.codes"}, "suffix": {"src_suffix": "</s>"}}
+    write_eole(tmp_path / "there", transforms=["bpe", "suffix", "onmt_tokenize"], transforms_configs=configs)
+    (tmp_path / "there" / "en.codes").write_text("#version: 0.2\nt h\nth e</w>\n", encoding="utf-8")
+    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
+    assert foreign.src_segmentation == Segmentation(codes="#version: 0.2\nt h\nth e</w>\n")
+    assert foreign.model.source_end
+    assert foreign.notes == ("text was cut by OpenNMT's Tokenizer (transform onmt_tokenize): give it so",)
+
+
+def test_a_scaled_layer_of_eole_is_refused(tmp_path: Path) -> None:
+    write_eole(tmp_path / "there", scalar=0.5)
+    message = error_of("import", tmp_path / "there", "--out", tmp_path / "run", *LANGUAGES)
+    assert "layer_scalar is 0.5: a layer whose output is scaled" in message
+
+
 @pytest.mark.slow
 def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "there"
-    write(folder)
+    write_onmt(folder)
     path = folder / "model_step_1000.pt"
     state = torch.load(path, weights_only=False)
 
@@ -148,7 +241,7 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path) -> None:
-    write(tmp_path / "there", shared=True)
+    write_onmt(tmp_path / "there", shared=True)
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE).path
     for runtime in ("ctranslate2", "onnx"):
         options = ("--to", runtime, "--out", tmp_path / runtime, "--sentences", 5)
@@ -170,7 +263,7 @@ def test_a_model_without_source_ends_is_fine_tuned_and_converted(tmp_path: Path)
 
 
 def test_of_several_steps_the_last_is_taken(tmp_path: Path) -> None:
-    write(tmp_path / "there")
+    write_onmt(tmp_path / "there")
     last = tmp_path / "there" / "model_step_1000.pt"
     (tmp_path / "there" / "model_step_900.pt").write_bytes(b"not read")
     run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)

@@ -71,6 +71,7 @@ class Sample(NamedTuple):
     """Settings of the importer's table."""
 
 
+ONMT_TABLE = {"d_ff": Setting("transformer_ff", 2048), "n_heads": Setting("heads", 8)}
 SAMPLES = {
     "marian": Sample(
         write_marian, "model.safetensors", "", "model.encoder.layers.0.fc1.weight", "config.json",
@@ -85,9 +86,13 @@ SAMPLES = {
         fairseq.SETTINGS,
     ),
     "opennmt": Sample(
-        test_import_opennmt.write, "model_step_1000.pt", "model",
-        "encoder.transformer.0.feed_forward.w_1.weight", "opt",
-        {"d_ff": Setting("transformer_ff", 2048), "n_heads": Setting("heads", 8)},
+        test_import_opennmt.write_onmt, "model_step_1000.pt", "model",
+        "encoder.transformer.0.feed_forward.w_1.weight", "opt", ONMT_TABLE,
+    ),
+    "eole": Sample(
+        test_import_opennmt.write_eole, "model.00.safetensors", "",
+        "encoder.transformer_layers.0.mlp.gate_up_proj.weight", "config.json",
+        {name: Setting(f"model.{setting.name}", 1) for name, setting in ONMT_TABLE.items()},
     ),
     "sockeye": Sample(
         test_import_sockeye.write, "params.best", "", "encoder.layers.0.ff.ff1.weight", "config",
@@ -168,13 +173,18 @@ def test_every_format_is_tested() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("section", "folder"),
-    [("fairseq", "checkpoints"), ("OpenNMT-py", "checkpoints"), ("Sockeye", "model")],
+    ("section", "folders_of"),
+    [
+        ("fairseq", {"checkpoints": "fairseq"}),
+        ("OpenNMT-py and eole", {"checkpoints": "opennmt", "eole": "eole"}),
+        ("Sockeye", {"model": "sockeye"}),
+    ],
 )
 def test_the_commands_of_the_page_run(
-    section: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    section: str, folders_of: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SAMPLES[section.lower().removesuffix("-py")].write(tmp_path / folder)
+    for folder, name in folders_of.items():
+        SAMPLES[name].write(tmp_path / folder)
     run_section(section, tmp_path, monkeypatch)
 
 
@@ -249,6 +259,7 @@ def test_a_setting_of_another_kind_is_named(name: str, setting: Setting, there: 
 UNKNOWN = {
     "fairseq": fairseq.UNKNOWN_HERE,
     "opennmt": opennmt.UNKNOWN_HERE,
+    "eole": {f"model.{name}": reason for name, reason in opennmt.UNKNOWN_HERE.items()},
     "sockeye": sockeye.UNKNOWN_HERE,
 }
 
@@ -265,10 +276,14 @@ def test_what_ours_does_not_compute_is_named(name: str, folders: dict[str, Path]
 
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("fairseq", "arch", "fconv_iwslt_de_en", "'fconv_iwslt_de_en': only fairseq's transformer is imported"),
+    ("fairseq", "arch", "transformer_lm", "arch = 'transformer_lm': only fairseq's transformer"),
     ("fairseq", "activation_fn", "gelu_fast", "'gelu_fast': only relu, gelu, swish can be expressed here"),
     ("fairseq", "encoder_normalize_before", True, "encoder_normalize_before = True: the decoder has False"),
     ("fairseq", "*_ffn_embed_dim", 99, "fc1.weight has shape (12, 8), its settings say (99, 8)"),
+    ("fairseq", "*_attention_heads", 3, "d_model = 8 is not a multiple of n_heads = 3"),
     ("marian", "activation_function", "new", "'new': only relu, gelu, swish, silu can be expressed here"),
+    ("marian", "encoder_ffn_dim", 9, "encoder_ffn_dim = 9: the decoder has 24"),
+    ("marian", "*_attention_heads", 3, "d_model = 16 is not a multiple of n_heads = 3"),
     ("joeynmt", "model.encoder.type", "recurrent", "'recurrent': only transformer can be expressed here"),
     ("joeynmt", "data.src.level", "char", "data.src.level = 'char': only word, bpe can be expressed here"),
     ("joeynmt", "model.decoder.layer_norm", "post", "layer_norm = 'pre': the decoder has 'post'"),
@@ -276,6 +291,7 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("joeynmt", "model.initializer", "xavier_normal", "weighted residuals (DeepNet) are not ours"),
     ("joeynmt", "model.*.activation", "tanh", "'tanh': only relu, gelu, swish can be expressed here"),
     ("joeynmt", "model.*.alpha", 2.0, "model.encoder.alpha = 2.0: only 1.0 can be expressed here"),
+    ("joeynmt", "model.encoder.num_heads", 4, "model.encoder.num_heads = 4: the decoder has 2"),
     ("joeynmt", "model.encoder.num_layers", 1, "no place for: encoder.layers.1"),
     ("joeynmt", "model.encoder.num_layers", 3, "holds no encoder.layers.2"),
     ("opennmt", "encoder_type", "brnn", "encoder_type = 'brnn': only transformer can be expressed here"),
@@ -287,10 +303,17 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("opennmt", "num_kv", 1, "num_kv = 1: only 0, 2 can be expressed here"),
     ("opennmt", "model_task", "lm", "model_task = 'lm': only seq2seq can be expressed here"),
     ("opennmt", "position_encoding_type", "SinusoidalConcat", "only SinusoidalInterleaved can be expressed"),
+    ("eole", "model.embeddings.position_encoding_type", "Rotary", "only SinusoidalInterleaved can be"),
+    ("eole", "model.heads_kv", 1, "heads_kv = 1: only 0, 2 can be expressed here"),
+    ("eole", "model.mlp_activation_fn", "gated-silu", "'gated-silu': only relu, gelu, silu can be expressed"),
+    ("eole", "model.decoder.heads", 4, "heads = 2: the decoder has 4"),
+    ("eole", "model.decoder.decoder_type", "rnn", "decoder_type = 'rnn': only transformer can be expressed"),
     ("sockeye", "config_decoder.decoder_type", "ssru_transformer", "only transformer can be expressed here"),
     ("sockeye", "config_*.preprocess_sequence", "dn", "preprocess_sequence = 'dn': only n, nothing can be"),
     ("sockeye", "config_*.postprocess_sequence", "rn", "postprocess_sequence = 'rn': only dr, r can be"),
+    ("sockeye", "config_decoder.act_type", "gelu", "act_type = 'relu': the decoder has 'gelu'"),
     ("sockeye", "config_*.attention_heads", 3, "d_model = 8 is not a multiple of n_heads = 3"),
+    ("sockeye", "config_encoder.num_layers", 1, "no place for: encoder.layers.1"),
     ("sockeye", "config_*.model_size", None, "model_size is None where a number belongs"),
 ]
 
