@@ -130,7 +130,7 @@ POOLS = {
 
 RUN_OPTIONS = {"run", "runs", "ensemble", "start"}
 FILE_OPTIONS = {*words("""
-    file mono hypotheses references src tgt ref tsv valid valid_src valid_tgt valid_tsv prefixes required
+    file mono hypotheses references src tgt ref tsv valid valid_src valid_tgt valid_tsv
     glossary files test recipe settings keys codes src_spm tgt_spm model
 """)}  # fmt: skip
 OUT_OPTIONS = {"out", "out_dir", "pharaoh", "write_clean", "to"}
@@ -149,7 +149,6 @@ CALLS = """
 2 translate run text.en --protect all
 2 translate run text.en --out out.txt --pharaoh links.txt
 2 translate run text.en --align --json
-2 translate run text.en --prefixes text.de
 2 classify classifier
 2 classify classifier text.en
 2 classify classifier text.en --out out.txt
@@ -170,7 +169,6 @@ CALLS = """
 3 score text.de text.en --tgt-lang de
 3 score text.de text.de --tgt-lang de --json
 2 score-model run text.en text.de
-2 score-model run text.en text.de --per-token
 2 score-model run text.en text.de --json
 1 train TINY --src text.en --tgt text.de --out out
 2 train TINY --tsv text.tsv --src-lang en --tgt-lang de --out out

@@ -137,7 +137,7 @@ REFUSED = [
     ("a.en b.en --out-dir .", "a.en: is the input a.en, which would be lost"),
     ("a.en a.pdf --out-dir d", "a.pdf: .pdf is no format of documents"),
     ("a.en missing.en --out-dir d", "missing.en: no such file"),
-    ("a.en b.en --out-dir d --prefixes a.txt", "--prefixes, --required and --pharaoh"),
+    ("a.en b.en --out-dir d --pharaoh links", "--pharaoh has a line for each of one FILE"),
     ("a.en --encoding nonsense", "--encoding nonsense: is unknown; try cp1252, latin-1 or gb18030"),
     ("a.en --encoding base64", "--encoding base64: is unknown"),
     ("a.en --encoding utf-16", "--encoding utf-16: has no line ends of one byte; convert the text to UTF-8"),

@@ -51,13 +51,12 @@ def test_more_samples_than_a_beam_may_be_drawn(tiny_run: Path) -> None:
     assert len(json.loads(out.stdout)["alternatives"]) == 9
 
 
-def test_what_files_say_is_in_the_translations(tiny_run: Path) -> None:
-    options = ["--prefixes", write("prefixes.txt", "rot\n\n\n")]
-    options += ["--required", write("required.tsv", "Hund\tBaum\n\n\n")]
-    options += ["--glossary", write("glossary.tsv", "house\tZelt\ncat\tKater\n")]
-    first, empty, last = succeed("translate", tiny_run, *options, stdin=TEXT).stdout.splitlines()
-    assert first.startswith("rot")
-    assert all(word in first for word in ("Hund", "Baum", "Kater"))
+def test_terms_of_a_glossary_are_in_the_translations(tiny_run: Path) -> None:
+    glossary = write("glossary.tsv", "house\tZelt\ncat\tKater\nred cat\tHund\n")
+    first, empty, last = succeed(
+        "translate", tiny_run, "--glossary", glossary, stdin=TEXT
+    ).stdout.splitlines()
+    assert "Hund" in first
     assert empty == ""
     assert "Zelt" in last
     assert "Kater" not in last
@@ -77,11 +76,12 @@ def test_glossaries_of_every_format_say_the_same_and_may_be_inflected(tiny_run: 
     assert len({each.stdout for each in found}) == 1
     assert "Kater" in found[0].stdout
     assert "a.tbx: left out 1 of 2 entries: 1 without a term in both en and de" in found[2].stderr
-    required = write("required.tsv", "Katern\n\n\n")
-    inflected = ["--inflect", "--glossary", "a.tbx", "--required", required]
-    first = succeed("translate", tiny_run, *inflected, stdin=TEXT).stdout.splitlines()[0]
-    assert re.search(r"\bKate\w{1,5}\b", first)
-    assert "--inflect is for the phrases" in error_of("translate", tiny_run, "--inflect", stdin=TEXT)
+    glossary = write("long.tsv", "cat\tKatern\n")
+    inflected = succeed("translate", tiny_run, "--inflect", "--glossary", glossary, stdin=TEXT)
+    assert re.search(r"\bKate\w{1,5}\b", inflected.stdout.splitlines()[0])
+    assert "--inflect is for the terms of --glossary" in error_of(
+        "translate", tiny_run, "--inflect", stdin=TEXT
+    )
 
 
 def test_an_ensemble_is_asked_for_run_by_run(tiny_run: Path) -> None:
@@ -114,30 +114,24 @@ def test_scores_are_a_table_with_a_summary_on_stderr(tiny_run: Path) -> None:
         f"perplexity {math.exp(-total / n_tokens):.3f}"
     )
 
-    tokens = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32", "--per-token").stdout
-    cells = [line.split("\t") for line in tokens.splitlines()]
-    for number, log_prob, _, n in scored:
-        own = [float(value) for pair, _, value in cells if pair == number]
-        assert len(own) == int(n)
-        assert sum(own) == pytest.approx(float(log_prob), abs=1e-3)
-
-    records = [json.loads(line) for line in succeed(
-        "score-model", tiny_run, src, tgt, "--precision", "fp32", "--json", "--per-token"
-    ).stdout.splitlines()]  # fmt: skip
+    command = ["score-model", tiny_run, src, tgt, "--precision", "fp32", "--json"]
+    records = [json.loads(line) for line in succeed(*command).stdout.splitlines()]
+    for record in records:
+        values = [token["log_prob"] for token in record["tokens"]]
+        assert len(values) == record["n_tokens"]
+        assert sum(values) == pytest.approx(record["log_prob"] or 0.0, abs=1e-3)
     assert [f"{record['log_prob']:.4f}" for record in records[::2]] == [row[1] for row in scored]
     assert (records[1]["log_prob"], records[1]["perplexity"]) == (None, None)
-    assert [len(record["tokens"]) for record in records] == [record["n_tokens"] for record in records]
     assert (records[0]["source"], records[0]["target"]) == ("red cat", "rot Katze")
 
 
 def test_what_is_found_is_scored_as_it_was_found(tiny_run: Path) -> None:
     """With a length penalty of 0 a score is a log-probability."""
-    options = ["--precision", "fp32", "--length-penalty", 0, "--json"]
-    record = json.loads(succeed("translate", tiny_run, *options, "--prefixes", write("p", "rot Katze\n"),
-                                stdin="red cat\n").stdout)  # fmt: skip
-    src, tgt = write("a.en", "red cat\n"), write("a.de", f"{record['translation']}\n")
+    translator = Translator.load(tiny_run, precision="fp32")
+    (found,) = translator.translate(["red cat"], prefixes=["rot Katze"], length_penalty=0.0)
+    src, tgt = write("a.en", "red cat\n"), write("a.de", f"{found.text}\n")
     scored = succeed("score-model", tiny_run, src, tgt, "--precision", "fp32").stdout
-    assert float(scored.split("\t")[1]) == pytest.approx(record["score"], rel=1e-3)
+    assert float(scored.split("\t")[1]) == pytest.approx(found.score, rel=1e-3)
 
 
 def test_pairs_that_cannot_be_scored_keep_their_line_and_are_counted(tiny_run: Path) -> None:
@@ -158,8 +152,7 @@ def test_pairs_that_cannot_be_scored_keep_their_line_and_are_counted(tiny_run: P
     assert [mean == "" for mean in means] == [False, True, False, True, True]
     for mean, row in zip(means[:3:2], rows[:3:2], strict=True):
         assert float(mean) == pytest.approx(float(row[1]) / int(row[3]), abs=1e-4)
-    tokens = succeed(*command, "--per-token").stdout.splitlines()
-    assert {line.split("\t")[0] for line in tokens} == {"1", "3"}
+    assert [bool(record["tokens"]) for record in records] == [True, False, True, False, False]
 
 
 def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> None:
@@ -173,11 +166,9 @@ def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> N
 REFUSED = [
     ("translate --method magic", "translate: method = 'magic': input should be 'beam' or 'sampling'"),
     ("translate --beam-size 4 --diversity-groups 3", "cannot be split into diversity_groups = 3"),
-    ("translate --method sampling --required three", 'required phrases need method = "beam"'),
-    ("translate --prefixes two", "two has 2 lines and there are more sentences; write one line for each"),
-    ("translate --prefixes four --out out.de", "four has more than 3 lines for 3 sentences"),
+    ("translate --method sampling --glossary terms", 'required phrases need method = "beam"'),
     ("translate --glossary three", "three line 1: is not source, tab, target"),
-    ("translate --required nowhere", "nowhere"),
+    ("translate --glossary nowhere", "nowhere"),
     ("translate --temperature 0", "temperature = 0.0: input should be greater than or equal to 0.001"),
     ("translate --temperature 1e39", "temperature = 1e+39: input should be less than or equal to 1000"),
     ("translate --temperature nan", "--temperature nan: is not a finite number; give a finite one"),
@@ -186,7 +177,7 @@ REFUSED = [
     ("score-model a.en b.de a.en", "a corpus of 3 files; give two aligned files or one with both sides"),
     ("score-model a.en no.de", "no.de: no such file"),
     ("score-model a.en a.en --precision fp64", "--precision fp64: is not a precision"),
-    ("score-model a.en a.en --mean --json", "--mean writes a number per pair; omit --per-token and"),
+    ("score-model a.en a.en --mean --json", "--mean writes a number per pair; omit --json"),
     ("score-model a.en b.de --out a.en", "a.en: is the input"),
     ("score-model a.en b.de --out b.de", "b.de: is the input"),
     ("score-model a.en b.de --out o", "a.en has 3 lines and b.de 4; parallel files must match line by"),
@@ -195,8 +186,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
 def test_what_cannot_be_done_is_a_line_and_writes_nothing(tiny_run: Path, command: str, message: str) -> None:
-    files = {"a.en": TEXT, "b.de": "rot\n\nalt Haus\n\n", "two": "a\n\n", "three": "a\nb\nc\n",
-             "four": "\n\n\nrot\n"}  # fmt: skip
+    files = {"a.en": TEXT, "b.de": "rot\n\nalt Haus\n\n", "three": "a\nb\nc\n",
+             "terms": "red\trot\n"}  # fmt: skip
     for name, text in files.items():
         write(name, text)
     name, *arguments = command.split()

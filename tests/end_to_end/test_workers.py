@@ -33,9 +33,7 @@ KINDS = {
     "links": ("lines.en", ["--pharaoh", "links"]),
     "n-best": ("lines.en", ["--json", "--n-best", "3"]),
     "sampling": ("lines.en", ["--method", "sampling", "--seed", "7"]),
-    "prefixes": ("lines.en", ["--prefixes", "prefixes"]),
-    "required": ("lines.en", ["--required", "required", "--inflect"]),
-    "too long": ("lines.en", ["--skip-long", "--prefixes", "prefixes"]),
+    "too long": ("lines.en", ["--skip-long", "--glossary", "terms.tsv"]),
     "subtitles": ("film.srt", []),
     "page": ("page.html", ["--protect", "numbers", "--glossary", "terms.tsv"]),
     "letter": ("letter.docx", []),
@@ -47,8 +45,6 @@ def files(folder: Path) -> None:
     """The inputs, and what stands beside them."""
     lines = [*LINES, "", "dog " * 600]
     Path("lines.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    Path("prefixes").write_text("rot\n" * len(lines), encoding="utf-8")
-    Path("required").write_text("Katze\tHaus\n\n" * (len(lines) // 2), encoding="utf-8")
     Path("terms.tsv").write_text("cat\tHund\nold house\tBaum\n", encoding="utf-8")
     Path("film.srt").write_text(SUBTITLES, encoding="utf-8")
     Path("page.html").write_text(PAGE, encoding="utf-8")

@@ -114,14 +114,9 @@ def documents() -> dict[str, str]:
 
 def constrained() -> dict[str, Any]:
     Path("terms.tsv").write_text(GLOSSARY, encoding="utf-8")
-    Path("prefixes.txt").write_text("Sie\nGestern\n", encoding="utf-8")
-    Path("required.txt").write_text("Hunde\tdrei\nApfel\n", encoding="utf-8")
-    two = SENTENCES[:2]
     return {
         "glossary": translated("--glossary", "terms.tsv"),
         "inflected": translated("--glossary", "terms.tsv", "--inflect"),
-        "prefixes": translated("--prefixes", "prefixes.txt", lines=two),
-        "required": translated("--required", "required.txt", lines=two),
         "protected": translated("--protect", "all"),
         "pattern": translated("--protect-pattern", r"dogs|\d+"),
     }

@@ -10,7 +10,6 @@ from dragoman.bulk.running import Status
 from dragoman.cli.bulk import describe_status, describe_summary
 from dragoman.cli.listener import EVERY, TerminalListener
 from dragoman.data.records import Pair
-from dragoman.distillation.distilling import N_WARM_UP, measure
 from dragoman.runs import Run
 from dragoman.tasks.training import train
 from dragoman.tasks.translation.evaluation import evaluate
@@ -85,7 +84,6 @@ def test_sentences_per_second_are_those_of_translating(clock: Clock) -> None:
 
     translator: Any = SimpleNamespace(config=tiny_config(), translate=translate)
     assert evaluate(translator, "test", pairs, settings={"beam_size": 4}).sentences_per_second == 1 / 4
-    assert measure(translator, pairs * N_WARM_UP, beam_size=8)["sentences_per_second"] == 1 / 8
 
 
 def test_lines_per_second_are_those_of_this_sitting() -> None:

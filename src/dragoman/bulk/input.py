@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from io import BufferedReader
 from itertools import chain, islice
@@ -53,8 +53,6 @@ class Chunk(NamedTuple):
     """How much of `Input.size` has been read up to the end of the chunk."""
     digest: str
     """Hash of all lines from the first of the file to the last of the chunk."""
-    beside: Mapping[str, list[str]] = {}
-    """The line of each file `Input.beside` for each line."""
     tags: Tags | None = None
     """The tags of the document."""
     places: Sequence[str] = ()
@@ -87,8 +85,6 @@ class Input(Sent):
     """Whether it is read as it arrives, once: from stdin, or from a pipe to stdout."""
     languages: tuple[str, str] = ("", "")
     """Source and target of a document."""
-    beside: Mapping[str, Path] = field(default_factory=dict)
-    """Files with one line, possibly empty, for each line: "prefixes" and "required", if there are."""
 
     @classmethod
     def of(
@@ -98,14 +94,11 @@ class Input(Sent):
         out: Path | None = None,
         as_document: bool | None = False,
         languages: tuple[str, str] = ("", ""),
-        **beside: str | None,
     ) -> Input:
         """Find the file `name`, "-" = stdin, whose results go to `out`; None = stdout.
 
         `as_document` says whether it is a document; None = if its suffix says so. `languages` are source and
         target of one.
-
-        `beside` are the names of files with a line for each line.
 
         Raises:
             ConfigError: the format of `out` differs, or is not for a terminal.
@@ -115,8 +108,7 @@ class Input(Sent):
         ending = document_ending(name, out, as_document=as_document)
         path = STDIN if name == "-" else find_file(name, copied=False)
         comes_once = name == "-" or (out is None and is_stream(path))
-        paths = {key: find_file(file) for key, file in beside.items() if file is not None}
-        return cls("stdin" if name == "-" else name, path, ending, "utf-8", comes_once, languages, paths)
+        return cls("stdin" if name == "-" else name, path, ending, "utf-8", comes_once, languages)
 
     def encoded(self, encoding: str | None, language: str) -> Input:
         """Return the same in `encoding`, or in a guess from the first MiB of a text in `language`.
@@ -147,7 +139,7 @@ class Input(Sent):
     @property
     def files(self) -> list[Path]:
         """The files that are read."""
-        return [self.path, *self.beside.values()]
+        return [self.path]
 
     @property
     def local(self) -> Path:
@@ -181,45 +173,32 @@ class Input(Sent):
 
         Raises:
             DataError: the input cannot be read, is damaged or is not in its encoding; other lines are done
-                than those; a file beside it has more lines, or fewer.
+                than those.
         """
         if self.ending is not None:
             document, n = self.document, 0
             for group in in_groups(iter(document.sentences), chunk_lines):
                 places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
                 n += len(group)
-                yield Chunk(n - len(group) + 1, group, n, "", {}, document.tags, places)
+                yield Chunk(n - len(group) + 1, group, n, "", document.tags, places)
             return
         arriving, position = self._lines()
         groups: Iterator[list[str]] = map(list, arriving)
         if chunk_lines != AS_THEY_COME:
             groups = in_groups(chain.from_iterable(arriving), chunk_lines, n_first=n_done)
-        beside = {name: open_lines(path) for name, path in self.beside.items()}
         n_lines, read = 0, hashlib.blake2b(digest_size=16)
         for group in groups:
-            taken = {
-                name: lines_beside(self.beside[name], lines, len(group), n_before=n_lines)
-                for name, lines in beside.items()
-            }
-            for column in (group, *taken.values()):
-                read.update("".join(f"{line}\n" for line in column).encode())
+            read.update("".join(f"{line}\n" for line in group).encode())
             n_lines += len(group)
             if n_lines == n_done and read.hexdigest() != digest:
                 break
             if n_lines > n_done:
-                number = n_lines - len(group) + 1
-                yield Chunk(number, group, position.n_bytes, read.hexdigest(), taken)
+                yield Chunk(n_lines - len(group) + 1, group, position.n_bytes, read.hexdigest())
         if n_lines <= n_done and n_done and read.hexdigest() != digest:
             raise DataError(
                 f"{self.name}: its first {n_done:,} lines have changed since they were translated; restore "
                 "them, or delete the .journal and .partial of the output to start over"
             )
-        for name, rest in beside.items():
-            if next(rest, None) is not None:
-                raise DataError(
-                    f"{self.beside[name]} has more than {n_lines} lines for {n_lines} sentences; "
-                    "write one line for each sentence"
-                )
 
     def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
         """Return the lines, in groups as they come, and how far they have been read."""
@@ -236,17 +215,6 @@ def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[
     while group := list(islice(lines, min(size, n_first - n) if n < n_first else size)):
         yield group
         n += len(group)
-
-
-def lines_beside(path: Path, lines: Iterator[str], n: int, *, n_before: int) -> list[str]:
-    """Return the next `n` lines of a file with a line for each of the input. DataError: there are fewer."""
-    taken = list(islice(lines, n))
-    if len(taken) < n:
-        raise DataError(
-            f"{path} has {n_before + len(taken)} lines and there are more sentences; "
-            "write one line for each sentence, an empty one if there is no constraint"
-        )
-    return taken
 
 
 def document_ending(file: str, out: Path | None, *, as_document: bool | None) -> str | None:

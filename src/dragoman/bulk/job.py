@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from dragoman.errors import DataError
 from dragoman.hardware import prepare_for_translating
 from dragoman.predict.alignment import pharaoh
 from dragoman.predict.flow import Flow, TranslationRequest, aligned, translated
-from dragoman.predict.inflection import Inflectable
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
 from dragoman.predict.results import Link, Translation
@@ -115,8 +114,6 @@ class Job:
     request: TranslationRequest = field(default_factory=TranslationRequest)
     skip_long: bool = False
     """Whether lines longer than the model accepts are skipped and counted; otherwise they are split."""
-    inflect: bool = False
-    """Whether the phrases of `Input.required` may have any form."""
     align: bool = False
     """Whether `output` is given the links of words."""
     pharaoh: Path | None = None
@@ -167,9 +164,7 @@ class Job:
             "glossary": request.glossary and request.glossary.fingerprint,
             "protected": request.protection and list(request.protection.patterns),
             "n_best": request.n_best if request.protection else 0,
-            "inflect": self.inflect,
             "align": self.align,
-            "beside": sorted(self.input.beside),
         }
         return {
             **self.model.described(),
@@ -190,7 +185,7 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
     """Translate a chunk; `tick` receives the number of lines translated since its last call.
 
     Raises:
-        DataError: a single character has more tokens than the model accepts, or a constraint cannot be met.
+        DataError: a single character has more tokens than the model accepts, or a term cannot be met.
     """
     request, too_long = job.request, set[int]()
     if job.skip_long:
@@ -199,7 +194,7 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
         too_long = {i for i, ids in enumerate(rows) if len(ids) >= limit}  # and the end token
     texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
     try:
-        translations, every = finish(_flow(job, translator, chunk, texts, too_long), as_steps(tick))
+        translations, every = finish(_flow(job, translator, chunk, texts), as_steps(tick))
     except DataError as error:
         raise DataError(f"{job.input.name}: {error}") from error
     counts: Counter[str] = Counter()
@@ -233,23 +228,14 @@ def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) 
 
 
 def _flow(
-    job: Job, translator: Translator, chunk: Chunk, texts: Sequence[str], skipped: Set[int]
+    job: Job, translator: Translator, chunk: Chunk, texts: Sequence[str]
 ) -> Flow[tuple[list[Translation], list[list[Link]] | None]]:
-    """Return the translations of the lines of a chunk, `skipped` ones empty, and the links of their words."""
+    """Return the translations of the lines of a chunk, and the links of their words."""
     number = chunk.first_number
     if chunk.tags is not None:
         tagged = chunk.tags.translations(translator, texts, job.request, first_number=number)
         return (yield from tagged), None
-    beside = {
-        name: ["" if i in skipped else line for i, line in enumerate(lines)]
-        for name, lines in chunk.beside.items()
-    }
-    phrase: type[str] = Inflectable if job.inflect else str
-    required = [[phrase(p) for p in line.split("\t") if p.strip()] for line in beside.get("required", ())]
-    translations = yield from translated(
-        translator, texts, job.request, prefixes=beside.get("prefixes"), required=required or None,
-        first_number=number,
-    )  # fmt: skip
+    translations = yield from translated(translator, texts, job.request, first_number=number)
     if not (job.align or job.pharaoh):
         return translations, None
     return translations, (yield from aligned(translator, translations))

@@ -56,34 +56,20 @@ def as_row(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     return f"{pair.number}\t{score.log_prob:.4f}\t{perplexity(score.log_prob, n_tokens):.4f}\t{n_tokens}\n"
 
 
-def as_token_rows(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
-    """Return a line per token: number of the pair, token, log-probability."""
-    tokens = pair.score.tokens(tokenizers.tgt, pair.target)
-    return "".join(f"{pair.number}\t{piece}\t{value:.4f}\n" for piece, value in tokens)
-
-
 def as_json(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
-    """Return a line of JSON; its log-probability and perplexity are null without a score."""
-    return f"{json.dumps(_record(pair), ensure_ascii=False)}\n"
-
-
-def as_json_tokens(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
-    """Return a line of JSON with the tokens."""
-    tokens = pair.score.tokens(tokenizers.tgt, pair.target)
-    record = _record(pair) | {"tokens": [{"token": piece, "log_prob": value} for piece, value in tokens]}
-    return f"{json.dumps(record, ensure_ascii=False)}\n"
-
-
-def _record(pair: ScoredPair) -> dict[str, Any]:
+    """Return a line of JSON, with the tokens; log-probability and perplexity are null without a score."""
     score, n_tokens = pair.score, len(pair.score.log_probs)
-    return {
+    tokens = score.tokens(tokenizers.tgt, pair.target)
+    record = {
         "source": pair.source,
         "target": pair.target,
         "log_prob": None if score.mean is None else score.log_prob,
         "perplexity": None if score.mean is None else perplexity(score.log_prob, n_tokens),
         "n_tokens": n_tokens,
         **({"without_score": score.fault} if score.fault else {}),
+        "tokens": [{"token": piece, "log_prob": value} for piece, value in tokens],
     }
+    return f"{json.dumps(record, ensure_ascii=False)}\n"
 
 
 @dataclass(frozen=True)

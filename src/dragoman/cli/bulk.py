@@ -103,11 +103,8 @@ def score_model(
         bool,
         typer.Option("--mean", help="Write one number per pair: the mean log-probability of its tokens."),
     ] = False,
-    per_token: Annotated[
-        bool, typer.Option("--per-token", help="Write a line per token: pair, token, log-probability.")
-    ] = False,
     json_: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object per pair, not a table.")
+        bool, typer.Option("--json", help="Write one JSON object per pair, with its tokens, not a table.")
     ] = False,
     columns: options.Columns = None,
     batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
@@ -134,12 +131,9 @@ def score_model(
     check_precision(precision)
     if precision == "int8":
         raise ConfigError('--precision int8: is for search only; score translations in "fp32" or "bf16"')
-    if mean and (per_token or json_):
-        raise ConfigError("--mean writes a number per pair; omit --per-token and --json")
-    if json_:
-        write = scoring.as_json_tokens if per_token else scoring.as_json
-    else:
-        write = scoring.as_mean if mean else scoring.as_token_rows if per_token else scoring.as_row
+    if mean and json_:
+        raise ConfigError("--mean writes a number per pair; omit --json")
+    write = scoring.as_json if json_ else scoring.as_mean if mean else scoring.as_row
     model = ModelSpec(run, tuple(ensemble or ()), to, device, precision)
     check_outputs(out, files=files, runs=model.runs)
     pair_columns = options.two_columns(columns)

@@ -66,12 +66,10 @@ class TranslateCommand:
     top_k: Annotated[int | None, "Sample from the k most likely tokens; 0 = all.", (0, None)] = None
     top_p: Annotated[float | None, "Sample from the most likely tokens with this total probability."] = None
     seed: Annotated[int | None, "Random seed of the samples.", (0, None)] = None
-    prefixes: Annotated[str | None, "File with a target prefix for each line."] = None
-    required: Annotated[str | None, "File with the required phrases of each line, separated by tabs."] = None
     glossary: Annotated[
         str | None, "Glossary file of terms and their required translations: .tsv, .csv or .tbx."
     ] = None
-    inflect: Annotated[bool, "Accept inflected forms of what --glossary and --required ask for."] = False
+    inflect: Annotated[bool, "Accept inflected forms of what --glossary asks for."] = False
     document: Annotated[
         bool | None,
         "Treat each line as a paragraph of several sentences, with white space and line ends; or as "
@@ -145,8 +143,8 @@ def translate(
         raise ConfigError("--n-best is for --json; without it a line has one translation")
     if command.align and not command.json:
         raise ConfigError("--align is for --json; for a file of links say --pharaoh links.txt")
-    if command.inflect and not (glossary or command.required):
-        raise ConfigError("--inflect is for the phrases of --glossary and --required; give one of them")
+    if command.inflect and not glossary:
+        raise ConfigError("--inflect is for the terms of --glossary; give one")
     model = ModelSpec(run, tuple(command.ensemble or ()), command.to, command.device, command.precision)
     config, out = model.config(), None if command.out == Path("-") else command.out
     request = TranslationRequest(
@@ -155,18 +153,13 @@ def translate(
     # 1. What each file is, and where its translation goes: all is refused before anything is loaded.
     jobs = []
     for name, place in outputs_of(files or ["-"], out, command.out_dir):
-        source = Input.of(
-            name, out=place, as_document=command.document, languages=config.languages,
-            prefixes=command.prefixes, required=command.required,
-        )  # fmt: skip
+        source = Input.of(name, out=place, as_document=command.document, languages=config.languages)
         write = as_sentence if source.ending else json_line if command.json else as_line
-        job = Job(
-            model, source, place, write, request, command.skip_long, command.inflect, command.align, pharaoh
-        )
+        job = Job(model, source, place, write, request, command.skip_long, command.align, pharaoh)
         check_document(job, as_json=command.json)
         jobs.append(job)
-    if len(jobs) > 1 and (command.prefixes or command.required or pharaoh):
-        raise ConfigError("--prefixes, --required and --pharaoh have a line for each of one FILE")
+    if len(jobs) > 1 and pharaoh:
+        raise ConfigError("--pharaoh has a line for each of one FILE")
     check_outputs(
         *(job.out for job in jobs), *filter(None, [pharaoh]),
         files=[glossary, *(path for job in jobs for path in job.input.files)], runs=model.runs,
@@ -212,16 +205,12 @@ def outputs_of(files: list[str], out: Path | None, out_dir: Path | None) -> list
 
 
 def check_document(job: Job, *, as_json: bool) -> None:
-    """ConfigError: the job is not possible for a document, or for protected text."""
+    """ConfigError: the job is not possible for a document."""
     is_document = job.input.ending is not None
     if is_document and (as_json or job.pharaoh is not None):
         raise ConfigError("--json and --pharaoh are for lines, not for documents; omit them")
     if is_document and job.skip_long:
         raise ConfigError("--skip-long is for lines; a document needs all of its sentences; omit it")
-    if job.input.beside and (is_document or job.request.protection):
-        raise ConfigError(
-            "--prefixes and --required are for lines as they are: not with documents or --protect"
-        )
 
 
 def classify(

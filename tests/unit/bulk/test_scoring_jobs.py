@@ -88,7 +88,7 @@ def test_every_format_of_a_corpus_is_scored_alike(tmp_path: Path, tiny_run: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["--mean"], [], ["--json"], ["--per-token"]])
+@pytest.mark.parametrize("options", [["--mean"], [], ["--json"]])
 def test_a_file_holds_what_stdout_gets_for_any_number_of_workers(
     tmp_path: Path, tiny_run: Path, options: list[str]
 ) -> None:

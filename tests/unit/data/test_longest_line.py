@@ -169,7 +169,6 @@ def test_commands_name_the_line(tiny_run: Path, tiny_classifier_run: Path, tmp_p
         (("translate", tiny_run), "stdin, line 2"),
         (("translate", tiny_run, path), f"{path} line 2"),
         (("translate", tiny_run, path, "--out", tmp_path / "out"), f"{path} line 2"),
-        (("translate", tiny_run, small, "--prefixes", path), f"{path} line 2"),
         (("classify", tiny_classifier_run, path), f"{path} line 2"),
         (("score-model", tiny_run, small, path), f"{path} line 2"),
         (("backtranslate", tiny_run, path, "--out", tmp_path / "out.tsv"), f"{path} line 2"),

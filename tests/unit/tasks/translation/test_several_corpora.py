@@ -317,7 +317,7 @@ def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None
     settings = [f"--set={one}" for one in TINY if one.startswith("training.") and "max" not in one]
     arguments = ["distill", tiny_many, "--out", out, "--preset", "small", "--min-chrf", "0"]
     assert "say --to LANGUAGE" in error_of(*arguments)
-    arguments += ["--to", "en-fr", "--test", "--max-pairs", "40", "--set", "training.max_steps=2"]
+    arguments += ["--to", "en-fr", "--max-pairs", "40", "--set", "training.max_steps=2"]
     succeed(*arguments, *settings)
     student = Translator.load(out)
     assert student.directions == (("en", "fr"),)
