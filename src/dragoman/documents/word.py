@@ -107,7 +107,7 @@ class WordParagraph:
 
     def write(self, pieces: Pieces, budget: Budget) -> None:
         """Put another text into the paragraph. DataError: it takes more pieces than the `budget` has."""
-        _clear(self._element, but=f"{_W}pPr")
+        self._element[:] = self._element.findall(f"{_W}pPr")
         parents, properties = [self._element], [self._properties]
         for piece in pieces:
             if isinstance(piece, str):
@@ -122,7 +122,7 @@ class WordParagraph:
             elif piece.kind == "close":
                 (parents if isinstance(thing, _Container) else properties).pop()
             elif isinstance(thing, _Container):
-                _clear(thing.content)
+                del thing.content[:]
                 copy = _copy(thing.element, budget)
                 parents[-1].append(copy)
                 is_outer = thing.content is thing.element  # the one that is to be filled
@@ -188,7 +188,7 @@ class WordFile:
             self._parts[info.filename] = info, part
         self._budget = budget
         self._stories: dict[str, Any] = {}
-        """The elements at the roots of the parts that are written anew."""
+        """The elements at the roots of the parts that are written again."""
         self._paragraphs: list[WordParagraph] = []
         places = count(1)
         xml = {part: text for part, (_, text) in self._parts.items() if part.lower().endswith(".xml")}
@@ -361,10 +361,3 @@ def _run(properties: Any, text: str, budget: Budget) -> Any:
                 child.text = piece
                 child.set(_SPACE, "preserve")
     return run
-
-
-def _clear(element: Any, *, but: str = "") -> None:
-    """Take all children out, but for those with the tag `but`."""
-    for child in list(element):
-        if child.tag != but:
-            element.remove(child)
