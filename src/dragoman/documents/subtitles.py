@@ -10,9 +10,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import partial
 from itertools import pairwise
-from typing import NoReturn
 
 from dragoman.documents.budget import Budget
 from dragoman.documents.passages import Code, Cut, Passage, Pieces, Thing, coded, cut, text_of
@@ -22,8 +21,8 @@ from dragoman.text.words import has_spaces
 
 MOST_CUES = 4
 """Maximum cues of one sentence; a song may have no full stop at all."""
-LONGEST_PAUSE = timedelta(seconds=2)
-"""After a longer one nobody goes on with a sentence."""
+LONGEST_PAUSE = 2000
+"""Milliseconds: after a longer pause nobody goes on with a sentence."""
 
 LONGEST_CUE = 4000
 """Characters of a cue, its number and times included, at most."""
@@ -38,7 +37,7 @@ _BROKEN = re.compile(
     rf"|(?:\A|\n)[^\S\n]*\n(?:{_NUMBER})?{_DIGITS}(?:{_MARK}{_DIGITS}){{2}}",
     re.MULTILINE,
 )
-"""Times that are none: an arrow behind a time; or a time where a cue may begin, without an arrow."""
+"""Malformed times: an arrow behind a time; or a time where a cue may begin, without an arrow."""
 _TAG = re.compile(r"(<(?P<closes>/?)(?P<name>i|b|u|s|font)\b[^<>]*>|\{\\[^{}]*\})", re.IGNORECASE)
 _POSITION = re.compile(r"\s*(?:\{\\[^{}]*\})+")
 _WRAPPED = re.compile(r"(<(?P<name>i|b|u|s|font)\b[^<>]*>)(.*)(</(?P=name)\s*>)", re.IGNORECASE | re.DOTALL)
@@ -49,14 +48,14 @@ _NO_START = frozenset(".,;:!?)]}%…»”’，。、！？；：）」』】")
 
 @dataclass(frozen=True)
 class Cue:
-    """What is shown from `start` to `end`.
+    """What is shown from `start` to `end`, in milliseconds.
 
     `head` is its number and times as they are in the file, `tail` the line ends behind `content`.
     """
 
     head: str
-    start: timedelta
-    end: timedelta
+    start: int
+    end: int
     content: str
     tail: str
 
@@ -64,19 +63,20 @@ class Cue:
 def parse(name: str, text: str, budget: Budget) -> list[Cue]:
     """Return the cues of a file, whose lines end with a line feed. DataError: it holds anything else."""
 
-    def refuse(place: int, why: str, error: Exception | None = None) -> NoReturn:
-        line = text.count("\n", 0, place) + 1
-        raise DataError(f"{name}, line {line}: {why}; {_REMEDY}") from error
+    def line_of(place: int) -> str:
+        return f"line {text.count(chr(10), 0, place) + 1}"
 
     if not text.strip():
         raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
-    heads = [*_HEAD.finditer(text)]
-    starts = [0, *(head.start() for head in heads[1:])]
+    heads: list[re.Match[str] | None] = [*_HEAD.finditer(text)] or [None]
+    starts = [0, *(head.start() for head in heads[1:] if head)]
     cues = []
-    for head, start, end in zip(heads or [None], starts, [*starts[1:], len(text)], strict=True):
-        budget.spend(where=lambda start=start: f"line {text.count(chr(10), 0, start) + 1}")
+    for head, start, end in zip(heads, starts, [*starts[1:], len(text)], strict=True):
+        budget.spend(where=partial(line_of, start))
         if end - start > LONGEST_CUE:
-            refuse(start, f"more than a subtitle of {LONGEST_CUE} characters")
+            raise DataError(
+                f"{name}, {line_of(start)}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
+            )
         before, block = text[start : head.start() if head else end], text[head.end() if head else end : end]
         broken = _BROKEN.search(block)
         if head is None or broken or before.strip():
@@ -84,17 +84,11 @@ def parse(name: str, text: str, budget: Budget) -> list[Cue]:
             first = text.rfind("\n", 0, place) + 1
             shown = text[first:end].strip().split("\n")[0]
             shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-            refuse(first, f"{shown!r} is no part of a subtitle")
-        numbers = [int(digits or 0) for digits in head.groups()]
-        try:
-            times = [
-                timedelta(hours=h, minutes=m, seconds=s, milliseconds=ms)
-                for h, m, s, ms in (numbers[:4], numbers[4:])
-            ]
-        except OverflowError as error:
-            refuse(start, "malformed time", error)
+            raise DataError(f"{name}, {line_of(first)}: {shown!r} is no part of a subtitle; {_REMEDY}")
+        digits = [int(number or 0) for number in head.groups()]
+        shows, hides = (((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (digits[:4], digits[4:]))
         content = block.rstrip("\n")
-        cues.append(Cue(text[start : head.end()], *times, content, block[len(content) :]))
+        cues.append(Cue(text[start : head.end()], shows, hides, content, block[len(content) :]))
     return cues
 
 

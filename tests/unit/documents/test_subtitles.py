@@ -1,7 +1,6 @@
 """Subtitles keep their numbers, times and tags, and a sentence over several cues is one sentence."""
 
 import re
-from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -92,13 +91,14 @@ def translated(text: str, *translations: str, languages: tuple[str, str] = EN_DE
         ("1\n00:00:01,000 --> 00:00:02,000\n\ntwo\n\nparts\n\n", 1, 2, "\ntwo\n\nparts"),
         ("1\n00:00:01,000 --> 00:00:02,000", 1, 2, ""),
         ("1\n00:00:01,000 --> 00:00:02,000\n12:30:45 it is\n\n", 1, 2, "12:30:45 it is"),
+        (f"1\n{10**19}:00:00 --> 00:00:02\n{'9' * 30}\n", 36 * 10**22 // 10, 2, "9" * 30),
     ],
 )
 def test_cues_are_read_as_the_package_srt_3_5_read_them(
     block: str, start: float, end: float, content: str
 ) -> None:
     (cue,) = parse("a.srt", block, Budget("a.srt"))
-    assert (cue.start, cue.end, cue.content) == (timedelta(seconds=start), timedelta(seconds=end), content)
+    assert (cue.start, cue.end, cue.content) == (round(1000 * start), 1000 * end, content)
     assert cue.head + cue.content + cue.tail == block
 
 
@@ -246,7 +246,6 @@ def test_chinese_lines_are_joined_and_cut_without_spaces() -> None:
         (FILM.encode().replace(b"Hello", b"H\0llo"), "film.srt, line 8: holds a NUL byte"),
         (b"1" * 100_000, "film.srt, line 1: more than a subtitle of"),
         (film("x " * LONGEST_CUE).encode(), "film.srt, line 1: more than a subtitle of 4000 characters"),
-        (b"1\n99999999999999999:00:01,000 --> 00:00:02,000\nx\n", "film.srt, line 1: malformed time"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused_in_one_line(content: bytes, message: str) -> None:
