@@ -24,7 +24,9 @@ class DocumentFormat(Protocol):
 
     noun: str
     """What `Passage.place` counts."""
-    passages: Sequence[Passage]
+
+    @property
+    def passages(self) -> Sequence[Passage]: ...
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """Return the file with a translation in place of each passage, or beside it."""

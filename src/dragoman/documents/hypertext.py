@@ -92,8 +92,7 @@ class Hypertext:
         self._encoding, self._budget, self._languages = encoding or Encoding("utf-8"), budget, languages
         self._parts: list[str | AttributeText | dict[Code, list[str | AttributeText]]] = []
         """In order: markup and text as they are, values, or what the codes of the next passage stand for."""
-        self._passages: list[Passage] = []
-        self.passages: Sequence[Passage] = self._passages
+        self.passages: list[Passage] = []
         run: list[HtmlPiece] = []
         n_open_pre = 0
         for token in _untranslated_as_one(tokens(text, budget)):
@@ -103,8 +102,7 @@ class Hypertext:
                 continue
             self._take(run, keeps_lines=n_open_pre > 0)
             run = [token] if within else []
-            if not within:
-                self._parts += self._in_pieces(token)
+            self._parts += [] if within else self._in_pieces(token)
             if token.name == "pre":
                 n_open_pre = max(0, n_open_pre + {"open": 1, "close": -1}.get(token.kind, 0))
         self._take(run, keeps_lines=n_open_pre > 0)
@@ -128,7 +126,7 @@ class Hypertext:
             text if token.kind == "text" else Thing(token.kind, token.name, token)
             for token, text in zip(run, texts, strict=True)
         )
-        self._passages.append(Passage(pieces, len(self._passages) + 1))
+        self.passages.append(Passage(pieces, len(self.passages) + 1))
         self._parts.append({code: self._in_pieces(token) for code, token in tags.items()})
 
     def _in_pieces(self, token: HtmlPiece) -> list[str | AttributeText]:
@@ -139,7 +137,7 @@ class Hypertext:
             text = " ".join(html.unescape(raw).split())
             if name in TRANSLATED and is_wordy(text):
                 pieces += [token.raw[position:start], AttributeText(raw, text, token.raw[start - 1] in "\"'")]
-                self._passages.append(Passage((text,), len(self._passages) + 1))
+                self.passages.append(Passage((text,), len(self.passages) + 1))
             elif name in ("lang", "xml:lang") and language_matches(text, self._languages[0]):
                 pieces += [token.raw[position:start], self._languages[1]]
             else:
@@ -198,8 +196,8 @@ def tokens(text: str, budget: Budget) -> Iterator[HtmlPiece]:
             yield HtmlPiece("text", text[position:start])
         if match is None:
             return
-        if _NAME.match(text, start):
-            token = _tag(text, start, budget)
+        if named := _NAME.match(text, start):
+            token = _tag(named, budget)
         else:  # a comment or declaration
             closing = "-->" if text.startswith("<!--", start) else ">"
             end = text.find(closing, start + len(closing) - 1)
@@ -215,11 +213,9 @@ def tokens(text: str, budget: Budget) -> Iterator[HtmlPiece]:
             position += len(inner)
 
 
-def _tag(text: str, start: int, budget: Budget) -> HtmlPiece:
-    """Return the tag that begins at `start`."""
-    named = _NAME.match(text, start)
-    assert named is not None
-    position = named.end()
+def _tag(named: re.Match[str], budget: Budget) -> HtmlPiece:
+    """Return the tag that begins with a match of `_NAME`."""
+    text, start, position = named.string, named.start(), named.end()
     attributes: list[tuple[str, str, int]] = []
     while (end := _REST_OF_TAG.match(text, position)) is None:
         attribute = _ATTRIBUTE.match(text, position)

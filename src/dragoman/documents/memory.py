@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from dragoman.data.readers.formats import WITH_CONTROLS, language_matches, mark_controls
@@ -40,21 +41,34 @@ _TAG = re.compile(rb"""<[^>"']*(?:(?:"[^"]*"|'[^']*')[^>"']*)*>""")
 
 
 @dataclass
-class Variant:
-    """A <tuv>. Places are those of bytes."""
+class Element:
+    """An element. Places are those of bytes."""
 
+    start: int
+    inner: int
+    """Where its start tag ends."""
+    is_empty: bool
+    """Whether it is written as "<seg/>", and has no end tag."""
+    is_code: bool
+    """Whether it holds no text of a sentence, or is in one that holds none."""
+    thing: Thing | None = None
+    """What it, or its start tag, is in a segment; a thing's `raw` is where it begins and ends."""
+    inner_end: int = 0
+    end: int = 0
+
+
+@dataclass
+class Variant:
+    """A <tuv>."""
+
+    element: Element
     attribute: str
     """The name of the attribute that holds the language."""
     language: str
-    start: int
-    end: int = 0
-    inner: int = 0
-    """Where its start tag ends."""
-    segment: tuple[int, int] | None = None
-    """Where its <seg> begins and ends, tags included."""
-    text: tuple[int, int] = (0, 0)
-    """Where what is in it does. At the same place in "<seg/>"."""
-    items: list[str | InlineElement] = field(default_factory=list)
+    segment: Element | None = None
+    """Its <seg>."""
+    items: list[str | Thing] = field(default_factory=list)
+    """What is in the segment."""
 
     @property
     def is_filled(self) -> bool:
@@ -62,30 +76,14 @@ class Variant:
         return any(not isinstance(item, str) or item.strip() for item in self.items)
 
 
-@dataclass
-class InlineElement:
-    """An inline element, or the begin or end of one."""
-
-    side: str
-    """ "open", "close", "point" or "gap"."""
-    name: str
-    """The same for both sides of a pair."""
-    start: int
-    end: int
-    is_code: bool
-    """Whether it holds no text of the sentence."""
-
-
-@dataclass
-class Unit:
+class Unit(NamedTuple):
     """A source segment that is to be translated, and where its translation belongs."""
 
     source: Variant
-    passage: Passage
-    raw: dict[Code, str]
-    """What each code is in the file."""
     target: Variant | None
     """One that is empty."""
+    raw: dict[Code, list[int]]
+    """Where each code of the source is."""
     end: int
     """Where the last <tuv> of the unit ends."""
 
@@ -106,16 +104,18 @@ class Memory(Reader):
         self._content = text.encode()
         super().__init__(name, mark_controls(self._content), budget, encoding="utf-8")
         self._units: list[Unit] = []
+        self.passages: list[Passage] = []
         self._languages = languages
         self._n_units = self._n_sources = 0
         self._available: set[str] = set()
         self._n_segments: Counter[str] = Counter()
         """How many segments each variant of the target language has."""
         self._left_out: Counter[str] = Counter()
+        self._open: list[Element] = []
         self._variants: list[Variant] = []
+        """Those of the unit that are closed."""
         self._variant: Variant | None = None
-        self._within: list[InlineElement] = []  # those that are open; a code for all in it
-        self._segment_start = -1
+        self._segment: Element | None = None
         self.read()
         budget.notes += [
             f"{n:,} unit{'s' * (n != 1)} {why}: not translated" for why, n in self._left_out.items()
@@ -124,7 +124,6 @@ class Memory(Reader):
             available = ", ".join(sorted(self._available)[:20]) or "none"
             raise DataError(f"{name}: no unit has a segment in {languages[0]}; its languages: {available}")
         self._target = max(self._n_segments, key=self._n_segments.__getitem__, default=languages[1])
-        self.passages = [unit.passage for unit in self._units]
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         parts: list[bytes] = []
@@ -140,104 +139,85 @@ class Memory(Reader):
 
     def _edit(self, unit: Unit, translation: Pieces) -> tuple[int, int, str]:
         """From where to where what is to be put for a unit."""
-        text = "".join(escaped(piece) if isinstance(piece, str) else unit.raw[piece] for piece in translation)
+        text = "".join(
+            escaped(piece) if isinstance(piece, str) else self._content[slice(*unit.raw[piece])].decode()
+            for piece in translation
+        )
         target, source = unit.target, unit.source
         if target is not None and target.segment is not None:
-            start, end = target.text
-            if start == end and self._content[start - 2 : start] == b"/>":
+            inner, start, end = target.element.inner, target.segment.inner, target.segment.inner_end
+            if target.segment.is_empty:
                 start, text = start - 2, f">{text}</seg>"
-            return target.inner, end, f"{ORIGIN}{self._content[target.inner : start].decode()}{text}"
+            return inner, end, f"{ORIGIN}{self._content[inner:start].decode()}{text}"
         assert source.segment is not None
         within = (
-            self._content[source.inner : source.segment[0]],
-            self._content[source.segment[1] : source.end],
+            self._content[source.element.inner : source.segment.start],
+            self._content[source.segment.end : source.element.end],
         )
-        before = _NO_SPACE.split(self._content[max(0, source.start - 200) : source.start])[-1].decode()
+        start = source.element.start
+        before = _NO_SPACE.split(self._content[max(0, start - 200) : start])[-1].decode()
         opening, closing = (_NO_SPACE.split(part, 1)[0].decode() for part in within)
         return unit.end, unit.end, (
             f"{before}<tuv {source.attribute}={quoteattr(self._target)}>"
             f"{opening}{ORIGIN}{opening}<seg>{text}</seg>{closing}</tuv>"
         )  # fmt: skip
 
-    def _tag_at(self, start: int) -> tuple[int, bool]:
-        """Where the tag that begins at `start` ends, and whether it is of an empty element."""
+    def _end_of_tag(self, start: int) -> int:
         match = _TAG.match(self._content, start)
         assert match is not None
-        return match.end(), match[0].endswith(b"/>")
+        return match.end()
 
     def _opened(self, tag: str, attributes: dict[str, str]) -> None:
-        start = self.parser.CurrentByteIndex
-        if self._segment_start >= 0 or tag in ("tu", "tuv"):
+        start, variant = self.parser.CurrentByteIndex, self._variant
+        if self._segment is not None or tag in ("tu", "tuv"):
             self._budget.spend(where=self.place)
-        if self._segment_start >= 0:
-            self._start_inline(tag, attributes, start)
+        end = self._end_of_tag(start)
+        parent = self._open[-1] if self._open else None
+        is_hidden = self._segment is not None and parent is not None and parent.is_code
+        is_code = is_hidden or (self._segment is not None and tag in _CODES)
+        element = Element(start, end, self._content[end - 2 : end] == b"/>", is_code)
+        self._open.append(element)
+        if is_hidden:
+            return
+        if self._segment is not None and parent is not None and variant is not None:
+            usual = "point" if element.is_empty else "open"
+            side = {"bpt": "open", "ept": "close", "ph": "gap", "ut": "gap", "it": "point"}.get(tag, usual)
+            is_half = tag in ("bpt", "ept")  # which say by their numbers what belongs together
+            name = f"{attributes.get('i', '')} in {parent.start}" if is_half else f"element {start}"
+            element.thing = Thing(side, name, [start, end])
+            variant.items.append(element.thing)
         elif tag == "tu":
             self._variants = []
             self._n_units += 1
         elif tag == "tuv":
             attribute = "xml:lang" if "xml:lang" in attributes else "lang"
-            self._variant = Variant(attribute, attributes.get(attribute, ""), start)
-            self._variant.inner, _ = self._tag_at(start)
+            self._variant = Variant(element, attribute, attributes.get(attribute, ""))
             if len(self._available) < 100:
                 self._available.add(self._variant.language)
-        elif tag == "seg" and self._variant is not None and self._variant.segment is None:
-            end, _ = self._tag_at(start)
-            self._segment_start = start
-            self._variant.text = (end, end)
-
-    def _start_inline(self, tag: str, attributes: dict[str, str], start: int) -> None:
-        """Handle the start of an element within a segment."""
-        assert self._variant is not None
-        parent = self._within[-1] if self._within else None
-        if parent is not None and parent.is_code:
-            self._within.append(parent)
-            return
-        end, is_empty = self._tag_at(start)
-        side = {"bpt": "open", "ept": "close", "ph": "gap", "ut": "gap", "it": "point"}.get(tag)
-        name = f"element {start}"
-        if tag in ("bpt", "ept"):
-            name = f"{attributes.get('i', '')} in {parent and parent.start}"
-        element = InlineElement(side or ("point" if is_empty else "open"), name, start, end, tag in _CODES)
-        self._variant.items.append(element)
-        self._within.append(element)
+        elif tag == "seg" and variant is not None and variant.segment is None:
+            self._segment = variant.segment = element
 
     def _characters(self, text: str) -> None:
-        if self._segment_start >= 0 and not (self._within and self._within[-1].is_code):
-            assert self._variant is not None
+        if self._segment is not None and self._variant is not None and not self._open[-1].is_code:
             self._budget.spend(where=self.place)
             self._variant.items.append(text)
 
     def _closed(self, tag: str) -> None:
-        place = self.parser.CurrentByteIndex
-        if self._within:
-            self._end_inline(place)
-        elif self._segment_start >= 0 and self._variant is not None:
-            start, is_empty = self._variant.text[0], self._tag_at(self._segment_start)[1]
-            self._variant.text = (start, start if is_empty else place)
-            self._variant.segment = (self._segment_start, self._end_of_element(place, self._segment_start))
-            self._segment_start = -1
-        elif tag == "tuv" and self._variant is not None:
-            self._variant.end = self._end_of_element(place, self._variant.start)
-            self._variants.append(self._variant)
+        element, place, variant = self._open.pop(), self.parser.CurrentByteIndex, self._variant
+        element.inner_end = element.inner if element.is_empty else place
+        element.end = element.inner if element.is_empty else self._end_of_tag(place)
+        if element is self._segment:
+            self._segment = None
+        elif self._segment is not None and variant is not None:
+            if element.thing is not None and element.is_code:
+                element.thing.raw[1] = element.end
+            elif element.thing is not None and not element.is_empty:
+                variant.items.append(Thing("close", element.thing.name, [place, element.end]))
+        elif variant is not None and element is variant.element:
+            self._variants.append(variant)
             self._variant = None
         elif tag == "tu":
             self._finish()
-
-    def _end_of_element(self, place: int, start: int) -> int:
-        """Where the element that began at `start` ends, for an event at `place`."""
-        return place if self._tag_at(start)[1] else self._tag_at(place)[0]
-
-    def _end_inline(self, place: int) -> None:
-        """Handle the end of an element within a segment."""
-        assert self._variant is not None
-        element = self._within.pop()
-        if self._within and self._within[-1] is element:
-            return  # within a code
-        end = self._end_of_element(place, element.start)
-        if element.is_code:
-            element.end = end
-        elif element.side == "open":
-            self._variant.items.append(InlineElement("close", element.name, place, end, False))
 
     def _finish(self) -> None:
         """Handle the end of a unit: find the text to translate."""
@@ -249,17 +229,15 @@ class Memory(Reader):
             self._n_segments[target.language] += 1
         if not source.is_filled or target is source or (target is not None and target.is_filled):
             return
-        if mark_controls(segment := self._content[slice(*source.segment)]) != segment:
+        if mark_controls(segment := self._content[source.segment.start : source.segment.end]) != segment:
             self._left_out[WITH_CONTROLS] += 1
-        elif sum(isinstance(item, InlineElement) for item in source.items) > MOST_ELEMENTS:
+        elif sum(isinstance(item, Thing) for item in source.items) > MOST_ELEMENTS:
             self._left_out[f"with more than {MOST_ELEMENTS:,} inline elements"] += 1
         else:
-            pieces, raw = coded(
-                x if isinstance(x, str) else Thing(x.side, x.name, self._content[x.start : x.end].decode())
-                for x in source.items
-            )
-            end = max(variant.end for variant in self._variants)
-            self._units.append(Unit(source, Passage(pieces, self._n_units), raw, target, end))
+            pieces, raw = coded(source.items)
+            self.passages.append(Passage(pieces, self._n_units))
+            end = max(variant.element.end for variant in self._variants)
+            self._units.append(Unit(source, target, raw, end))
 
     def _variant_in(self, language: str) -> Variant | None:
         """Return the one in the language itself, else in a variant of it; one that is filled comes first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, groupby
@@ -194,44 +194,42 @@ def cut(pieces: Pieces, cuts: Sequence[Cut], budget: Budget | None = None) -> li
     A pair across a cut becomes two with the same key, which count in the `budget`. What closes at a cut is on
     its left.
     """
-    parts: list[Pieces] = []
-    part: list[str | Code] = []
+    parts: list[list[str | Code]] = [[]]
     opened: list[Code] = []
-    position, remaining = 0, list(reversed(cuts))
+    position, remaining = 0, deque(cuts)
 
     def finish() -> None:
-        remaining.pop()
+        remaining.popleft()
         if budget is not None:
             budget.spend(2 * len(opened))
         for code in reversed(opened):
-            if part and part[-1] == code:  # nothing is in it yet
-                part.pop()
+            if parts[-1][-1:] == [code]:  # nothing is in it yet
+                parts[-1].pop()
             else:
-                part.append(Code("close", code.key))
-        parts.append(tuple(part))
-        part[:] = opened
+                parts[-1].append(Code("close", code.key))
+        parts.append([*opened])
 
     for piece in pieces:
         if isinstance(piece, str):
             done = 0
-            while remaining and remaining[-1].place < position + len(piece):
-                end = remaining[-1].place - position
-                part += [piece[done:end]] if end > done else []
+            while remaining and remaining[0].place < position + len(piece):
+                end = remaining[0].place - position
+                parts[-1] += filter(None, [piece[done:end]])
                 done = end
                 finish()
-            part += [piece[done:]] if done < len(piece) else []
+            parts[-1].append(piece[done:])
             position += len(piece)
             continue
-        while remaining and remaining[-1] == Cut(position, "right") and piece.kind != "close":
+        while remaining and remaining[0] == Cut(position, "right") and piece.kind != "close":
             finish()
         if piece.kind == "open":
             opened.append(piece)
         elif piece.kind == "close":
             opened.pop()
-        part.append(piece)
+        parts[-1].append(piece)
     while remaining:
         finish()
-    return [*parts, tuple(part)]
+    return [*map(tuple, parts)]
 
 
 def joined(parts: Iterable[Pieces]) -> Pieces:

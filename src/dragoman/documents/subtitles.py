@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 
@@ -22,19 +21,23 @@ from dragoman.text.words import has_spaces
 
 MOST_CUES = 4
 """Maximum cues of one sentence; a song may have no full stop at all."""
-LONGEST_PAUSE = timedelta(seconds=2)
-"""After a longer one nobody goes on with a sentence."""
+LONGEST_PAUSE = 2000
+"""Milliseconds: after a longer pause nobody goes on with a sentence."""
 
 LONGEST_CUE = 4000
 """Characters of a cue, its number and times included, at most."""
 
 _REMEDY = 'a subtitle is a number, a line such as "00:00:01,000 --> 00:00:02,500", and text'
-_TIMES = re.compile(r"\s*[0-9]{1,20}[,.:，．。：][^>]{1,60}>")
-_STAMP = re.compile(r"[0-9]{1,20}(?:[,.:，．。：][0-9]+){2}")
-_NUMBER = re.compile(r"\s*-?[0-9]{1,20}(?:\.[0-9]{0,20})?\s*\Z")
-_TOO_MANY_DIGITS = re.compile(r"[0-9]{21}")
-_TIME = "[,.:，．。：]".join(["([0-9]+)"] * 3) + "[,.:，．。：]?([0-9]*)"
-_HEAD = re.compile(rf"\s*(?:-?[0-9]+\.?[0-9]*\s*\n)?{_TIME} *-[ -] *> *{_TIME} ?[^\r\n]*(?:\n|\Z)")
+_DIGITS, _MARK = "[0-9]{1,20}", "[,.:，．。：]"
+_TIME = _MARK.join([f"({_DIGITS})"] * 3) + f"{_MARK}?([0-9]{{0,20}})"
+_NUMBER = rf"[^\S\n]*-?{_DIGITS}(?:\.[0-9]{{0,20}})?\s*\n"
+_HEAD = re.compile(rf"^(?:{_NUMBER})?[^\S\n]*{_TIME} *-[ -] *> *{_TIME} ?[^\n]*(?:\n|\Z)", re.MULTILINE)
+_BROKEN = re.compile(
+    rf"^[^\S\n]*{_DIGITS}{_MARK}[^>\n]{{1,60}}>"
+    rf"|(?:\A|\n)[^\S\n]*\n(?:{_NUMBER})?{_DIGITS}(?:{_MARK}{_DIGITS}){{2}}",
+    re.MULTILINE,
+)
+"""Malformed times: an arrow behind a time; or a time where a cue may begin, without an arrow."""
 _TAG = re.compile(r"(<(?P<closes>/?)(?P<name>i|b|u|s|font)\b[^<>]*>|\{\\[^{}]*\})", re.IGNORECASE)
 _POSITION = re.compile(r"\s*(?:\{\\[^{}]*\})+")
 _WRAPPED = re.compile(r"(<(?P<name>i|b|u|s|font)\b[^<>]*>)(.*)(</(?P=name)\s*>)", re.IGNORECASE | re.DOTALL)
@@ -45,31 +48,48 @@ _NO_START = frozenset(".,;:!?)]}%…»”’，。、！？；：）」』】")
 
 @dataclass(frozen=True)
 class Cue:
-    """What is shown from `start` to `end`.
+    """What is shown from `start` to `end`, in milliseconds.
 
     `head` is its number and times as they are in the file, `tail` the line ends behind `content`.
     """
 
     head: str
-    start: timedelta
-    end: timedelta
+    start: int
+    end: int
     content: str
     tail: str
 
-    @classmethod
-    def of(cls, block: str) -> Cue | None:
-        """Return the cue that `block` is, if it is one. OverflowError: a time is beyond all bounds."""
-        match = _HEAD.match(block)
-        if match is None:
-            return None
-        numbers = [int(digits or 0) for digits in match.groups()]
-        start, end = (
-            timedelta(hours=h, minutes=m, seconds=s, milliseconds=ms)
-            for h, m, s, ms in (numbers[:4], numbers[4:])
-        )
-        text = block[match.end() :]
-        content = text.rstrip("\n")
-        return cls(match[0], start, end, content, text[len(content) :])
+
+def parse(name: str, text: str, budget: Budget) -> list[Cue]:
+    """Return the cues of a file, whose lines end with a line feed. DataError: it holds anything else."""
+
+    def line_of(place: int) -> str:
+        return f"line {text.count(chr(10), 0, place) + 1}"
+
+    if not text.strip():
+        raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
+    heads: list[re.Match[str] | None] = [*_HEAD.finditer(text)] or [None]
+    starts = [0, *(head.start() for head in heads[1:] if head)]
+    cues = []
+    for head, start, end in zip(heads, starts, [*starts[1:], len(text)], strict=True):
+        budget.spend(where=partial(line_of, start))
+        if end - start > LONGEST_CUE:
+            raise DataError(
+                f"{name}, {line_of(start)}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
+            )
+        before, block = text[start : head.start() if head else end], text[head.end() if head else end : end]
+        broken = _BROKEN.search(block)
+        if head is None or broken or before.strip():
+            place = end - len(block) + broken.end() if broken else start + before.index(before.strip())
+            first = text.rfind("\n", 0, place) + 1
+            shown = text[first:end].strip().split("\n")[0]
+            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+            raise DataError(f"{name}, {line_of(first)}: {shown!r} is no part of a subtitle; {_REMEDY}")
+        digits = [int(number or 0) for number in head.groups()]
+        shows, hides = (((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (digits[:4], digits[4:]))
+        content = block.rstrip("\n")
+        cues.append(Cue(text[start : head.end()], shows, hides, content, block[len(content) :]))
+    return cues
 
 
 @dataclass
@@ -178,27 +198,7 @@ class Subtitles:
         """DataError: it is damaged, too large, or no text."""
         text, self._encoding = decoded(name, content)
         budget.spend(text.count("\n"))
-        self._cues: list[Cue] = []
-        for line, block in _blocks(text.replace("\r\n", "\n")):
-            budget.spend(where=partial("line {}".format, line))
-            if len(block) > LONGEST_CUE or _TOO_MANY_DIGITS.search(block):
-                raise DataError(
-                    f"{name}, line {line}: more than a subtitle of {LONGEST_CUE} characters; {_REMEDY}"
-                )
-            try:
-                cue = Cue.of(block)
-            except OverflowError as error:
-                raise DataError(f"{name}, line {line}: malformed time; {_REMEDY}") from error
-            if cue is None:
-                number, _, below = block.partition("\n")
-                wrong = below if _NUMBER.match(number) and below.strip() else block
-                at = line + (wrong is below)
-                shown = next(iter(wrong.strip().splitlines()), "")
-                shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-                raise DataError(f"{name}, line {at}: {shown!r} is no part of a subtitle; {_REMEDY}")
-            self._cues.append(cue)
-        if not self._cues:
-            raise DataError(f"{name}: holds no subtitles; {_REMEDY}")
+        self._cues = parse(name, text.replace("\r\n", "\n"), budget)
         self._budget = budget
         self._line_end = "\r\n" if "\r\n" in text else "\n"
         src_spaced, self._tgt_spaced = map(has_spaces, languages)
@@ -218,28 +218,6 @@ class Subtitles:
 
 
 read = Subtitles
-
-
-def _blocks(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the cues of a file, the number of the line where each begins, and what it is."""
-    lines = text.split("\n")
-    starts = []
-    for i, line in enumerate(lines):
-        has_times = _TIMES.match(line)
-        if not has_times and not _STAMP.match(line):
-            continue
-        back = i - 1
-        while back > i - 3 and back >= 0 and not lines[back].strip():
-            back -= 1
-        start = back if back >= 0 and _NUMBER.match(lines[back]) else i
-        if has_times or (start > 0 and not lines[start - 1].strip()):  # a cue whose arrow is missing
-            starts.append(start)
-    if not starts or any(line.strip() for line in lines[: starts[0]]):
-        starts.insert(0, 0)
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        block = "\n".join(lines[start:end]) + ("\n" if end < len(lines) else "")
-        if block.strip():
-            yield start + 1, block
 
 
 def _sayings(cues: Sequence[Cue], budget: Budget) -> list[list[Line]]:

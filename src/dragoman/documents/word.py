@@ -67,9 +67,8 @@ class _Item(NamedTuple):
     """An element that is kept as it is."""
 
     element: Any
-    is_in_run: bool = False
-    properties: Any = None
-    """Those of the run that it is in."""
+    run: Any = None
+    """The run that it is in."""
 
 
 class _Container(NamedTuple):
@@ -94,12 +93,13 @@ class WordParagraph:
                 items[-1].raw.append(item)  # those in a row are one
             else:
                 items.append(Thing("point", "", [item]))
-        texts = [item for item in items if isinstance(item, _Text)]
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts[text.form] += len(text.text)
-        most = counts.most_common(1)[0][0] if counts else ""
-        self._properties = next((text.properties for text in texts if text.form == most), None)
+        lengths: Counter[str] = Counter()
+        properties: dict[str, Any] = {}
+        for text in (item for item in items if isinstance(item, _Text)):
+            lengths[text.form] += len(text.text)
+            properties.setdefault(text.form, text.properties)
+        most = max(lengths, key=lambda form: lengths[form], default="")
+        self._properties = properties.get(most)
         """Those of most of the text."""
         pieces, self._things = coded(_formatted(items, most))
         """By their codes: the items at a place, a container, or the properties of runs."""
@@ -107,7 +107,7 @@ class WordParagraph:
 
     def write(self, pieces: Pieces, budget: Budget) -> None:
         """Put another text into the paragraph. DataError: it takes more pieces than the `budget` has."""
-        _clear(self._element, but=f"{_W}pPr")
+        self._element[:] = self._element.findall(f"{_W}pPr")
         parents, properties = [self._element], [self._properties]
         for piece in pieces:
             if isinstance(piece, str):
@@ -116,13 +116,13 @@ class WordParagraph:
             thing = self._things[piece]
             if isinstance(thing, list):
                 for item in thing:
-                    if item.is_in_run:
-                        parents[-1].append(_run(item.properties, "", budget))
-                    (parents[-1][-1] if item.is_in_run else parents[-1]).append(item.element)
+                    if item.run is not None:
+                        parents[-1].append(_run(item.run.find(f"{_W}rPr"), "", budget))
+                    (parents[-1] if item.run is None else parents[-1][-1]).append(item.element)
             elif piece.kind == "close":
                 (parents if isinstance(thing, _Container) else properties).pop()
             elif isinstance(thing, _Container):
-                _clear(thing.content)
+                del thing.content[:]
                 copy = _copy(thing.element, budget)
                 parents[-1].append(copy)
                 is_outer = thing.content is thing.element  # the one that is to be filled
@@ -188,7 +188,7 @@ class WordFile:
             self._parts[info.filename] = info, part
         self._budget = budget
         self._stories: dict[str, Any] = {}
-        """The elements at the roots of the parts that are written anew."""
+        """The elements at the roots of the parts that are written again."""
         self._paragraphs: list[WordParagraph] = []
         places = count(1)
         xml = {part: text for part, (_, text) in self._parts.items() if part.lower().endswith(".xml")}
@@ -311,7 +311,7 @@ def _run_contents(run: Any) -> Iterator[_Text | _Item]:
         elif child.tag in texts:
             text = texts[child.tag]
         else:
-            yield _Item(child, True, properties)
+            yield _Item(child, run)
             continue
         if text:
             yield _Text(text, form, properties)
@@ -326,17 +326,16 @@ def _field_runs(story: Any, budget: Budget) -> set[Any]:
     """Return the runs of fields, from their begins to their ends, which may be some paragraphs further."""
     runs = list(story.iter(f"{_W}r"))
     field_runs: set[Any] = set()
-    begins: list[int] = []
+    depth = first = 0
     for i, run in enumerate(runs):
         budget.step()
         for mark in run.findall(f"{_W}fldChar"):
             kind = mark.get(f"{_W}fldCharType")
             if kind == "begin":
-                begins.append(i)
-            elif kind == "end" and begins:
-                begin = begins.pop()
-                if not begins:
-                    field_runs.update(runs[begin : i + 1])
+                first, depth = i if depth == 0 else first, depth + 1
+            elif kind == "end" and depth:
+                depth -= 1
+                field_runs.update([] if depth else runs[first : i + 1])
     return field_runs
 
 
@@ -361,10 +360,3 @@ def _run(properties: Any, text: str, budget: Budget) -> Any:
                 child.text = piece
                 child.set(_SPACE, "preserve")
     return run
-
-
-def _clear(element: Any, *, but: str = "") -> None:
-    """Take all children out, but for those with the tag `but`."""
-    for child in list(element):
-        if child.tag != but:
-            element.remove(child)

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import get_ident
 from typing import Literal, NamedTuple
 
@@ -31,10 +32,9 @@ _UNSEPARATED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myan
 _BLANKED = {code: new or " " for code, new in REPLACED.items()}
 """`REPLACED` with a space for what is dropped: places stay what they are."""
 
-WORD = rf"{_UNSEPARATED}\p{{M}}*|(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+|[^\p{{L}}\p{{M}}\p{{N}}\s]"
+LETTERS = rf"(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+"
+WORD = rf"{_UNSEPARATED}\p{{M}}*|{LETTERS}|[^\p{{L}}\p{{M}}\p{{N}}\s]"
 """A run of letters and digits, one other character, or one letter of a script that separates no words."""
-_WORDS = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
-"""Cuts by `WORD`: expressions of the standard library know no combining marks, as in Hindi."""
 
 LEAST_ATTENTION = 0.001
 """Added to the mean attention to a source word: below it, differences are noise."""
@@ -144,9 +144,15 @@ def contrasted(weights: Floats) -> Floats:
     return shares
 
 
-def words_of(text: str) -> list[tuple[int, int]]:
-    """Return the first character of each word of `text`, and the one behind it; `WORD` says what is one."""
-    return [span for _, span in _WORDS.pre_tokenize_str(text.translate(_BLANKED))]
+@lru_cache
+def _cutter(pattern: str) -> pre_tokenizers.Split:
+    """Cut by a pattern: expressions of the standard library know no combining marks, as in Hindi."""
+    return pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+
+
+def words_of(text: str, word: str = WORD) -> list[tuple[int, int]]:
+    """Return the first character of each word of `text`, and the one behind it; `word` says what is one."""
+    return [span for _, span in _cutter(word).pre_tokenize_str(text.translate(_BLANKED))]
 
 
 def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
@@ -156,29 +162,21 @@ def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[
     to the space beside it.
     """
     origins: list[tuple[int, int]] = []
-    for word in re.finditer(r"\S+", text):
-        spans = [(word.start() + i, word.start() + j) for i, j in _word_origins(word[0], normalise)]
+    for match in re.finditer(r"\S+", text):
+        word, begin = match[0], match.start()
+        normal, spans, start, n_before = normalise(word), list[tuple[int, int]](), 0, 0
+        if normal == word or (word.isascii() and len(normal) == len(word)):
+            spans = [(begin + i, begin + i + 1) for i in range(len(word))]
+        else:  # cut wherever both sides are normalised as if the other were not there
+            for end in range(1, len(word) + 1):
+                head = normalise(word[:end])
+                if head + normalise(word[end:]) == normal:
+                    spans += [(begin + start, begin + end)] * (len(head) - n_before)
+                    start, n_before = end, len(head)
         if origins and spans:
             origins.append((origins[-1][1], spans[0][0]))
         origins += spans
     return origins
-
-
-def _word_origins(word: str, normalise: Callable[[str], str]) -> Iterator[tuple[int, int]]:
-    """Yield the same for a word.
-
-    It is cut wherever both sides are normalised as if the other were not there.
-    """
-    normal = normalise(word)
-    if normal == word or (word.isascii() and len(normal) == len(word)):
-        yield from ((i, i + 1) for i in range(len(word)))
-        return
-    start, n_before = 0, 0
-    for end in range(1, len(word) + 1):
-        head = normalise(word[:end])
-        if head + normalise(word[end:]) == normal:
-            yield from [(start, end)] * (len(head) - n_before)
-            start, n_before = end, len(head)
 
 
 def token_shares(tokenizer: Tokenizer, text: str) -> Floats:

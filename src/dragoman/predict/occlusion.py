@@ -7,7 +7,6 @@ words is enough, erasing one of them changes little.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.errors import DataError, check_texts
-from dragoman.predict.alignment import words_of
+from dragoman.predict.alignment import LETTERS, WORD, words_of
 from dragoman.predict.classifier import Classifier
 
 MAX_PARTS = 100
 """Maximum parts of a text; in longer texts, several words are erased together."""
 
-APOSTROPHES = re.compile("['’]")
+WHOLE_WORD = rf"{LETTERS}(?:['’]{LETTERS})+|{WORD}"
+"""An apostrophe within a word does not divide it here."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,26 +89,10 @@ def word_importance(
 
 def parts_of(text: str, *, max_parts: int = MAX_PARTS) -> tuple[list[tuple[int, int]], int]:
     """Return the words of `text` as spans of characters, `max_parts` at most, and how many are in each."""
-    words = _words(text)
+    words = words_of(text, WHOLE_WORD)
     n_each = max(1, -(-len(words) // max_parts))
     groups = [words[i : i + n_each] for i in range(0, len(words), n_each)]
     return [(group[0][0], group[-1][1]) for group in groups], n_each
-
-
-def _words(text: str) -> list[tuple[int, int]]:
-    """Return the spans of `words_of`, but an apostrophe within a word divides it no more."""
-    joined: list[tuple[int, int]] = []
-    for start, end in words_of(text):
-        begin, last = joined[-1] if joined else (0, -1)
-        is_apostrophe = APOSTROPHES.fullmatch(text[start:end]) and text[end : end + 1].isalnum()
-        if last == start and (
-            (is_apostrophe and text[last - 1].isalnum())
-            or (APOSTROPHES.fullmatch(text[last - 1]) and last - begin > 1)
-        ):
-            joined[-1] = begin, end
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def _without(text: str, start: int, end: int) -> str:

@@ -272,37 +272,33 @@ class _Writer:
     """Puts text and spans together, with spaces where words would meet."""
 
     def __init__(self) -> None:
-        self.text = ""
-        self._end = 0
-        """Where what was written ends, but for opening tags: a space comes before them."""
+        self.text = self.tags = ""
+        """What was written, and opening tags behind it: a space comes before them."""
         self._space_is_due = False
 
     def write(self, text: str) -> None:
         """Add a piece of the translation."""
         if text:
-            if self._space_is_due and not text[0].isspace() and text[0] not in _CLOSING:
-                self._add_space()
-            self.text += text
-            self._end, self._space_is_due = len(self.text), False
+            is_apart = not text[0].isspace() and text[0] not in _CLOSING
+            self._add(text, space=self._space_is_due and is_apart)
+            self._space_is_due = False
 
     def write_span(self, span: ProtectedSpan) -> None:
         """Add what was taken out. Tags stand as close as the words they came to."""
         if span.is_tag:
-            self.text += span.text
+            self.tags += span.text
             return
-        last = self.text[: self._end][-1:]
-        if last and not last.isspace() and last not in _OPENING:
-            self._add_space()
-        self.text += span.text
-        self._end, self._space_is_due = len(self.text), True
+        last = self.text[-1:]
+        self._add(span.text, space=bool(last) and not last.isspace() and last not in _OPENING)
+        self._space_is_due = True
 
     def write_closing(self, span: ProtectedSpan) -> None:
         """Add a closing tag; a space that is due comes behind it."""
-        self.text += span.text
-        self._end = len(self.text)
+        self._add(span.text, space=False)
 
-    def _add_space(self) -> None:
-        self.text = f"{self.text[: self._end]} {self.text[self._end :]}"
+    def _add(self, text: str, *, space: bool) -> None:
+        self.text += " " * space + self.tags + text
+        self.tags = ""
 
 
 def _put_back(
@@ -332,4 +328,4 @@ def _put_back(
         parent.low = min(max(start, node.high), parent.high)
         node.low, node.high = start, parent.low
         levels.append(arranged(node))
-    return writer.text
+    return writer.text + writer.tags
