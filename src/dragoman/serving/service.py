@@ -90,44 +90,35 @@ class Service:
         """Whether a compute thread has made no progress for `limits.hung_seconds`."""
         return self.batcher.stuck_seconds > self.config.limits.hung_seconds
 
-    def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
-        """Authenticate a request as `identify`, and apply the rate limit. HTTPError: also 429."""
-        user = self.identify(request, key)
+    def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> None:
+        """Admit a request, by the key in its headers or by `key`; rates are of requests that are `counted`.
+
+        Raises:
+            HTTPError: the key is missing (401) or unknown (403), or its user sends too many requests, or the
+                address too many unknown keys (429).
+        """
+        address = request.client.host if request.client else "unknown"
+        user: User | None = User(address)
+        if self.keys is not None:
+            key = key or key_of(request)
+            if not key:
+                raise HTTPError(
+                    401,
+                    "this service needs a key: send Authorization: Bearer KEY, or api_key",
+                    {"WWW-Authenticate": "Bearer"},
+                )
+            user = self.keys.user(key)
+        if user is None:
+            wait = self.rates.wait(f"wrong keys of {address}", WRONG_KEYS)
+            if wait:
+                raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
+            raise HTTPError(403, "unknown API key; ask the operator of this service for one")
         per_minute = user.per_minute or self.config.limits.per_minute
         wait = self.rates.wait(user.name, per_minute) if counted and per_minute else 0.0
         if wait:
             raise come_later(f"more than {per_minute:,} requests a minute; retry in {wait:.0f} s", wait)
         request.state.user = user.name
         request.state.let_in()  # count its body as that of a known sender
-        return user
-
-    def identify(self, request: Request, key: str | None = None) -> User:
-        """Return the user of a request, by the key in its headers or by `key`.
-
-        Raises:
-            HTTPError: the key is missing (401) or unknown (403), or the address has sent too many unknown
-                keys (429).
-        """
-        address = request.client.host if request.client else "unknown"
-        if self.keys is None:
-            return User(address)
-        user: User | None = getattr(request.state, "user_by_head", None)
-        if user is not None and not key:  # the gate has looked
-            return user
-        key = key or key_of(request)
-        if not key:
-            raise HTTPError(
-                401,
-                "this service needs a key: send Authorization: Bearer KEY, or api_key",
-                {"WWW-Authenticate": "Bearer"},
-            )
-        user = self.keys.user(key)
-        if user is not None:
-            return user
-        wait = self.rates.wait(f"wrong keys of {address}", WRONG_KEYS)
-        if wait:
-            raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
-        raise HTTPError(403, "unknown API key; ask the operator of this service for one")
 
     def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> int:
         """Record model and size of a request for the log and the metrics; return its characters."""
