@@ -154,7 +154,7 @@ async def translate(
     for served in dict.fromkeys(direction.served for direction in directions if direction.served):
         places = [i for i, direction in enumerate(directions) if direction.served is served]
         of_model = [texts[i] for i in places]
-        service.note_texts(request, served.info.name, of_model)
+        service.note_texts(request, served.name, of_model)
         translated = translate_html if is_html else translate_text
         translations = await translated(request, service, served, of_model, n_alternatives)
         for i, every in zip(places, translations, strict=True):
@@ -203,7 +203,7 @@ async def translate_html(
         budget, pair = Budget("text", client.go_on), served.languages
         pages = [DocumentFile(Hypertext(text, pair, budget), pair, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
-        service.take_in(request, served.info.name, len(sentences))
+        service.take_in(request, served.name, len(sentences))
         protection: Protection | None = None
         for page in pages:
             protection = page.tags.protection(protection)

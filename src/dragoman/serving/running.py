@@ -128,7 +128,7 @@ def reload_models(models: Models, present: Keys | None, metrics: Metrics) -> tup
         log("reload failed; the old models stay in use", facts, level=logging.ERROR, exc_info=is_bug)
     metrics.reloads.labels("done" if is_loaded else "failed").inc()
     if is_loaded or keys != present:
-        served = ", ".join(dict.fromkeys(model.info.name for model in models.served))
+        served = ", ".join(dict.fromkeys(model.name for model in models.served))
         log("reloaded", {"models": served} if is_loaded else {"keys": "all"})
     return keys, is_loaded or keys != present
 

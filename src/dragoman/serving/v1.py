@@ -30,7 +30,7 @@ from dragoman.serving import schemas
 from dragoman.serving.batching import Client, GoneError
 from dragoman.serving.downloads import safe_name
 from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of
-from dragoman.serving.models import ServedTranslator
+from dragoman.serving.models import ServedClassifier, ServedTranslator
 from dragoman.serving.service import Service, admitted, event, media_type, service_of
 from dragoman.serving.translating import chosen, texts_of, translate_document, translation
 from dragoman.text.languages import detect
@@ -115,6 +115,9 @@ def is_json(request: Request) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
+FACTS = ("name", "parameters", "precision", "engine")
+
+
 @router.get("/models", summary="List models", response_model_exclude_unset=True)
 def models(request: Request) -> schemas.ModelsResponse:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
@@ -122,7 +125,7 @@ def models(request: Request) -> schemas.ModelsResponse:
     limits = service.config.limits
     messages: list[schemas.ModelMessage] = []
     for served in service.models.served:
-        facts: dict[str, Any] = served.info._asdict()
+        facts: dict[str, Any] = {name: getattr(served, name) for name in FACTS}
         if isinstance(served, ServedTranslator):
             source, target = served.languages
             beam_size = served.translator.config.search.beam_size
@@ -130,7 +133,7 @@ def models(request: Request) -> schemas.ModelsResponse:
             facts |= {"source": source, "target": target, "beam_size": beam_size, "max_n_best": most}
             facts |= {"pivot": served.pivot} if served.pivot else {}
             messages.append(schemas.ModelMessage(task="translation", **facts))
-        else:
+        elif isinstance(served, ServedClassifier):
             labels = list(served.classifier.labels)
             messages.append(schemas.ModelMessage(task="classification", labels=labels, **facts))
     return schemas.ModelsResponse(
@@ -161,7 +164,7 @@ async def translate(
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
     texts = texts_of(asked)
     served = chosen(service.models, lambda _: "\n".join(texts), asked.model, asked.source, asked.target)
-    service.take_texts(request, served.info.name, texts)
+    service.take_texts(request, served.name, texts)
     work = partial(translation, service, request, served, asked)
     if not asked.stream:
         return await service.run(request, work)
@@ -192,8 +195,8 @@ async def classify(
     """Classify one or several texts: label, label probabilities and, on request, word importance."""
     served = service.models.classifier(asked.model)
     texts = texts_of(asked)
-    service.take_texts(request, served.info.name, texts)
-    service.take_in(request, served.info.name, len(texts), "texts")
+    service.take_texts(request, served.name, texts)
+    service.take_in(request, served.name, len(texts), "texts")
 
     def work(client: Client) -> Flow[schemas.ClassifyResponse]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
@@ -217,7 +220,7 @@ async def classify(
                     words=words,
                 )
             )
-        return schemas.ClassifyResponse(model=served.info.name, results=results)
+        return schemas.ClassifyResponse(model=served.name, results=results)
 
     return await service.run(request, work)
 

@@ -370,7 +370,7 @@ def test_the_language_of_a_document_chooses_the_model(
 ) -> None:
     service = client.app.state.service
     read = partial(readable, partial(DocumentFile.read, name, content.encode()))
-    assert chosen(service.models, read, None, "auto", target).info.name == model
+    assert chosen(service.models, read, None, "auto", target).name == model
 
 
 def test_a_long_name_keeps_its_language_and_its_ending(client: TestClient) -> None:
