@@ -9,15 +9,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import Request
+from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 from starlette.datastructures import Headers
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, DragomanError
 from dragoman.predict.flow import Flow
 from dragoman.serving.access import Keys, Rates, User
-from dragoman.serving.batching import Batcher, Client, LeftError
+from dragoman.serving.batching import Batcher, Client, GoneError, LeftError
 from dragoman.serving.downloads import Downloads
-from dragoman.serving.errors import HTTPError, come_later, too_much
+from dragoman.serving.errors import HTTPError, come_later, refusal_of, too_much
 from dragoman.serving.models import Models
 from dragoman.serving.monitoring import Figures, Metrics
 from dragoman.serving.settings import ServeConfig
@@ -200,10 +201,11 @@ class Service:
             leaving.cancel()
             client.leave()
 
-    async def stream(
-        self, request: Request, work: Callable[[Client, Tell], Flow[Any]]
-    ) -> AsyncIterator[bytes]:
-        """Yield the events of a flow as they arrive. Errors: as `run`, and those of the flow."""
+    async def stream(self, request: Request, work: Callable[[Client, Tell], Flow[Any]]) -> StreamingResponse:
+        """Return the events of a flow as they arrive; an error after the first of them is the last one.
+
+        Errors before that: as `run`, and those of the flow.
+        """
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -213,12 +215,27 @@ class Service:
         running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
         running.add_done_callback(_retrieve)
         running.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (each := await events.get()) is not None:
-                yield each
+        first = await events.get()
+        if first is None:
             await running
-        finally:
-            running.cancel()
+
+        async def sent() -> AsyncIterator[bytes]:
+            each = first
+            try:
+                while each is not None:
+                    yield each
+                    each = await events.get()
+                await running
+            except GoneError:
+                return
+            except (HTTPError, DragomanError) as error:
+                refusal = refusal_of(error) if isinstance(error, DragomanError) else error
+                yield event("error", {"error": refusal.detail})
+            finally:
+                running.cancel()
+
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(sent(), media_type="text/event-stream", headers=headers)
 
     def _end(self, working: asyncio.Future[Any]) -> None:
         self._n_active -= 1

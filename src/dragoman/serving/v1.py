@@ -14,11 +14,9 @@ from urllib.parse import quote
 from anyio import to_thread
 from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
-from dragoman.errors import DragomanError
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
     ComputeStep,
@@ -27,11 +25,11 @@ from dragoman.predict.flow import (
 )
 from dragoman.predict.occlusion import word_importance
 from dragoman.serving import schemas
-from dragoman.serving.batching import Client, GoneError
+from dragoman.serving.batching import Client
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of
+from dragoman.serving.errors import PROBLEMS, json_response
 from dragoman.serving.models import ServedClassifier, ServedTranslator
-from dragoman.serving.service import Service, admitted, event, media_type, service_of
+from dragoman.serving.service import Service, admitted, media_type, service_of
 from dragoman.serving.translating import chosen, texts_of, translate_document, translation
 from dragoman.text.languages import detect
 
@@ -166,26 +164,7 @@ async def translate(
     served = chosen(service.models, lambda _: "\n".join(texts), asked.model, asked.source, asked.target)
     service.take_texts(request, served.name, texts)
     work = partial(translation, service, request, served, asked)
-    if not asked.stream:
-        return await service.run(request, work)
-    events = service.stream(request, work)
-    first = await anext(events)  # what is refused is refused with its status
-    return StreamingResponse(
-        _sent(first, events), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
-
-
-async def _sent(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield all events of a stream. An error is the last one."""
-    yield first
-    try:
-        async for each in events:
-            yield each
-    except GoneError:
-        return
-    except (HTTPError, DragomanError) as error:
-        refusal = refusal_of(error) if isinstance(error, DragomanError) else error
-        yield event("error", {"error": refusal.detail})
+    return await (service.stream if asked.stream else service.run)(request, work)
 
 
 @endpoint("/classify", "Classify text", schemas.ClassifyRequest, schemas.ClassifyResponse)
