@@ -150,12 +150,12 @@ def _plan(
 
 
 def _fields(
-    n_best: int, found: Translation, links: Sequence[Link] | None, words: Sequence[WordProbability] | None
+    n_best: int, best: Translation, links: Sequence[Link] | None, words: Sequence[WordProbability] | None
 ) -> Fields:
     """Return the fields of a `SentenceMessage` but for its places."""
-    fields: Fields = {"text": found.text, "score": finite(found.score), "links": None, "words": None}
-    best = found.alternatives[:n_best]
-    fields["alternatives"] = [{"text": each.text, "score": finite(each.score)} for each in best]
+    fields: Fields = {"text": best.text, "score": finite(best.score), "links": None, "words": None}
+    alternatives = best.alternatives[:n_best]
+    fields["alternatives"] = [{"text": each.text, "score": finite(each.score)} for each in alternatives]
     if links is not None:
         fields["links"] = [
             {"source": link[:2], "target": link[2:4], "weight": round(link.weight, 4)} for link in links

@@ -21,9 +21,7 @@ from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
     ComputeStep,
     Flow,
-    computed,
 )
-from dragoman.predict.occlusion import word_importance
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.downloads import safe_name
@@ -171,34 +169,23 @@ async def translate(
 async def classify(
     service: Service, request: Request, asked: schemas.ClassifyRequest
 ) -> schemas.ClassifyResponse:
-    """Classify one or several texts: label, label probabilities and, on request, word importance."""
+    """Classify one or several texts: label and label probabilities."""
     served = service.models.classifier(asked.model)
     texts = texts_of(asked)
     service.take_texts(request, served.name, texts)
     service.take_in(request, served.name, len(texts), "texts")
 
-    def work(client: Client) -> Flow[schemas.ClassifyResponse]:
+    def work(_: Client) -> Flow[schemas.ClassifyResponse]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
-        results = []
-        for each in (yield ComputeStep(served.classifier.classify, texts, costs)):
-            words = None
-            if asked.explain and each.label:
-                explain = partial(word_importance, served.classifier, labels=[each.label])
-                cost = len(each.text) * len(each.text.split()) // CHARACTERS_A_TOKEN
-                (why,) = yield from computed(partial(explain, [each.text], progress=client.go_on), cost)
-                words = [
-                    schemas.EffectMessage(start=word.start, end=word.end, effect=round(word.effect, 4))
-                    for word in why.effects
-                ]
-            results.append(
-                schemas.ClassificationMessage(
-                    label=each.label or None,
-                    labels=list(each.labels),
-                    probabilities={label: round(p, 6) for label, p in each.probabilities.items()},
-                    n_cut=each.n_cut,
-                    words=words,
-                )
+        results = [
+            schemas.ClassificationMessage(
+                label=each.label or None,
+                labels=list(each.labels),
+                probabilities={label: round(p, 6) for label, p in each.probabilities.items()},
+                n_cut=each.n_cut,
             )
+            for each in (yield ComputeStep(served.classifier.classify, texts, costs))
+        ]
         return schemas.ClassifyResponse(model=served.name, results=results)
 
     return await service.run(request, work)
