@@ -159,16 +159,14 @@ async def translate(
         translations = await translated(request, service, served, of_model, n_alternatives)
         for i, every in zip(places, translations, strict=True):
             results[i] = every
-    is_batch = isinstance(asked.q, list)
-    answer = schemas.LibreTranslation(
-        translatedText=[every[0] for every in results] if is_batch else results[0][0]
-    )
+    answer: dict[str, Any] = {"translatedText": [every[0] for every in results]}
     if asked.source == AUTO:
-        detected = [_detected(direction.source) for direction in directions]
-        answer.detectedLanguage = detected if is_batch else detected[0]
+        answer["detectedLanguage"] = [_detected(direction.source) for direction in directions]
     if n_alternatives:
-        answer.alternatives = [every[1:] for every in results] if is_batch else results[0][1:]
-    return answer
+        answer["alternatives"] = [every[1:] for every in results]
+    if isinstance(asked.q, str):
+        answer = {name: values[0] for name, values in answer.items()}
+    return schemas.LibreTranslation(**answer)
 
 
 async def translate_text(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from threading import Lock
 
 import torch
 
@@ -75,7 +74,6 @@ class Models:
         """
         self.paths, self._note = tuple(paths), note
         self._device, self._precision, self._engine = device, precision, engine
-        self._loading = Lock()
         self.served = self._load()
         """All of them, a model of several directions once for each; last those through a pivot language."""
 
@@ -113,9 +111,8 @@ class Models:
 
     def reload(self) -> None:
         """Reload all models. Errors: as of the first load; the old models then stay in use."""
-        with self._loading:
-            self.served = self._load()
-            gc.collect()
+        self.served = self._load()
+        gc.collect()
 
     @property
     def translators(self) -> tuple[ServedTranslator, ...]:

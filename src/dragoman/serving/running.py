@@ -199,10 +199,8 @@ def run(service: Service, listening: socket.socket, *, on_start: Callable[[], No
         else:
             threading.Thread(target=reload, name="reload").start()  # not a daemon: exit waits for it
 
-    handlers: dict[int, Any] = dict.fromkeys(ENDING, end)
-    if HANGUP is not None:
-        handlers[HANGUP] = hang_up
-    with handled(handlers):
+    handlers: dict[int, Any] = {HANGUP: hang_up} if HANGUP is not None else {}
+    with handled(handlers | dict.fromkeys(ENDING, end)):
         server.run(sockets=[listening])
 
 

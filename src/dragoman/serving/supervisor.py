@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -153,21 +153,21 @@ class Supervisor:
         finally:
             signal.set_wakeup_fd(wakes)
             self._listening.close()
-            self._kill(signal.SIGKILL)
+            self._kill(signal.SIGKILL, self._workers)
             for end in chain(*pipes):
                 os.close(end)
             self._downloads.close()
 
     def _note(self, number: int, _: object) -> None:
         if number in ENDING and self._is_ending:
-            self._kill(signal.SIGKILL)
+            self._kill(signal.SIGKILL, self._workers)
             end_at_once(number)
         self._signals.append(number)
         if number in ENDING and self._is_loading:
             raise _EndingError
 
-    def _kill(self, number: int) -> None:
-        for worker in self._workers:
+    def _kill(self, number: int, workers: Sequence[Worker]) -> None:
+        for worker in workers:
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, number)
             worker.is_told = True
@@ -190,7 +190,7 @@ class Supervisor:
             if number in ENDING or (number == HANGUP and self._had_terminal and not has_terminal()):
                 self._is_ending = True
                 self._listening.close()
-                self._kill(signal.SIGTERM)
+                self._kill(signal.SIGTERM, self._workers)
             elif number == HANGUP and not self._is_ending:
                 self._is_loading = True
                 try:
@@ -339,10 +339,8 @@ class Supervisor:
         if not self._has_started:
             self._has_started = True
             self._on_start()
-        for worker in self._workers:
-            if worker.generation < self._generation and not worker.is_told:
-                worker.is_told = True
-                os.kill(worker.pid, signal.SIGTERM)
+        old = [worker for worker in self._workers if worker not in self._current and not worker.is_told]
+        self._kill(signal.SIGTERM, old)
 
 
 _SIGNALS = tuple(

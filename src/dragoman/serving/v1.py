@@ -45,10 +45,8 @@ REFERENCE = "#/components/schemas/{model}"
 """Where OpenAPI describes a message."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
-Answering: TypeAlias = Callable[
-    [Service, Request, Asked], Awaitable[BaseModel | Sequence[BaseModel] | Response]
-]
-"""Answer a request, given its service and its message."""
+Answering: TypeAlias = Callable[[Service, Request, Asked], Awaitable[Any]]
+"""Answer a request, given its service and its message, by a message, several of them, or a response."""
 
 JSON = ("application/json",)
 
