@@ -30,7 +30,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "top_k": 0, "top_p": 1.0, "seed": 1, "prefix": None, "required": [], "protect": [], "align": False,
         "confidence": False, "stream": False,
     },
-    "/v1/classify": {"text": "A lovely film.", "model": None, "explain": False},
+    "/v1/classify": {"text": "A lovely film.", "model": None},
     "/v1/detect": {"text": "Wo ist der Bahnhof?"},
     "/translate": {"q": "A man.", "source": "en", "target": "de", "format": "text", "alternatives": 0},
     "/detect": {"q": "Wo ist der Bahnhof?"},

@@ -87,7 +87,7 @@ def serve(
         url = running.url_of(listening)
 
         def welcome() -> None:
-            names = ", ".join(dict.fromkeys(printable(model.info.name) for model in models.served))
+            names = ", ".join(dict.fromkeys(printable(model.name) for model in models.served))
             line = Text.assemble("serving ", names, " on ", (url, "bold underline"), "; Ctrl-C ends it")
             Console(stderr=True, soft_wrap=True, highlight=False).print(line)
             if open_ and workers > 1:  # where forks are made, there are no threads

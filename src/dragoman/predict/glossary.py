@@ -78,9 +78,13 @@ class Glossary:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all entries."""
+        """A hash of all entries, and of whether they may be inflected."""
         return hash_strings(
-            *(part for source, target in self._exact.items() for part in (*source, "\t", target))
+            *(
+                part
+                for source, target in self._exact.items()
+                for part in (*source, type(target).__name__, target)
+            )
         )
 
     def required(self, text: str) -> list[str]:

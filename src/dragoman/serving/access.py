@@ -9,8 +9,8 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def make_key(
 ) -> str:
     """Make a key for `name` and add its hash to the file `path`. The key itself is kept nowhere.
 
-    `show` is given the key before the file is changed: what it raises leaves the file as it was.
+    `show` is given the key before the file is replaced: what it raises leaves the file as it was.
 
     Raises:
         ConfigError: the file is damaged.
@@ -97,14 +97,13 @@ def make_key(
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise DataError(f"{name!r}: is no name for a key; take up to 64 letters, digits, and . _ - @")
     key = secrets.token_urlsafe(32)
-    with _locked(path):
-        keys = read_keys(path) if path.exists() else {}
+    with _changing(path) as keys:
         if name in keys:
             raise DataError(
                 f"{path}: has a key of the name {name} already; take another name, or revoke that key first"
             )
         keys[name] = KeyConfig(sha256=hashlib.sha256(key.encode()).hexdigest(), per_minute=per_minute)
-        _write_keys(path, keys, before=lambda: show(key))
+        show(key)
     return key
 
 
@@ -116,8 +115,7 @@ def revoke_key(path: Path, name: str) -> None:
         DataError: the file has no key of that name, or only that one.
         RunError: as `make_key`.
     """
-    with _locked(path):
-        keys = read_keys(path)
+    with _changing(path, is_there=True) as keys:
         if keys.pop(name, None) is None:
             raise DataError(f"{path}: has no key of the name {name}; it has {', '.join(keys) or 'none'}")
         if not keys:
@@ -125,7 +123,6 @@ def revoke_key(path: Path, name: str) -> None:
                 f"{path}: {name} is its last key, without which no service starts; add another one first, or "
                 "stop the service"
             )
-        _write_keys(path, keys)
 
 
 def read_keys(path: Path) -> dict[str, KeyConfig]:
@@ -133,23 +130,18 @@ def read_keys(path: Path) -> dict[str, KeyConfig]:
     return parse_section(Keys, read_settings(path), where=str(path)).keys
 
 
-def _locked(path: Path) -> AbstractContextManager[None]:
+@contextmanager
+def _changing(path: Path, *, is_there: bool = False) -> Iterator[dict[str, KeyConfig]]:
+    """Yield the keys of a file, to be changed, then replace it; only this user can read a new one."""
     try:
         target = destination(path) or path
     except OSError as error:
         raise cannot_write(path, error) from error
-    return locked(target.with_name(f".{target.name}.lock"), what=path, wait=LOCK_SECONDS)
-
-
-def _write_keys(
-    path: Path, keys: dict[str, KeyConfig], *, before: Callable[[], object] = lambda: None
-) -> None:
-    """Replace the file of keys; a new one can be read by this user alone. `before` is called just before."""
-    content = tomli_w.dumps(Keys(keys=keys).model_dump()).encode()
-    with replacing(path, mode=None if path.exists() else 0o600) as file:
-        file.write(content)
-        file.flush()
-        before()
+    with locked(target.with_name(f".{target.name}.lock"), what=path, wait=LOCK_SECONDS):
+        keys = read_keys(path) if is_there or path.exists() else {}
+        with replacing(path, mode=None if path.exists() else 0o600) as file:
+            yield keys
+            file.write(tomli_w.dumps(Keys(keys=keys).model_dump()).encode())
 
 
 class Rates:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import threading
 import time
 from collections import deque
@@ -246,7 +245,7 @@ class Batcher:
             return len(sentence.source)
         n_tokens = sum(phrase.distance(0) for phrase in set(sentence.required))
         width = max(settings.beam_size, n_tokens + 1)
-        longest = longest_translation(sentence, settings, limit=getattr(engine, "longest", sys.maxsize))
+        longest = longest_translation(sentence, settings, limit=engine.longest)
         cost = n_tokens * width * longest
         if cost > self.max_required:
             raise CostlyError(

@@ -65,12 +65,10 @@ class Downloads:
         None: there is none, or no more.
         """
         self.sweep()
-        if not _KEPT.fullmatch(kept):
-            return None
-        try:
-            return kept.partition(".")[2], (self.folder / kept).read_bytes()
-        except (OSError, ValueError):
-            return None
+        with suppress(OSError, ValueError):
+            if _KEPT.fullmatch(kept):
+                return kept.partition(".")[2], (self.folder / kept).read_bytes()
+        return None
 
     def sweep(self, *, room: int = 0) -> None:
         """Delete expired files, and the oldest others until `room` bytes are free."""

@@ -189,15 +189,12 @@ class Gate:
 
         HTTPError 401, 403: it does not, and no body could.
         """
-        if self._service.keys is None or not _has_body(scope):
-            return True
-        request = Request(scope)
-        if scope["path"] in KEY_IN_BODY:
-            user = self._service.keys.user(key_of(request) or "")
-        else:
-            user = self._service.identify(request)
-        request.state.user_by_head = user
-        return user is not None
+        request, keys = Request(scope), self._service.keys
+        if keys is not None and _has_body(scope) and scope["path"] in KEY_IN_BODY:
+            return keys.user(key_of(request) or "") is not None
+        if keys is not None and _has_body(scope):
+            self._service.admit(request, counted=False)
+        return True
 
     async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
         """Read the body of a request; False: its client has left. HTTPError: too large or slow."""

@@ -154,21 +154,19 @@ async def translate(
     for served in dict.fromkeys(direction.served for direction in directions if direction.served):
         places = [i for i, direction in enumerate(directions) if direction.served is served]
         of_model = [texts[i] for i in places]
-        service.note_texts(request, served.info.name, of_model)
+        service.note_texts(request, served.name, of_model)
         translated = translate_html if is_html else translate_text
         translations = await translated(request, service, served, of_model, n_alternatives)
         for i, every in zip(places, translations, strict=True):
             results[i] = every
-    is_batch = isinstance(asked.q, list)
-    answer = schemas.LibreTranslation(
-        translatedText=[every[0] for every in results] if is_batch else results[0][0]
-    )
+    answer: dict[str, Any] = {"translatedText": [every[0] for every in results]}
     if asked.source == AUTO:
-        detected = [_detected(direction.source) for direction in directions]
-        answer.detectedLanguage = detected if is_batch else detected[0]
+        answer["detectedLanguage"] = [_detected(direction.source) for direction in directions]
     if n_alternatives:
-        answer.alternatives = [every[1:] for every in results] if is_batch else results[0][1:]
-    return answer
+        answer["alternatives"] = [every[1:] for every in results]
+    if isinstance(asked.q, str):
+        answer = {name: values[0] for name, values in answer.items()}
+    return schemas.LibreTranslation(**answer)
 
 
 async def translate_text(
@@ -203,7 +201,7 @@ async def translate_html(
         budget, pair = Budget("text", client.go_on), served.languages
         pages = [DocumentFile(Hypertext(text, pair, budget), pair, budget) for text in texts]
         sentences = [sentence for page in pages for sentence in page.sentences]
-        service.take_in(request, served.info.name, len(sentences))
+        service.take_in(request, served.name, len(sentences))
         protection: Protection | None = None
         for page in pages:
             protection = page.tags.protection(protection)

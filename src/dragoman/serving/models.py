@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from threading import Lock
-from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -21,8 +19,9 @@ from dragoman.runs import Run
 from dragoman.text.languages import known
 
 
-class ModelInfo(NamedTuple):
-    """Public facts about a model."""
+@dataclass(frozen=True)
+class Served:
+    """A model with its public facts."""
 
     name: str
     parameters: int
@@ -30,10 +29,9 @@ class ModelInfo(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ServedTranslator:
+class ServedTranslator(Served):
     """A translator with its public facts."""
 
-    info: ModelInfo
     translator: Translator | Pivot
 
     @property
@@ -48,14 +46,10 @@ class ServedTranslator:
 
 
 @dataclass(frozen=True)
-class ServedClassifier:
+class ServedClassifier(Served):
     """A classifier with its public facts."""
 
-    info: ModelInfo
     classifier: Classifier
-
-
-Served: TypeAlias = ServedTranslator | ServedClassifier
 
 
 class Models:
@@ -78,7 +72,6 @@ class Models:
         """
         self.paths, self._note = tuple(paths), note
         self._device, self._precision = device, precision
-        self._loading = Lock()
         self.served = self._load()
         """All of them, a model of several directions once for each; last those through a pivot language."""
 
@@ -92,12 +85,12 @@ class Models:
             of_classifier = "auto" if precision == "int8" else precision  # int8 is for searches
             classifier = Classifier.load(path, device=device, precision=of_classifier)
             classifier.classify(["."])  # what is made at the first call is made now
-            return [ServedClassifier(_info(name, classifier.model, None), classifier)]
+            return [ServedClassifier(name, *_facts(classifier.model, None), classifier)]
         translator = Translator.load(path, device=device, precision=precision)
-        info = _info(name, translator.model, "int8" if precision == "int8" else None)
+        facts = _facts(translator.model, "int8" if precision == "int8" else None)
         turned = [translator.towards("-".join(direction)) for direction in translator.directions]
         turned[0].translate(["a"])  # what is made at the first call is made now
-        return [ServedTranslator(info, each) for each in turned]
+        return [ServedTranslator(name, *facts, each) for each in turned]
 
     def _load(self) -> tuple[Served, ...]:
         served: dict[str, Sequence[Served]] = {}
@@ -115,9 +108,8 @@ class Models:
 
     def reload(self) -> None:
         """Reload all models. Errors: as of the first load; the old models then stay in use."""
-        with self._loading:
-            self.served = self._load()
-            gc.collect()
+        self.served = self._load()
+        gc.collect()
 
     @property
     def translators(self) -> tuple[ServedTranslator, ...]:
@@ -130,9 +122,9 @@ class Models:
 
         DataError: no such translator.
         """
-        named = [model for model in self.translators if name in (None, model.info.name)]
+        named = [model for model in self.translators if name in (None, model.name)]
         if name is not None and not named:
-            every = dict.fromkeys(model.info.name for model in self.translators)
+            every = dict.fromkeys(model.name for model in self.translators)
             raise DataError(_no_model(name, "translates", [*every]))
         src, tgt = (
             code and (known(code, (model.languages[side] for model in named)) or code)
@@ -155,9 +147,9 @@ class Models:
         """Return the classifier of this name; None = the first. DataError: no such classifier."""
         classifiers = [model for model in self.served if isinstance(model, ServedClassifier)]
         for model in classifiers:
-            if name in (None, model.info.name):
+            if name in (None, model.name):
                 return model
-        raise DataError(_no_model(name, "classifies", [model.info.name for model in classifiers]))
+        raise DataError(_no_model(name, "classifies", [model.name for model in classifiers]))
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
@@ -172,18 +164,18 @@ def pivots(translators: Sequence[ServedTranslator]) -> list[ServedTranslator]:
     """
     by_pair: dict[tuple[str, str], ServedTranslator] = {}
     direct = {model.languages for model in translators}
-    steps = [
-        (model.info, model.translator) for model in translators if isinstance(model.translator, Translator)
-    ]
-    for (first, reader), (second, writer) in product(steps, steps):
-        (source, through), (between, target) = reader.config.languages, writer.config.languages
+    for first, second in product(translators, repeat=2):
+        (source, through), (between, target) = first.languages, second.languages
         if through != between or source == target or (source, target) in direct:
             continue
-        info = first
-        if first.name != second.name:
-            parameters = first.parameters + second.parameters
-            info = first._replace(name=f"{first.name}+{second.name}", parameters=parameters)
-        by_pair.setdefault((source, target), ServedTranslator(info, Pivot(reader, writer)))
+        reader, writer = first.translator, second.translator
+        assert isinstance(reader, Translator), "no pivot is translated through"
+        assert isinstance(writer, Translator), "no pivot is translated through"
+        name, parameters = first.name, first.parameters
+        if name != second.name:
+            name, parameters = f"{name}+{second.name}", parameters + second.parameters
+        pivot = ServedTranslator(name, parameters, first.precision, Pivot(reader, writer))
+        by_pair.setdefault((source, target), pivot)
     return list(by_pair.values())
 
 
@@ -198,8 +190,9 @@ def _no_model(name: str | None, does: str, names: Sequence[str]) -> str:
     return f"{subject} {does} here; there are: {', '.join(names) or 'none'}"
 
 
-def _info(name: str, model: torch.nn.Module, precision: str | None) -> ModelInfo:
+def _facts(model: torch.nn.Module, precision: str | None) -> tuple[int, str]:
+    """Return the public facts about a model but for its name; `precision` goes before that of its weights."""
     parameters = list(model.parameters())
     short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    dtype = next(iter(parameters)).dtype
-    return ModelInfo(name, sum(p.numel() for p in parameters), precision or short.get(dtype, str(dtype)))
+    dtype = parameters[0].dtype
+    return sum(p.numel() for p in parameters), precision or short.get(dtype, str(dtype))

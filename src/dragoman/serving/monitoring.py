@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import mmap
-import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -19,8 +19,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 LOGGER = logging.getLogger("dragoman.serving")
 
-SLOT_BYTES = 1 << 19
-"""Bytes for the metrics of a worker, about 3,000 values; allocated on demand."""
+SLOT_NUMBERS = 1 << 16
+"""Numbers of 8 bytes for the metrics of a worker, about 3,000 values; allocated on demand."""
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -72,12 +72,7 @@ def _shown(value: Any) -> str:
 
 def log(event: str, facts: Mapping[str, Any], *, level: int = logging.INFO, exc_info: bool = False) -> None:
     """Log an event with its fields."""
-    if LOGGER.isEnabledFor(level):
-        traceback = sys.exc_info() if exc_info else None
-        # made by hand, because LOGGER.log would look for the line of code that called it
-        record = logging.LogRecord(LOGGER.name, level, "", 0, event, (), traceback)
-        record.facts = dict(facts)
-        LOGGER.handle(record)
+    LOGGER.log(level, event, exc_info=exc_info, extra={"facts": facts})
 
 
 class Figures:
@@ -89,53 +84,47 @@ class Figures:
 
     def __init__(self, n_slots: int) -> None:
         self.n_slots = n_slots
-        self._memory = mmap.mmap(-1, n_slots * SLOT_BYTES)
+        self._memory = mmap.mmap(-1, 8 * n_slots * SLOT_NUMBERS)
+        self.numbers = memoryview(self._memory).cast("d")
+        """Of each metric its value, the bytes of its name, and the name itself; 0 bytes: the rest is free."""
 
-    def records(self, slot: int) -> Iterator[tuple[int, str, float]]:
-        """Yield offset, name and value of each metric in a slot. An entry is the value, then the name."""
-        place = slot * SLOT_BYTES + 8
-        (used,) = struct.unpack_from("q", self._memory, place - 8)
-        end = place + used
-        while place < end:
-            value, size = struct.unpack_from("dq", self._memory, place)
-            yield place, self._memory[place + 16 : place + 16 + size].decode(), value
-            place += 16 + size + -size % 8
+    def places(self, slot: int) -> tuple[dict[str, int], int]:
+        """Return the places of the values in a slot by name, and the first free place."""
+        places, place = {}, slot * SLOT_NUMBERS
+        while size := int(self.numbers[place + 1]):
+            places[self._memory[8 * place + 16 : 8 * place + 16 + size].decode()] = place
+            place += 2 + -(-size // 8)
+        return places, place
 
-    def add(self, slot: int, name: str) -> int:
-        """Allocate a new metric with value 0, and return its offset."""
-        start, content = slot * SLOT_BYTES, name.encode()
-        (used,) = struct.unpack_from("q", self._memory, start)
-        place = start + 8 + used
-        content = struct.pack("dq", 0.0, len(content)) + content + bytes(-len(content) % 8)
-        assert place + len(content) <= start + SLOT_BYTES, "too many figures"
-        self._memory[place : place + len(content)] = content
-        self._memory[start : start + 8] = struct.pack("q", used + len(content))  # now it is seen
-        return place
-
-    def write(self, place: int, value: float) -> None:
-        self._memory[place : place + 8] = struct.pack("d", value)
+    def place_of(self, slot: int, name: str) -> int:
+        """Return the place of a value in a slot; a new one is 0."""
+        (places, free), content = self.places(slot), name.encode()
+        if name in places:
+            return places[name]
+        assert free + len(content) // 8 + 4 < (slot + 1) * SLOT_NUMBERS, "too many figures"
+        self._memory[8 * free + 16 : 8 * free + 16 + len(content)] = content
+        self.numbers[free + 1] = len(content)  # now it is seen
+        return free
 
     def forget(self, slot: int) -> None:
         """Reset the gauges of a worker that has died; its counters remain."""
-        for place, name, _ in self.records(slot):
+        for name, place in self.places(slot)[0].items():
             if json.loads(name)[0] == "gauge":
-                self.write(place, 0.0)
+                self.numbers[place] = 0.0
 
     def collect(self) -> Iterable[Metric]:
         """Sum the metrics of all workers: a collector for prometheus_client."""
         metrics: dict[str, Any] = {}
-        for slot in range(self.n_slots):
-            for _, name, value in self.records(slot):
-                kind, metric, sample, text, labels = json.loads(name)
-                family = metrics.setdefault(metric, Metric(metric, text, kind))
-                family._multiprocess_mode = "livesum"
-                family.add_sample(sample, tuple(map(tuple, labels)), value)
+        for name, place in chain.from_iterable(self.places(slot)[0].items() for slot in range(self.n_slots)):
+            kind, metric, sample, text, labels = json.loads(name)
+            family = metrics.setdefault(metric, Metric(metric, text, kind))
+            family._multiprocess_mode = "livesum"
+            family.add_sample(sample, tuple(map(tuple, labels)), self.numbers[place])
         return MultiProcessCollector._accumulate_metrics(metrics, accumulate=True)  # type: ignore[no-untyped-call]
 
     def values_of(self, slot: int) -> type:
         """Return the `ValueClass` of prometheus_client for the worker in a slot."""
         figures, lock = self, Lock()
-        places = {name: (place, value) for place, name, value in self.records(slot)}
 
         class Value:
             _multiprocess = True
@@ -146,20 +135,17 @@ class Figures:
             ) -> None:  # fmt: skip
                 name = json.dumps([kind, metric, sample, text, sorted(zip(names, values, strict=True))])
                 with lock:
-                    self._place, self._value = places.get(name) or (figures.add(slot, name), 0.0)
+                    self._place = figures.place_of(slot, name)
 
             def inc(self, amount: float) -> None:
                 with lock:
-                    self._value += amount
-                    figures.write(self._place, self._value)
+                    figures.numbers[self._place] += amount
 
             def set(self, value: float, timestamp: float | None = None) -> None:
-                with lock:
-                    self._value = value
-                    figures.write(self._place, value)
+                figures.numbers[self._place] = value
 
             def get(self) -> float:
-                return self._value
+                return figures.numbers[self._place]
 
         return Value
 

@@ -128,7 +128,7 @@ def reload_models(models: Models, present: Keys | None, metrics: Metrics) -> tup
         log("reload failed; the old models stay in use", facts, level=logging.ERROR, exc_info=is_bug)
     metrics.reloads.labels("done" if is_loaded else "failed").inc()
     if is_loaded or keys != present:
-        served = ", ".join(dict.fromkeys(model.info.name for model in models.served))
+        served = ", ".join(dict.fromkeys(model.name for model in models.served))
         log("reloaded", {"models": served} if is_loaded else {"keys": "all"})
     return keys, is_loaded or keys != present
 
@@ -199,10 +199,8 @@ def run(service: Service, listening: socket.socket, *, on_start: Callable[[], No
         else:
             threading.Thread(target=reload, name="reload").start()  # not a daemon: exit waits for it
 
-    handlers: dict[int, Any] = dict.fromkeys(ENDING, end)
-    if HANGUP is not None:
-        handlers[HANGUP] = hang_up
-    with handled(handlers):
+    handlers: dict[int, Any] = {HANGUP: hang_up} if HANGUP is not None else {}
+    with handled(handlers | dict.fromkeys(ENDING, end)):
         server.run(sockets=[listening])
 
 

@@ -140,19 +140,10 @@ class TranslateResponse(Message):
 class ClassifyRequest(Message):
     """Texts to classify."""
 
-    model_config = examples({"text": "A lovely film.", "explain": True})
+    model_config = examples({"text": "A lovely film."})
 
     text: str | list[str]
     model: str | None = None
-    explain: bool = Field(default=False, description="Add what each word does for the label.")
-
-
-class EffectMessage(Message):
-    """A word, and by how many nats its removal lowers the log-odds of the label."""
-
-    start: int
-    end: int
-    effect: float
 
 
 class ClassificationMessage(Message):
@@ -164,7 +155,6 @@ class ClassificationMessage(Message):
     )
     probabilities: dict[str, float] = Field(description="The most likely first.")
     n_cut: int = Field(description="Tokens at the end of the text that were not read.")
-    words: list[EffectMessage] | None
 
 
 class ClassifyResponse(Message):

@@ -9,15 +9,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import Request
+from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 from starlette.datastructures import Headers
 
-from dragoman.errors import DataError
+from dragoman.errors import DataError, DragomanError
 from dragoman.predict.flow import Flow
 from dragoman.serving.access import Keys, Rates, User
-from dragoman.serving.batching import Batcher, Client, LeftError
+from dragoman.serving.batching import Batcher, Client, GoneError, LeftError
 from dragoman.serving.downloads import Downloads
-from dragoman.serving.errors import HTTPError, come_later, too_much
+from dragoman.serving.errors import HTTPError, come_later, refusal_of, too_much
 from dragoman.serving.models import Models
 from dragoman.serving.monitoring import Figures, Metrics
 from dragoman.serving.settings import ServeConfig
@@ -90,44 +91,35 @@ class Service:
         """Whether a compute thread has made no progress for `limits.hung_seconds`."""
         return self.batcher.stuck_seconds > self.config.limits.hung_seconds
 
-    def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> User:
-        """Authenticate a request as `identify`, and apply the rate limit. HTTPError: also 429."""
-        user = self.identify(request, key)
+    def admit(self, request: Request, key: str | None = None, *, counted: bool = True) -> None:
+        """Admit a request, by the key in its headers or by `key`; rates are of requests that are `counted`.
+
+        Raises:
+            HTTPError: the key is missing (401) or unknown (403), or its user sends too many requests, or the
+                address too many unknown keys (429).
+        """
+        address = request.client.host if request.client else "unknown"
+        user: User | None = User(address)
+        if self.keys is not None:
+            key = key or key_of(request)
+            if not key:
+                raise HTTPError(
+                    401,
+                    "this service needs a key: send Authorization: Bearer KEY, or api_key",
+                    {"WWW-Authenticate": "Bearer"},
+                )
+            user = self.keys.user(key)
+        if user is None:
+            wait = self.rates.wait(f"wrong keys of {address}", WRONG_KEYS)
+            if wait:
+                raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
+            raise HTTPError(403, "unknown API key; ask the operator of this service for one")
         per_minute = user.per_minute or self.config.limits.per_minute
         wait = self.rates.wait(user.name, per_minute) if counted and per_minute else 0.0
         if wait:
             raise come_later(f"more than {per_minute:,} requests a minute; retry in {wait:.0f} s", wait)
         request.state.user = user.name
         request.state.let_in()  # count its body as that of a known sender
-        return user
-
-    def identify(self, request: Request, key: str | None = None) -> User:
-        """Return the user of a request, by the key in its headers or by `key`.
-
-        Raises:
-            HTTPError: the key is missing (401) or unknown (403), or the address has sent too many unknown
-                keys (429).
-        """
-        address = request.client.host if request.client else "unknown"
-        if self.keys is None:
-            return User(address)
-        user: User | None = getattr(request.state, "user_by_head", None)
-        if user is not None and not key:  # the gate has looked
-            return user
-        key = key or key_of(request)
-        if not key:
-            raise HTTPError(
-                401,
-                "this service needs a key: send Authorization: Bearer KEY, or api_key",
-                {"WWW-Authenticate": "Bearer"},
-            )
-        user = self.keys.user(key)
-        if user is not None:
-            return user
-        wait = self.rates.wait(f"wrong keys of {address}", WRONG_KEYS)
-        if wait:
-            raise come_later(f"more than {WRONG_KEYS} wrong keys a minute; retry in {wait:.0f} s", wait)
-        raise HTTPError(403, "unknown API key; ask the operator of this service for one")
 
     def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> int:
         """Record model and size of a request for the log and the metrics; return its characters."""
@@ -209,10 +201,11 @@ class Service:
             leaving.cancel()
             client.leave()
 
-    async def stream(
-        self, request: Request, work: Callable[[Client, Tell], Flow[Any]]
-    ) -> AsyncIterator[bytes]:
-        """Yield the events of a flow as they arrive. Errors: as `run`, and those of the flow."""
+    async def stream(self, request: Request, work: Callable[[Client, Tell], Flow[Any]]) -> StreamingResponse:
+        """Return the events of a flow as they arrive; an error after the first of them is the last one.
+
+        Errors before that: as `run`, and those of the flow.
+        """
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -222,12 +215,27 @@ class Service:
         running = asyncio.ensure_future(self.run(request, lambda client: work(client, tell)))
         running.add_done_callback(_retrieve)
         running.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (each := await events.get()) is not None:
-                yield each
+        first = await events.get()
+        if first is None:
             await running
-        finally:
-            running.cancel()
+
+        async def sent() -> AsyncIterator[bytes]:
+            each = first
+            try:
+                while each is not None:
+                    yield each
+                    each = await events.get()
+                await running
+            except GoneError:
+                return
+            except (HTTPError, DragomanError) as error:
+                refusal = refusal_of(error) if isinstance(error, DragomanError) else error
+                yield event("error", {"error": refusal.detail})
+            finally:
+                running.cancel()
+
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(sent(), media_type="text/event-stream", headers=headers)
 
     def _end(self, working: asyncio.Future[Any]) -> None:
         self._n_active -= 1

@@ -19,9 +19,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn
 
 from prometheus_client import values
@@ -81,12 +82,6 @@ class Worker:
     """Number of reloads before it was forked, which identifies its models."""
     since: float
     """Time of the fork; later, time when it became ready."""
-    starting: int | None
-    """Pipe on which it reports that it is ready; None = done."""
-    beat: float = 0.0
-    """Its last heartbeat."""
-    heard: float = 0.0
-    """Time when the supervisor saw that heartbeat."""
     is_up: bool = False
     is_told: bool = False
     """Whether it was told to exit."""
@@ -116,9 +111,9 @@ class Supervisor:
         self._rates = Rates()  # in memory that the workers share, as the figures
         self._figures = Figures(GENERATIONS * n_workers + 1)  # the last are the supervisor's
         self._beats = memoryview(mmap.mmap(-1, 8 * self._figures.n_slots)).cast("d")
-        """Time of each worker's last heartbeat, by slot."""
+        """Time of each worker's last heartbeat, by slot, on the system's clock; 0 = it is not ready yet."""
         self._beat_seconds = min(1.0, config.limits.hung_seconds / 4)
-        self._looked = time.monotonic()
+        self._looked = self._listening_since = time.monotonic()
         limits = config.limits
         self._downloads = Downloads(seconds=limits.kept_seconds, max_bytes=limits.kept_bytes)
         self._workers: list[Worker] = []
@@ -136,18 +131,17 @@ class Supervisor:
         Raises:
             ServiceError: workers die as soon as they start.
         """
-        (woken, waking), (self._alive, held) = os.pipe(), os.pipe()
-        self._own_pipes = {woken, waking, self._alive, held}
-        os.set_blocking(woken, False)
-        os.set_blocking(waking, False)
-        wakes = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        (self._woken, self._waking), (self._alive, self._held) = pipes = os.pipe(), os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waking, False)
+        wakes = signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         values.ValueClass = self._figures.values_of(self._figures.n_slots - 1)
         self._metrics = Metrics(self._figures)
         try:
             with handled(dict.fromkeys(_SIGNALS, self._note)):
                 self._fork_the_missing()
                 while self._workers or not self._is_ending:
-                    self._wait(woken)
+                    self._wait()
                     self._handle_signals()
                     self._kill_hung_workers()
                     self._reap()
@@ -157,41 +151,35 @@ class Supervisor:
         finally:
             signal.set_wakeup_fd(wakes)
             self._listening.close()
-            self._kill(signal.SIGKILL)
-            for end in self._own_pipes:
+            self._kill(signal.SIGKILL, self._workers)
+            for end in chain(*pipes):
                 os.close(end)
             self._downloads.close()
 
     def _note(self, number: int, _: object) -> None:
         if number in ENDING and self._is_ending:
-            self._kill(signal.SIGKILL)
+            self._kill(signal.SIGKILL, self._workers)
             end_at_once(number)
         self._signals.append(number)
         if number in ENDING and self._is_loading:
             raise _EndingError
 
-    def _kill(self, number: int) -> None:
-        for worker in self._workers:
+    def _kill(self, number: int, workers: Sequence[Worker]) -> None:
+        for worker in workers:
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, number)
             worker.is_told = True
 
-    def _wait(self, woken: int) -> None:
+    def _wait(self) -> None:
         """Wait for a signal, for a worker to become ready, or until the next fork or health check."""
-        starting = [worker.starting for worker in self._workers if worker.starting is not None]
         timeout = self._beat_seconds
         if self._n_missing:
             timeout = min(timeout, max(0.0, self._not_before - time.monotonic()))
-        ready, _, _ = select.select([woken, *starting], [], [], timeout)
-        if woken in ready:
-            with suppress(BlockingIOError):
-                os.read(woken, 1 << 12)
+        if select.select([self._woken], [], [], timeout)[0]:
+            os.read(self._woken, 1 << 12)
         for worker in self._workers:
-            if worker.starting in ready:
-                worker.is_up = os.read(worker.starting, 1) != b""
-                worker.since = time.monotonic()
-                os.close(worker.starting)
-                worker.starting = None
+            if not worker.is_up and self._beats[worker.slot]:
+                worker.is_up, worker.since = True, time.monotonic()
 
     def _handle_signals(self) -> None:
         """Handle the signals received so far."""
@@ -200,7 +188,7 @@ class Supervisor:
             if number in ENDING or (number == HANGUP and self._had_terminal and not has_terminal()):
                 self._is_ending = True
                 self._listening.close()
-                self._kill(signal.SIGTERM)
+                self._kill(signal.SIGTERM, self._workers)
             elif number == HANGUP and not self._is_ending:
                 self._is_loading = True
                 try:
@@ -216,16 +204,15 @@ class Supervisor:
     def _kill_hung_workers(self) -> None:
         """Kill workers without a heartbeat for `limits.hung_seconds`."""
         now, patience = time.monotonic(), self._config.limits.hung_seconds
-        was_away = now - self._looked > patience / 2  # this process was stopped, or has loaded models
+        if now - self._looked > patience / 2:  # this process was stopped, or has loaded models
+            self._listening_since = now
         self._looked = now
         for worker in self._workers:
-            beat = self._beats[worker.slot]
-            if beat != worker.beat or was_away:
-                worker.beat, worker.heard = beat, now
-            elif now - worker.heard > patience:
-                facts = {"worker": worker.pid, "seconds": round(now - worker.heard, 1)}
+            silence = now - max(self._beats[worker.slot], worker.since, self._listening_since)
+            if silence > patience:
+                facts = {"worker": worker.pid, "seconds": round(silence, 1)}
                 log("a worker makes no progress; it is killed", facts, level=logging.ERROR)
-                worker.heard = now
+                self._beats[worker.slot] = now  # so that this is said once
                 os.kill(worker.pid, signal.SIGKILL)
 
     def _reap(self) -> None:
@@ -235,8 +222,6 @@ class Supervisor:
             if not pid:
                 continue
             self._workers.remove(worker)
-            if worker.starting is not None:
-                os.close(worker.starting)
             self._figures.forget(worker.slot)
             if worker.is_told:
                 continue
@@ -286,33 +271,27 @@ class Supervisor:
         if not free:
             raise OSError(errno.EAGAIN, "workers with earlier models have not ended yet")
         slot = min(free)
-        starting, started = os.pipe()
+        self._beats[slot] = 0.0
         sys.stdout.flush()
         sys.stderr.flush()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             pid = os.fork()
             if not pid:
-                self._be_worker(slot, starting, started)
-        except OSError:
-            os.close(starting)
-            raise
+                self._be_worker(slot)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            os.close(started)
-        now = time.monotonic()
-        return Worker(pid, slot, self._generation, now, starting, heard=now)
+        return Worker(pid, slot, self._generation, time.monotonic())
 
-    def _be_worker(self, slot: int, starting: int, started: int) -> NoReturn:
+    def _be_worker(self, slot: int) -> NoReturn:
         """Run in the forked process: answer requests until told to exit, or until the parent dies."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            pipes = {worker.starting for worker in self._workers if worker.starting is not None}
-            for end in (self._own_pipes | pipes | {starting}) - {self._alive}:
-                os.close(end)
+            os.close(self._woken)
+            os.close(self._held)
             values.ValueClass = self._figures.values_of(slot)
-            self._answer(slot, started)
+            self._answer(slot)
             code = 0
         except BaseException:
             log("a worker cannot go on", {}, level=logging.ERROR, exc_info=True)
@@ -321,7 +300,7 @@ class Supervisor:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _answer(self, slot: int, started: int) -> None:
+    def _answer(self, slot: int) -> None:
         service = Service(
             self._models, self._config, keys=self._keys, rates=self._rates, downloads=self._downloads,
             figures=self._figures, n_threads=self._n_threads,
@@ -336,9 +315,8 @@ class Supervisor:
             asyncio.get_running_loop().call_later(self._beat_seconds, beat)
 
         def say_so() -> None:
-            os.write(started, b"1")
-            os.close(started)
             beat()
+            os.write(self._waking, b"1")
             asyncio.get_running_loop().add_reader(self._alive, parent_died)
 
         def parent_died() -> None:
@@ -359,10 +337,8 @@ class Supervisor:
         if not self._has_started:
             self._has_started = True
             self._on_start()
-        for worker in self._workers:
-            if worker.generation < self._generation and not worker.is_told:
-                worker.is_told = True
-                os.kill(worker.pid, signal.SIGTERM)
+        old = [worker for worker in self._workers if worker not in self._current and not worker.is_told]
+        self._kill(signal.SIGTERM, old)
 
 
 _SIGNALS = tuple(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -55,12 +54,12 @@ def translation(
     served: ServedTranslator,
     asked: schemas.TranslateRequest,
     client: Client,
-    tell: Tell | None = None,
+    tell: Tell = lambda name, data: None,
 ) -> Flow[schemas.TranslateResponse]:
     """Return the answer to a request for translations.
 
-    `tell` receives it in events, too: begin, sentence for each sentence, and done. Sentences are
-    then translated in order: the first one alone, so that its translation arrives soon, then more at a time.
+    `tell` receives it in events, too: begin, sentence for each sentence, and done. Sentences of a stream are
+    translated in order: the first one alone, so that its translation arrives soon, then more at a time.
 
     Raises:
         DataError: fields of the request contradict each other, or entries of its glossary do.
@@ -72,48 +71,43 @@ def translation(
         Document.read(text, languages[0]) if asked.split else Document(text, ((0, len(text), 1),))
         for text in texts_of(asked)
     ]
-    sources: list[list[Fields]] = [
+    by_text: list[list[Fields]] = [
         [
             {"source_start": start, "source_end": end, "source": document.text[start:end]}
             for start, end, _ in document.places
         ]
         for document in documents
     ]
-    places = [(i, k) for i, of_text in enumerate(sources) for k in range(len(of_text))]
-    service.take_in(request, served.info.name, len(places))
-    direction: Fields = {"model": served.info.name, "source": languages[0], "target": languages[1]}
+    sentences = [(i, k, fields) for i, of_text in enumerate(by_text) for k, fields in enumerate(of_text)]
+    service.take_in(request, served.name, len(sentences))
+    direction: Fields = {"model": served.name, "source": languages[0], "target": languages[1]}
     direction |= {"pivot": served.pivot} if served.pivot else {}
-    if tell is not None:
-        tell("begin", direction | {"translations": [{"sentences": of_text} for of_text in sources]})
+    tell("begin", direction | {"translations": [{"sentences": of_text} for of_text in by_text]})
     phrases = [*map(Inflectable if asked.inflect else str, asked.required)]
-    sentences: list[Any] = []  # the fields of each
-    while (first := len(sentences)) < len(places):
-        part = places if tell is None else places[first : first + min(first + 1, 32)]
+    end = 0
+    while (first := end) < len(sentences):
+        end = min(2 * first + 1, first + 32) if asked.stream else len(sentences)
+        part = sentences[first:end]
         translations = yield from translated(
-            model, [sources[i][k]["source"] for i, k in part], plan,
+            model, [fields["source"] for _, _, fields in part], plan,
             prefixes=[asked.prefix] if asked.prefix else None, required=[phrases] * len(part),
             first_number=first + 1,
         )  # fmt: skip
-        links = (yield from aligned(model, translations)) if asked.align else None
-        words = None
+        links: Sequence[Sequence[Link] | None] = [None] * len(part)
+        words: Sequence[Sequence[WordProbability] | None] = [None] * len(part)
+        if asked.align:
+            links = yield from aligned(model, translations)
         if asked.confidence:
             outputs = [each.text for each in translations]
             inputs = [each.through or each.source for each in translations]
             writer = model.second if isinstance(model, Pivot) else model
             cost = sum(map(len, outputs)) // CHARACTERS_A_TOKEN
             words = yield from computed(partial(word_probabilities, writer, inputs, outputs), cost)
-        for n, ((i, k), each) in enumerate(zip(part, translations, strict=True)):
-            of_links, of_words = links[n] if links else None, words[n] if words else None
-            sentences.append(sources[i][k] | _fields(each, asked.n_best, of_links, of_words))
-            if tell is not None:
-                tell("sentence", {"text": i, "sentence": k, "result": sentences[-1]})
-    remaining = iter(sentences)
-    messages: Any = [
-        _written(document, list(islice(remaining, len(document.sentences))), languages)
-        for document in documents
-    ]
-    if tell is not None:
-        tell("done", direction | {"translations": messages})
+        for (i, k, fields), each, of_links, of_words in zip(part, translations, links, words, strict=True):
+            fields.update(_fields(asked.n_best, each, of_links, of_words))
+            tell("sentence", {"text": i, "sentence": k, "result": fields})
+    messages: Any = [_written(*each, languages) for each in zip(documents, by_text, strict=True)]
+    tell("done", direction | {"translations": messages})
     return schemas.TranslateResponse(**direction, translations=messages)
 
 
@@ -156,26 +150,22 @@ def _plan(
 
 
 def _fields(
-    translation: Translation,
-    n_best: int,
-    links: Sequence[Link] | None,
-    words: Sequence[WordProbability] | None,
+    n_best: int, best: Translation, links: Sequence[Link] | None, words: Sequence[WordProbability] | None
 ) -> Fields:
     """Return the fields of a `SentenceMessage` but for its places."""
-    return {
-        "text": translation.text,
-        "score": finite(translation.score),
-        "alternatives": [
-            {"text": each.text, "score": finite(each.score)} for each in translation.alternatives[:n_best]
-        ],
-        "links": None if links is None else [
+    fields: Fields = {"text": best.text, "score": finite(best.score), "links": None, "words": None}
+    alternatives = best.alternatives[:n_best]
+    fields["alternatives"] = [{"text": each.text, "score": finite(each.score)} for each in alternatives]
+    if links is not None:
+        fields["links"] = [
             {"source": link[:2], "target": link[2:4], "weight": round(link.weight, 4)} for link in links
-        ],
-        "words": None if words is None else [
+        ]
+    if words is not None:
+        fields["words"] = [
             {"start": word.start, "end": word.end, "probability": round(word.probability, 4)}
             for word in words
-        ],
-    }  # fmt: skip
+        ]
+    return fields
 
 
 def chosen(
@@ -193,7 +183,7 @@ def chosen(
     DataError: there is no such model. Other errors: those of `read`.
     """
     if source == AUTO:
-        answering = [model.languages for model in models.translators if name in (None, model.info.name)]
+        answering = [model.languages for model in models.translators if name in (None, model.name)]
         into = target and known(target, (language for _, language in answering))
         directions = [pair for pair in dict.fromkeys(answering) if target is None or pair[1] == into]
         languages = list(dict.fromkeys(language for language, _ in directions))
@@ -231,12 +221,12 @@ async def translate_document(
         served = chosen(service.models, partial(readable, read), model, source, target)
         document = read(served.languages)
         n_characters, n_sentences = document.n_characters, len(document.sentences)
-        request.state.model, request.state.characters = served.info.name, n_characters
+        request.state.model, request.state.characters = served.name, n_characters
         request.state.sentences = n_sentences
-        service.metrics.characters.labels(served.info.name).inc(n_characters)
+        service.metrics.characters.labels(served.name).inc(n_characters)
         if n_characters > limits.file_characters:
             raise too_much("characters", n_characters, limits.file_characters, "file_characters")
-        service.metrics.sentences.labels(served.info.name).inc(n_sentences)
+        service.metrics.sentences.labels(served.name).inc(n_sentences)
         translations = yield from document.translations(served.translator, TranslationRequest())
         written = document.written([each.text for each in translations])
         path, language = PurePath(name), served.languages[1]

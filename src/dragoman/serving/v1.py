@@ -14,24 +14,20 @@ from urllib.parse import quote
 from anyio import to_thread
 from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
-from dragoman.errors import DragomanError
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
     ComputeStep,
     Flow,
-    computed,
 )
-from dragoman.predict.occlusion import word_importance
 from dragoman.serving import schemas
-from dragoman.serving.batching import Client, GoneError
+from dragoman.serving.batching import Client
 from dragoman.serving.downloads import safe_name
-from dragoman.serving.errors import PROBLEMS, HTTPError, json_response, refusal_of
-from dragoman.serving.models import ServedTranslator
-from dragoman.serving.service import Service, admitted, event, media_type, service_of
+from dragoman.serving.errors import PROBLEMS, json_response
+from dragoman.serving.models import ServedClassifier, ServedTranslator
+from dragoman.serving.service import Service, admitted, media_type, service_of
 from dragoman.serving.translating import chosen, texts_of, translate_document, translation
 from dragoman.text.languages import detect
 
@@ -49,10 +45,8 @@ REFERENCE = "#/components/schemas/{model}"
 """Where OpenAPI describes a message."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
-Answering: TypeAlias = Callable[
-    [Service, Request, Asked], Awaitable[BaseModel | Sequence[BaseModel] | Response]
-]
-"""Answer a request, given its service and its message."""
+Answering: TypeAlias = Callable[[Service, Request, Asked], Awaitable[Any]]
+"""Answer a request, given its service and its message, by a message, several of them, or a response."""
 
 JSON = ("application/json",)
 
@@ -115,6 +109,9 @@ def is_json(request: Request) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
+FACTS = ("name", "parameters", "precision")
+
+
 @router.get("/models", summary="List models", response_model_exclude_unset=True)
 def models(request: Request) -> schemas.ModelsResponse:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
@@ -122,7 +119,7 @@ def models(request: Request) -> schemas.ModelsResponse:
     limits = service.config.limits
     messages: list[schemas.ModelMessage] = []
     for served in service.models.served:
-        facts: dict[str, Any] = served.info._asdict()
+        facts: dict[str, Any] = {name: getattr(served, name) for name in FACTS}
         if isinstance(served, ServedTranslator):
             source, target = served.languages
             beam_size = served.translator.config.search.beam_size
@@ -130,7 +127,7 @@ def models(request: Request) -> schemas.ModelsResponse:
             facts |= {"source": source, "target": target, "beam_size": beam_size, "max_n_best": most}
             facts |= {"pivot": served.pivot} if served.pivot else {}
             messages.append(schemas.ModelMessage(task="translation", **facts))
-        else:
+        elif isinstance(served, ServedClassifier):
             labels = list(served.classifier.labels)
             messages.append(schemas.ModelMessage(task="classification", labels=labels, **facts))
     return schemas.ModelsResponse(
@@ -161,63 +158,33 @@ async def translate(
     """Translate one or several texts; with `stream`, send server-sent events while translating."""
     texts = texts_of(asked)
     served = chosen(service.models, lambda _: "\n".join(texts), asked.model, asked.source, asked.target)
-    service.take_texts(request, served.info.name, texts)
+    service.take_texts(request, served.name, texts)
     work = partial(translation, service, request, served, asked)
-    if not asked.stream:
-        return await service.run(request, work)
-    events = service.stream(request, work)
-    first = await anext(events)  # what is refused is refused with its status
-    return StreamingResponse(
-        _sent(first, events), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
-
-
-async def _sent(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield all events of a stream. An error is the last one."""
-    yield first
-    try:
-        async for each in events:
-            yield each
-    except GoneError:
-        return
-    except (HTTPError, DragomanError) as error:
-        refusal = refusal_of(error) if isinstance(error, DragomanError) else error
-        yield event("error", {"error": refusal.detail})
+    return await (service.stream if asked.stream else service.run)(request, work)
 
 
 @endpoint("/classify", "Classify text", schemas.ClassifyRequest, schemas.ClassifyResponse)
 async def classify(
     service: Service, request: Request, asked: schemas.ClassifyRequest
 ) -> schemas.ClassifyResponse:
-    """Classify one or several texts: label, label probabilities and, on request, word importance."""
+    """Classify one or several texts: label and label probabilities."""
     served = service.models.classifier(asked.model)
     texts = texts_of(asked)
-    service.take_texts(request, served.info.name, texts)
-    service.take_in(request, served.info.name, len(texts), "texts")
+    service.take_texts(request, served.name, texts)
+    service.take_in(request, served.name, len(texts), "texts")
 
-    def work(client: Client) -> Flow[schemas.ClassifyResponse]:
+    def work(_: Client) -> Flow[schemas.ClassifyResponse]:
         costs = [len(text) // CHARACTERS_A_TOKEN for text in texts]
-        results = []
-        for each in (yield ComputeStep(served.classifier.classify, texts, costs)):
-            words = None
-            if asked.explain and each.label:
-                explain = partial(word_importance, served.classifier, labels=[each.label])
-                cost = len(each.text) * len(each.text.split()) // CHARACTERS_A_TOKEN
-                (why,) = yield from computed(partial(explain, [each.text], progress=client.go_on), cost)
-                words = [
-                    schemas.EffectMessage(start=word.start, end=word.end, effect=round(word.effect, 4))
-                    for word in why.effects
-                ]
-            results.append(
-                schemas.ClassificationMessage(
-                    label=each.label or None,
-                    labels=list(each.labels),
-                    probabilities={label: round(p, 6) for label, p in each.probabilities.items()},
-                    n_cut=each.n_cut,
-                    words=words,
-                )
+        results = [
+            schemas.ClassificationMessage(
+                label=each.label or None,
+                labels=list(each.labels),
+                probabilities={label: round(p, 6) for label, p in each.probabilities.items()},
+                n_cut=each.n_cut,
             )
-        return schemas.ClassifyResponse(model=served.info.name, results=results)
+            for each in (yield ComputeStep(served.classifier.classify, texts, costs))
+        ]
+        return schemas.ClassifyResponse(model=served.name, results=results)
 
     return await service.run(request, work)
 

@@ -55,7 +55,7 @@ def names(message: str | dict[str, str]) -> set[str]:
 
 
 def used_keys() -> set[str]:
-    """What index.html and the modules ask for; `classify.effect.${side}` stands for two."""
+    """What index.html and the modules ask for."""
     keys = {
         value
         for _, attributes, _ in TAGS
@@ -66,7 +66,6 @@ def used_keys() -> set[str]:
         keys |= set(re.findall(r'say\(\s*(?:[\w.]+ \? )?"([\w.]+)"', source))
         keys |= set(re.findall(r'"(shortcut\.\w+)"', source))
         keys |= {f"view.{view}" for view in ("text", "documents", "classify") if "`view.${view}`" in source}
-        keys |= {f"classify.effect.{side}" for side in ("for", "against") if "classify.effect.$" in source}
     keys |= {"copied", "copy"}
     return keys
 
