@@ -70,8 +70,8 @@ def record(recipe: Recipe, version: str, paths: Sequence[Path], *, add: bool = F
 
     With `add` they join the recorded seeds, whose files and minutes stay.
 
-    RunError: a run is not finished, was not evaluated, or has other settings than the recipe; two have the same
-    seed, or were scored in different ways.
+    RunError: a run is not finished, was not evaluated, or has other settings than the recipe; two have the
+    same seed, or were scored in different ways.
     """
     config, runs = recipe.config(version), [Run.open(path) for path in paths]
     if len({run.config.seed for run in runs}) < len(runs):
