@@ -70,9 +70,8 @@ def record(recipe: Recipe, version: str, paths: Sequence[Path], *, add: bool = F
 
     With `add` they join the recorded seeds, whose files and minutes stay.
 
-    Raises:
-        RunError: a run is not finished, was not evaluated, or has other settings than the recipe; two have
-            the same seed, or were scored in different ways.
+    RunError: a run is not finished, was not evaluated, or has other settings than the recipe; two have the
+    same seed, or were scored in different ways.
     """
     config, runs = recipe.config(version), [Run.open(path) for path in paths]
     if len({run.config.seed for run in runs}) < len(runs):
@@ -124,8 +123,7 @@ def check_settings(folder: Path, config: Config) -> None:
 
     A recipe that leaves its precision to the machine ("auto") has runs of any.
 
-    Raises:
-        RunError: it has others.
+    RunError: it has others.
     """
     free = {"device", "n_threads", "start_from"}
     free |= {"precision"} if config.training.precision == "auto" else set()
@@ -138,13 +136,15 @@ def check_settings(folder: Path, config: Config) -> None:
 def figures(run: Run, config: Config) -> Iterator[tuple[tuple[str, str, str], float]]:
     """Yield each score of a run: test set, metric and signature; value.
 
-    Raises:
-        RunError: the run is not finished, has other settings, or was not scored with the recipe's search.
+    RunError: the run is not finished, has other settings, or was not scored with the recipe's search.
     """
     if missing := [name for name in NEEDED if not (run.path / name).exists()]:
         raise RunError(f"{run.path}: has no {missing[0]}; train it to its end and evaluate it first")
     check_settings(run.path, config)
-    records = {record["name"]: record for record in saved_scores(run) if is_own_search(run.config, record)}
+    search = getattr(run.config, "search", None)  # a classifier has none
+    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
+    kept = [one for one in saved_scores(run) if settings.items() <= one.items() and not one.get("search")]
+    records = {record["name"]: record for record in kept}
     for test in run.config.tests:
         if test not in records:
             raise RunError(

@@ -36,16 +36,23 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
     records = saved_scores(run)
     scores = [record for record in records if ALTERATIONS not in record]
     altered = [record for record in records if ALTERATIONS in record]
+    config = published(run.config)
+    files = [file for _, files in config.data.files() for file in files]
+    entries: dict[str, Any] = {
+        "language": sorted({language for pair in config.directions for language in pair}),
+        "license": licence or UNKNOWN,
+        "library_name": "dragoman",
+        "pipeline_tag": config.names.on_hub,
+        "tags": ["dragoman", "transformer"],
+        "datasets": sorted({f[len(HUB) :].split(":")[0] for f in files if f.startswith(HUB)}),
+    }
     # YAML reads JSON, and so strings stay strings; what cannot be seen becomes a space.
-    entries = _head(run, licence).items()
-    head = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entries)
-    head = "".join(c if c.isprintable() or c == "\n" else " " for c in head)
-    texts = [
-        (part, ", ".join(files), *licence_of(files)) for part, files in published(run.config).data.files()
-    ]
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entries.items() if value]
+    head = "".join(c if c.isprintable() or c == "\n" else " " for c in "\n".join(lines))
+    texts = [(part, ", ".join(files), *licence_of(files)) for part, files in config.data.files()]
     body = "\n\n".join(
         [
-            f"# {name or run.config.name}",
+            f"# {name or config.name}",
             _about(run),
             "## How to use it\n\n" + _usage(run, name),
             "## Scores\n\n" + _scores(scores),
@@ -53,7 +60,7 @@ def model_card(run: Run, *, name: str | None = None, licence: str | None = None)
             "## Text it learnt from\n\n" + _table(("part", "files", "licence", "from"), texts),
             "## Training\n\n" + _facts(run, "report.json"),
             "## Environment\n\n" + _facts(run, "environment.json"),
-            f"## Settings\n\n```toml\n{to_toml(published(run.config)).strip()}\n```",
+            f"## Settings\n\n```toml\n{to_toml(config).strip()}\n```",
         ]
     )
     return f"---\n{head}\n---\n\n{body}\n"
@@ -80,21 +87,6 @@ def without_folders(value: Any) -> Any:
         return [without_folders(inner) for inner in value]
     is_path = isinstance(value, str) and (Path(value).is_absolute() or PureWindowsPath(value).is_absolute())
     return PureWindowsPath(value).name if is_path else value
-
-
-def _head(run: Run, licence: str | None) -> dict[str, Any]:
-    """Return the metadata that the hub shows and searches."""
-    config = run.config
-    files = [file for _, files in config.data.files() for file in files]
-    head = {
-        "language": sorted({language for pair in config.directions for language in pair}),
-        "license": licence or UNKNOWN,
-        "library_name": "dragoman",
-        "pipeline_tag": config.names.on_hub,
-        "tags": ["dragoman", "transformer"],
-        "datasets": sorted({file[len(HUB) :].split(":")[0] for file in files if file.startswith(HUB)}),
-    }
-    return {key: value for key, value in head.items() if value}
 
 
 def _about(run: Run) -> str:
@@ -186,8 +178,7 @@ def _facts(run: Run, file: str) -> str:
     if not (run.path / file).exists():
         return f"{UNKNOWN.capitalize()}: the run has no {file}."
     facts = without_folders(run.read_json(file))
-    rows = [(key, _said(value)) for key, value in facts.items()]
-    return _table(("", ""), rows)
+    return _table(("", ""), [(key, _said(value)) for key, value in facts.items()])
 
 
 def _said(value: Any) -> str:

@@ -27,17 +27,15 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from typing_extensions import Self
 
 from dragoman.errors import ConfigError
 from dragoman.removed import instead_of
 
 if sys.version_info >= (3, 11):
-    from typing import Self
-
     import tomllib
 else:
     import tomli as tomllib
-    from typing_extensions import Self
 
 MAX_ROWS = 100_000
 """Maximum hypotheses of all sentences of a batch."""
@@ -211,9 +209,6 @@ class CorpusConfig(Settings):
     def _is_parallel_text(self) -> Self:
         if self.langs[0] == self.langs[1]:
             raise ValueError(f"{self.name}: both sides are {self.langs[0]!r}; langs are two languages")
-        for files in (self.files, self.valid, *self.test.values()):
-            if any(not 1 <= len(corpus) <= 2 for corpus in each_corpus(files)):
-                raise ValueError(f"{self.name}: a corpus is two aligned files or one file with both sides")
         if not (self.files or self.valid or self.test):
             raise ValueError(f"{self.name}: names no file")
         if self.valid and (self.n_held_out or self.split_seed >= 0):
@@ -918,7 +913,7 @@ class TranslationConfig(Settings):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
-        _check_train(self.data, self.tokenizer)
+        _check_text(self.data, self.tokenizer, self.model)
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError(
                 'model.tie_embeddings = "all" needs tokenizer.shared = true; '
@@ -932,7 +927,6 @@ class TranslationConfig(Settings):
             raise ValueError(
                 'a corpus of origin = "reversed" needs one vocabulary for both languages, tokenizer.shared'
             )
-        _check_positions(self.data.max_length, self.model)
         return self
 
     @property
@@ -1024,10 +1018,9 @@ class ClassificationConfig(Settings):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
-        _check_train(self.data, self.tokenizer)
+        _check_text(self.data, self.tokenizer, self.model)
         if self.tokenizer.tgt_kind != "same":
             raise ValueError("tokenizer.tgt_kind is for translation; a classifier has no target text")
-        _check_positions(self.data.max_length, self.model)
         if self.data.label_separator and self.training.class_weights != "none":
             raise ValueError(
                 'training.class_weights = "balanced" is for one label a text; leave it out, '
@@ -1078,23 +1071,23 @@ TASKS: dict[str, type[TranslationConfig] | type[ClassificationConfig]] = {
 }
 
 
-def _check_train(data: DataConfig, tokenizer: TokenizerConfig) -> None:
+def _check_text(
+    data: TranslationDataConfig | ClassificationDataConfig, tokenizer: TokenizerConfig, model: EncoderConfig
+) -> None:
+    """ValueError: there is no text to train on, or it is longer than the model reads."""
     has_text = any(name.startswith("train") for name in data.named())
     if not has_text and not tokenizer.kinds & set(FOREIGN_KINDS):
         raise ValueError('data.train names no file: train = ["train.en", "train.de"], or ["train.tsv"]')
+    if model.max_positions < data.max_length:
+        raise ValueError(
+            f"data.max_length = {data.max_length} is more than model.max_positions = {model.max_positions}"
+        )
 
 
 def usual_max_length(model: EncoderConfig) -> int:
     """data.max_length as it is unless set, or less where a model of other origin has fewer positions."""
     usual: int = TranslationDataConfig.model_fields["max_length"].default
     return min(usual, model.max_positions)
-
-
-def _check_positions(max_length: int, model: EncoderConfig) -> None:
-    if model.max_positions < max_length:
-        raise ValueError(
-            f"data.max_length = {max_length} is more than model.max_positions = {model.max_positions}"
-        )
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -1161,9 +1154,9 @@ def parse_section(
     config, problems = _validated(section, merged)
     if config is not None and not refused:
         return config
-    own = _validated(section, settings)[1] if overrides else problems
-    of_settings = "; ".join(problem for problem in problems if problem in own)
-    brought = "; ".join(problem for problem in problems if problem not in own)
+    alone = _validated(section, settings)[1] if overrides else problems
+    of_settings = "; ".join(problem for problem in problems if problem in alone)
+    brought = "; ".join(problem for problem in problems if problem not in alone)
     parts = [f"{where}: {of_settings}" * bool(of_settings), *refused, f"--set: {brought}" * bool(brought)]
     raise ConfigError("; ".join(filter(None, parts)))
 

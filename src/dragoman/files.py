@@ -112,10 +112,8 @@ def room_for(path: Path | None) -> Iterator[None]:
 
 def cache_folder() -> Path:
     """Where fetched data is kept: $DRAGOMAN_CACHE, or dragoman/data in the user's cache folder."""
-    if os.environ.get("DRAGOMAN_CACHE"):
-        return Path(os.environ["DRAGOMAN_CACHE"])
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(user) / "dragoman" / "data"
+    return Path(os.environ.get("DRAGOMAN_CACHE") or Path(user, "dragoman", "data"))
 
 
 def recipes_folder() -> Path:
@@ -294,16 +292,12 @@ def sync(path: Path) -> None:
 
 def cannot_write(path: Path, error: OSError) -> RunError:
     """Return the complaint about a file, or a folder of files, that cannot be written."""
+    reason, remedy = error.strerror or str(error), "free some space, or choose a folder that is yours"
     if isinstance(error, FileExistsError | NotADirectoryError):
-        return RunError(
-            f"{path}: cannot be written (a file is where a folder is needed); choose another path"
-        )
-    if isinstance(error, IsADirectoryError):
-        return RunError(f"{path}: cannot be written (it is a folder); name a file")
-    return RunError(
-        f"{path}: cannot be written ({error.strerror or error}); free some space, or choose a folder that "
-        "is yours"
-    )
+        reason, remedy = "a file is where a folder is needed", "choose another path"
+    elif isinstance(error, IsADirectoryError):
+        reason, remedy = "it is a folder", "name a file"
+    return RunError(f"{path}: cannot be written ({reason}); {remedy}")
 
 
 @contextmanager

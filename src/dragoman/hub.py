@@ -75,7 +75,7 @@ def fetch(name: HubName, *, token: str | None = None) -> Path:
     version, it may not be read, or the hub is out of reach and the cache has not got it. MissingExtraError:
     huggingface_hub is not installed.
     """
-    hub = import_hub()
+    hub = optional("huggingface_hub", extra="hub", purpose="the Hugging Face hub")
     with errors_in_words(str(name)):
         return Path(
             hub.snapshot_download(name.model, revision=name.revision, token=token, allow_patterns=list(FILES))
@@ -90,11 +90,6 @@ def folder_of(name: str | Path, *, revision: str | None = None, token: str | Non
     if Path(name).is_dir():
         return Path(name)
     return fetch(HubName.parse(Path(name).as_posix(), revision=revision), token=token)
-
-
-def import_hub() -> Any:
-    """Return the package huggingface_hub. MissingExtraError: it is not installed."""
-    return optional("huggingface_hub", extra="hub", purpose="the Hugging Face hub")
 
 
 @contextmanager

@@ -99,8 +99,8 @@ class Run:
         old, new = existing.config.data.test, config.data.test
         raised = _with_raised_limits(existing.config, config)
         merged = _with_tests(raised, {**new, **old})
-        wanted = _with_tests(config, {**old, **new})
-        changed = list(differences(merged.model_dump(), wanted.model_dump()))
+        asked = _with_tests(config, {**old, **new})
+        changed = list(differences(merged.model_dump(), asked.model_dump()))
         if changed and leftover:
             raise RunError(
                 f"{run.path}: holds a run with other settings ({'; '.join(changed)}); "

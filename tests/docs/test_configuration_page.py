@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config import TranslationConfig, parse_config
+from dragoman.config import parse_config
 from dragoman.errors import ConfigError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -16,17 +16,6 @@ PAGE = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
 def test_the_page_is_up_to_date() -> None:
     assert SCRIPT["page"]() == PAGE, "run python docs/generate_configuration.py"
-
-
-def test_every_setting_is_on_the_page() -> None:
-    for name, field in TranslationConfig.model_fields.items():
-        section = field.annotation
-        inner = section.model_fields if SCRIPT["is_section"](field) else {name: field}
-        for setting, within in inner.items():
-            listed = SCRIPT["listed_section"](within)
-            for one in [setting] if listed is None else listed.model_fields:
-                assert f"| `{one}` |" in PAGE
-            assert listed is None or f"## `[[{name}.{setting}]]`" in PAGE
 
 
 def test_the_settings_called_required_are_those_that_are() -> None:

@@ -286,17 +286,3 @@ def test_no_block_installs_from_an_index_what_is_on_none() -> None:
         for block in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
             for arguments in re.findall(r"\bpip install (.*)", block[2]):
                 assert not re.search(r"""(?:^|\s)['"]?dragoman\b""", arguments), f"{document}: {arguments}"
-
-
-def test_a_marked_block_is_left_out_and_others_are_not() -> None:
-    document = "```sh\na\n```\n<!-- not run: needs a GPU -->\n```sh\nb\n```\n\n```python\nc\n```\n"
-    assert list(blocks_of(document)) == [Block("sh", "a\n"), Block("python", "c\n")]
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["make dinner", "pip install '.[gpu]'", "pip install 'dragoman[serve]'", "pip install left-pad", "rm x"],
-)
-def test_a_command_that_cannot_work_is_found(command: str) -> None:
-    with pytest.raises(AssertionError):
-        run_command(command)

@@ -131,13 +131,6 @@ def test_links_of_a_notebook_lead_somewhere(name: str) -> None:
                 assert (FOLDER / target).exists(), target
 
 
-def test_an_edited_notebook_has_another_fingerprint() -> None:
-    notebook = committed("train.ipynb")
-    before = SCRIPT["fingerprint"](notebook)
-    notebook.cells[-1].source += " "
-    assert SCRIPT["fingerprint"](notebook) != before
-
-
 # What they do
 
 

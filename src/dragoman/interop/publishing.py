@@ -9,8 +9,8 @@ from typing import Any
 
 from dragoman.card import model_card, published, without_folders
 from dragoman.config import to_toml
-from dragoman.errors import RunError
-from dragoman.hub import FILES, HubName, errors_in_words, import_hub
+from dragoman.errors import RunError, optional
+from dragoman.hub import FILES, HubName, errors_in_words
 from dragoman.runs import Run
 
 CARD = "README.md"
@@ -39,7 +39,7 @@ def push_to_hub(
         raise RunError(
             f"{name}: a run is put on the hub as its newest version; leave @{target.revision} away"
         )
-    hub = import_hub()
+    hub = optional("huggingface_hub", extra="hub", purpose="the Hugging Face hub")
     run = Run.open(path)
     contents = files_to_publish(run, target.model, licence=licence)
     api = hub.HfApi(token=token)

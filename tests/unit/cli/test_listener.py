@@ -116,18 +116,3 @@ def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Pat
     corpus = Path(run.config.data.valid[0]).read_text("utf-8").splitlines()
     assert set(sources) <= {line.split("\t")[0] for line in corpus}
     assert "left" in said
-
-
-@pytest.mark.slow
-def test_samples_of_a_classifier_are_text_label_prediction(tiny_classifier_run: Path, tmp_path: Path) -> None:
-    console = terminal(width=100)
-    settings = Run.open(tiny_classifier_run).config.model_dump()
-    overrides = ("training.max_steps=2", "training.valid_every=1")
-    config = parse_config(settings, overrides=overrides)
-    with TerminalListener(console) as listener:
-        train(config, tmp_path / "run", listener=listener)
-    said = text_of(console)
-    labels = re.findall(r"^  label +(\w+)", said, re.MULTILINE)
-    assert len(labels) >= 2 * N_SAMPLES
-    assert set(labels) <= {"praise", "blame"}
-    assert len(re.findall(r"^  prediction +(?:praise|blame)", said, re.MULTILINE)) == len(labels)
