@@ -17,7 +17,6 @@ from dragoman.data.readers import formats
 from dragoman.data.readers.columns import looks_like_names, match_parallel
 from dragoman.data.readers.files import (
     ReadOffset,
-    count_lines,
     find_file,
     format_suffix,
     hash_file,
@@ -31,8 +30,6 @@ from dragoman.errors import DataError
 SETTING = "--columns or data.columns"
 DEFAULT_COLUMNS = (0, 1)
 PHRASEBOOK = "phrasebook:"
-MANY = 1_000_000
-"""Lines of two files beyond which it takes too long to look at each before a training."""
 
 
 class AlignedFiles(Corpus):
@@ -61,10 +58,6 @@ class AlignedFiles(Corpus):
                 f"{self.src} has {n_src} lines and {self.tgt} {n_tgt}; parallel files must match line by "
                 "line (dragoman data check shows where they cease to)"
             )
-
-    def size(self) -> int:
-        n_lines = count_lines(self.src)
-        return n_lines if n_lines > MANY else super().size()
 
     def fingerprint(self) -> str:
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 
 from dragoman.config import Column, file_names
 from dragoman.data import phrasebook
@@ -11,14 +10,12 @@ from dragoman.data.corpora import Embedded, TableCorpus
 from dragoman.data.readers.columns import looks_like_names, match_labelled
 from dragoman.data.readers.files import hash_strings
 from dragoman.data.readers.tables import Notes, RecordTable, TabSeparated, open_table
-from dragoman.data.records import LABEL_SETTING, MANY_LABELS, Corpus, Labelled, Numbered, labels_of
+from dragoman.data.records import LABEL_SETTING, Corpus, Labelled, Numbered, labels_of
 from dragoman.errors import DataError
 
 DEFAULT_COLUMNS = (1, 0)
 """Text and label, where nothing is said about a table without names: a label, a tab, a text."""
 REVIEWS = "phrasebook:reviews-"
-SAMPLE = 200_000
-"""Records that are looked at to guess the columns of a table without telling names."""
 
 
 def class_numbers(labels: Sequence[str]) -> dict[str, int]:
@@ -111,54 +108,27 @@ def open_labelled(
         raise DataError(f"{name}: column {text_column!r} cannot be both text and label ({LABEL_SETTING})")
     table = open_table(name, setting=LABEL_SETTING)
     if not isinstance(table, TabSeparated) and (text_column, label_column) == DEFAULT_COLUMNS:
-        text_column, label_column = _guess(table, separator)
+        text_column, label_column = _guess(table)
     return LabelledTable(table, (text_column, label_column), separator=separator)
 
 
-def guess_labelled_columns(name: str, separator: str = "") -> tuple[Column, Column]:
-    """Return the columns with text and label of the file or data set `name`.
+def guess_labelled_columns(name: str) -> tuple[Column, Column]:
+    """Return the columns with text and label of a file or data set, such as "review" and "sentiment".
 
-    By their names, such as "review" and "sentiment"; or else by what is in them: the label is the column
-    with few different values, the text the one with by far the longest. DataError: neither tells.
+    Without names that tell, those of tab-separated columns are DEFAULT_COLUMNS. DataError: they do not tell.
     """
     if name.startswith(REVIEWS):
         return DEFAULT_COLUMNS
-    return _guess(open_table(name, setting=LABEL_SETTING), separator)
+    return _guess(open_table(name, setting=LABEL_SETTING))
 
 
-def _guess(table: RecordTable, separator: str) -> tuple[Column, Column]:
+def _guess(table: RecordTable) -> tuple[Column, Column]:
     if isinstance(table, TabSeparated):
         cells = table.first_line()
-        columns = match_labelled(cells) if looks_like_names(cells) else None
-        return columns or _guess_by_content(table, range(len(cells)), separator)
-    return match_labelled(table.fields()) or _guess_by_content(table, table.fields(), separator)
-
-
-def _guess_by_content(table: RecordTable, columns: Sequence[Column], separator: str) -> tuple[Column, Column]:
-    """Return the columns with text and label, by what the first records hold. DataError: they don't tell."""
-    values: dict[Column, set[str]] = {column: set() for column in columns}  # MANY_LABELS and one, about
-    n_characters = dict.fromkeys(columns, 0)
-    examples = dict.fromkeys(columns, "")
-    n = 0
-    for _, cells in islice(table.rows(list(columns), Notes("records")), SAMPLE):
-        n += 1
-        for column, cell in zip(columns, cells, strict=True):
-            # A list or an object counts as a value of its own.
-            text = cell if isinstance(cell, str) else "" if cell is None else str(cell)
-            n_characters[column] += len(text)
-            examples[column] = examples[column] or text[:20]
-            if len(values[column]) <= MANY_LABELS:
-                values[column].update(label[:100] for label in labels_of(text, separator))
-    mean_lengths = {column: n_characters[column] / max(n, 1) for column in columns}
-    most = min(MANY_LABELS, max(2, n // 3))
-    # Few different values, all short: a class rather than a text.
-    labels = [column for column in columns if 2 <= len(values[column]) <= most and mean_lengths[column] <= 50]
-    texts = sorted((column for column in columns if column not in labels), key=lambda c: -mean_lengths[c])
-    is_clear = len(texts) == 1 or (len(texts) > 1 and mean_lengths[texts[0]] > 4 * mean_lengths[texts[1]])
-    if len(labels) == 1 and is_clear:
-        return texts[0], labels[0]
-    described = ", ".join(f"{column} ({example!r})" for column, example in examples.items())
+        return (match_labelled(cells) if looks_like_names(cells) else None) or DEFAULT_COLUMNS
+    if columns := match_labelled(table.fields()):
+        return columns
     raise DataError(
-        f"{table.name}: cannot tell which columns are text and label among {described or 'none'}; "
-        f"name them ({LABEL_SETTING})"
+        f"{table.name}: cannot tell which columns are text and label among "
+        f"{', '.join(table.fields()) or 'none'}; name them ({LABEL_SETTING})"
     )

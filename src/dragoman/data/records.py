@@ -116,10 +116,6 @@ class Corpus(ABC):
         """Every record of labelled text. DataError: as `records`."""
         return self.records()
 
-    def sources(self) -> Iterator[str]:
-        """Yield what a model reads of every record. DataError: as `records`."""
-        return (record[0] for record in self.records())
-
     def numbered(self) -> Iterator[Numbered]:
         """Yield every record, those that `records` skips included. DataError: as `records`."""
         return map(Numbered._make, enumerate(self.records(), start=1))
@@ -174,13 +170,6 @@ class Corpus(ABC):
             )
         return counts
 
-    def size(self) -> int:
-        """Return how many pairs have text on both sides; of many in two files, how many there are.
-
-        DataError: as `records`.
-        """
-        return sum(map(has_text, self.pairs()))
-
     def notes(self) -> list[str]:
         """Return a line for each kind of records skipped in the last reading."""
         return self._notes.lines(self.name)
@@ -214,9 +203,6 @@ class JoinedCorpora(Corpus):
             for pair in corpus.pairs():
                 counts[-1] += 1
                 yield pair
-
-    def size(self) -> int:
-        return sum(corpus.size() for corpus in self.corpora)
 
     def notes(self) -> list[str]:
         read = list(zip(self.corpora, self._counts, strict=False))
@@ -266,9 +252,6 @@ class Reversed(View):
 
     def __init__(self, corpus: Corpus) -> None:
         super().__init__(corpus, lambda pairs: (Pair(tgt, src) for src, tgt in pairs), "reversed")
-
-    def size(self) -> int:
-        return self.corpus.size()
 
 
 class HeldOut(View):

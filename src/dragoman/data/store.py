@@ -107,12 +107,15 @@ class Shard:
         """Open the finished shard in `folder`. ValueError: it is incomplete, or has changed."""
         self.folder, self._columns = folder, columns
         try:
-            self._meta = read_checked(folder, columns)
+            self._meta = parse_json((folder / META).read_bytes())
             self._n_records = int(self._meta["n_pairs"])
             self.skipped = Skipped(**self._meta["skipped"])
             self.n_tokens = [int(self._meta[name]["n_tokens"]) for name in columns]
             self.has_more = bool(self._meta.get("has_more", False))
-            self.open()
+            for name in columns:
+                for suffix in ("ids", "offsets"):
+                    if checksum_of(folder / f"{name}.{suffix}") != self._meta[name]["crc"][suffix]:
+                        raise ValueError(f"{name}.{suffix} has changed since it was written")
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{folder}: not a complete token store ({error})") from error
 
@@ -125,18 +128,14 @@ class Shard:
         return len(self) + self.skipped.empty + self.skipped.too_long
 
     def open(self) -> list[Side]:
-        """Its columns, mapped and not read. ValueError: a file has not the size it should have."""
+        """Return its columns, mapped and not read."""
         sides = []
         for name in self._columns:
-            arrays = []
-            for suffix, size in column_sizes(self._meta[name], len(self)).items():
-                path = self.folder / f"{name}.{suffix}"
-                if path.stat().st_size != size:
-                    raise ValueError(f"{path.name} should have {size} bytes")
-                dtype = self._meta[name]["dtype"] if suffix == "ids" else np.int64
-                # Nothing cannot be mapped.
-                arrays.append(np.asarray(np.memmap(path, dtype, mode="r")) if size else np.empty(0, dtype))
-            sides.append(Side(*arrays))
+            ids, dtype = np.empty(0, dtype=np.int64), self._meta[name]["dtype"]
+            if self._meta[name]["n_tokens"]:  # nothing cannot be mapped
+                ids = np.asarray(np.memmap(self.folder / f"{name}.ids", dtype, mode="r"))
+            offsets = np.asarray(np.memmap(self.folder / f"{name}.offsets", np.int64, mode="r"))
+            sides.append(Side(ids, offsets))
         return sides
 
 
@@ -511,24 +510,13 @@ class ColumnWriter:
         return self.meta
 
 
-def column_sizes(meta: Mapping[str, Any], n: int) -> dict[str, int]:
-    """Return the bytes of a column's files after `n` records, by their suffixes."""
-    return {"ids": meta["n_tokens"] * np.dtype(meta["dtype"]).itemsize, "offsets": 8 * (n + 1)}
-
-
-def read_checked(folder: Path, columns: Sequence[str]) -> dict[str, Any]:
-    """Read the META of a shard. Errors of many kinds: its files are not as it says."""
-    meta: dict[str, Any] = parse_json((folder / META).read_bytes())
-    for column in columns:
-        checksums = meta[column].get("crc", {})  # stores of earlier versions have none
-        for suffix, size in column_sizes(meta[column], meta["n_pairs"]).items():
-            crc = 0
-            with (folder / f"{column}.{suffix}").open("rb") as file:
-                for start in range(0, size, 1 << 20):
-                    crc = zlib.crc32(file.read(min(size - start, 1 << 20)), crc)
-            if crc != checksums.get(suffix, crc):
-                raise ValueError(f"{column}.{suffix} has changed since it was written")
-    return meta
+def checksum_of(path: Path) -> int:
+    """Return the CRC-32 of a file."""
+    crc = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            crc = zlib.crc32(block, crc)
+    return crc
 
 
 def flush(file: Any) -> None:

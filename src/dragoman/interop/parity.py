@@ -68,7 +68,8 @@ def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: 
     files = config.data.valid or config.data.train
     texts: list[str] = []
     try:
-        read = open_text(config.data, files).sources() if files else iter(())  # an imported model has none
+        records = open_text(config.data, files).records() if files else iter(())  # an imported model has none
+        read = (record[0] for record in records)
         texts = list(islice((text for text in read if 0 < len(tokenizer.encode(text)) <= longest), n))
     except DragomanError:  # no such file here, or an extra that reads it
         pass

@@ -8,7 +8,6 @@ import pytest
 
 from corpus_files import complaint_of, write
 from dragoman.config import Column, TranslationConfig, parse_config
-from dragoman.data import corpora
 from dragoman.data.corpora import TableCorpus, open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed
@@ -113,17 +112,6 @@ def test_what_follows_the_first_pairs_is_the_rest_of_the_corpus(
     assert list(corpus.pairs()) == pairs
     for n in (0, 1, 2, 30, 59, 60, 61, 1000):
         assert list(corpus.records(skip=n)) == pairs[n:], n
-
-
-def test_pairs_with_text_are_counted_and_of_very_many_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [write(tmp_path / "a.en", "a\n \nb\nc\n"), write(tmp_path / "a.de", "x\ny\n\nz\n")]
-    table = write(tmp_path / "b.tsv", "a\tx\n\ty\nc\tz\n")
-    both = open_corpus([files, [table]], src_lang="en", tgt_lang="de")
-    assert [corpus_of(*files).size(), corpus_of(table).size(), both.size()] == [2, 2, 4]
-    monkeypatch.setattr(corpora, "MANY", 3)
-    assert [corpus_of(*files).size(), corpus_of(table).size(), both.size()] == [4, 2, 6]
 
 
 def test_the_fingerprint_changes_with_content_and_columns(tmp_path: Path) -> None:

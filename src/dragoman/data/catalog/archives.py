@@ -63,24 +63,25 @@ def unpack(archive: Path, folder: Path, *, keep: Callable[[str], bool] = lambda 
         raise DataError(f"{folder}: exists already; remove it to unpack {archive} again")
     names = []
     try:
-        with _writing(folder):
-            folder.mkdir(parents=True)
+        folder.mkdir(parents=True)
         for name, content in members(archive, keep=keep):
             path = folder / name
-            with _writing(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    file = path.open("xb")
-                except FileExistsError as error:
-                    raise DataError(f"{archive}: holds {path.name} twice; do not use it") from error
-                with file:
-                    shutil.copyfileobj(content, file, BLOCK)
-                    file.flush()
-                    os.fsync(file.fileno())
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                raise DataError(f"{archive}: holds {path.name} twice; do not use it")
+            with path.open("xb") as file:
+                shutil.copyfileobj(content, file, BLOCK)
+                file.flush()
+                os.fsync(file.fileno())
             names.append(name)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise
+        if not isinstance(error, OSError):
+            raise
+        raise DataError(
+            f"{error.filename or folder}: cannot be written ({error.strerror or error}); make room, check "
+            "the rights, or choose another folder"
+        ) from error
     return names
 
 
@@ -186,17 +187,6 @@ def _explained(archive: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise DataError(f"{archive}: cannot be read ({error.strerror or error}); check its rights") from error
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror or error}); make room, check the rights, or choose "
-            "another folder"
-        ) from error
 
 
 def _no_plain_file(archive: Path, name: str) -> DataError:

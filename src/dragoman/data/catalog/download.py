@@ -21,12 +21,10 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage, HTTPResponse
-from importlib.metadata import PackageNotFoundError, version
 from io import BufferedIOBase
 from pathlib import Path
-from time import sleep, time
+from time import sleep
 from typing import IO, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -185,13 +183,8 @@ class _Source:
     def attempt(self) -> None:
         """One request. Afterwards the file is whole, or one of the two errors says why not."""
         mark, n = self.mark(), self.size
-        try:
-            program = f"dragoman/{version('dragoman')}"
-        except PackageNotFoundError:
-            program = "dragoman"
         # Some servers of data sets turn away what does not look like a browser.
-        agent = f"Mozilla/5.0 (compatible; {program})"
-        headers = {"User-Agent": agent, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": "Mozilla/5.0 (compatible; dragoman)", "Accept-Encoding": "identity"}
         if mark and n:
             headers |= {"Range": f"bytes={n}-", "If-Range": mark}
         try:
@@ -319,11 +312,8 @@ def _no_answer(error: Exception) -> _TransientError | _AddressError:
 def _complaint(error: HTTPError) -> _TransientError | _AddressError:
     status = f"HTTP {error.code} {error.reason}".strip()
     if error.code in (408, 425, 429, 500, 502, 503, 504):
-        after, value = None, error.headers.get("Retry-After", "").strip()
-        with suppress(ValueError, TypeError):  # a number of seconds, or a date
-            date = None if value.isdecimal() else parsedate_to_datetime(value).timestamp()
-            after = float(value) if date is None else max(0.0, date - time())
-        return _TransientError(status, after=after)
+        seconds = error.headers.get("Retry-After", "").strip()  # or a date, which is not read
+        return _TransientError(status, after=float(seconds) if seconds.isdecimal() else None)
     return _AddressError(status + ": there is no such file any more" * (error.code in (404, 410)))
 
 

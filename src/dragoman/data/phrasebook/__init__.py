@@ -13,8 +13,6 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from dragoman.errors import DataError
-
 LANGUAGES = ("en", "de", "pl", "zh")
 LABELS = ("positive", "negative")
 SPLITS = ("train", "valid", "test")
@@ -32,24 +30,12 @@ class PhrasebookEntry(NamedTuple):
 
 
 def phrases(split: str) -> tuple[PhrasebookEntry, ...]:
-    """Return the sentences of a split, in a fixed order.
-
-    Raises:
-        DataError: there is no such split.
-    """
-    _check_split(split)
+    """Return the sentences of a split, one of SPLITS, in a fixed order."""
     return _sentences()[split]
 
 
 def pairs(split: str, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
-    """Return source and target of every sentence of a split.
-
-    Raises:
-        DataError: the split or a language is unknown.
-    """
-    for lang in (src_lang, tgt_lang):
-        if lang not in LANGUAGES:
-            raise DataError(f"phrasebook: no language {lang!r}; there are {', '.join(LANGUAGES)}")
+    """Return source and target of every sentence of a split; the languages are among LANGUAGES."""
     src, tgt = LANGUAGES.index(src_lang), LANGUAGES.index(tgt_lang)
     return iter([(phrase[src], phrase[tgt]) for phrase in phrases(split)])
 
@@ -60,12 +46,7 @@ def unseen_phrases() -> tuple[PhrasebookEntry, ...]:
 
 
 def reviews(split: str) -> list[tuple[str, str]]:
-    """Return label and text of every review of a split, as many positive as negative ones.
-
-    Raises:
-        DataError: there is no such split.
-    """
-    _check_split(split)
+    """Return label and text of every review of a split, as many positive as negative ones."""
     rows = [(label, text) for label, text in (line.split("\t") for line in _lines("reviews.xz"))]
     valid_end = N_TEST_REVIEWS + N_VALID_REVIEWS
     places = {"test": (0, N_TEST_REVIEWS), "valid": (N_TEST_REVIEWS, valid_end), "train": (valid_end, None)}
@@ -92,8 +73,3 @@ def _sentences() -> dict[str, tuple[PhrasebookEntry, ...]]:
 def _lines(name: str) -> list[str]:
     content = resources.files(__package__).joinpath(name).read_bytes()
     return lzma.decompress(content).decode().splitlines()
-
-
-def _check_split(split: str) -> None:
-    if split not in SPLITS:
-        raise DataError(f"phrasebook: no split {split!r}; there are {', '.join(SPLITS)}")

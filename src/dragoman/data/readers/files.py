@@ -195,15 +195,6 @@ def open_lines(
         ) from error
 
 
-def count_lines(path: Path) -> int:
-    """Count the lines of a text file, decompressed by suffix. DataError: as `open_bytes`."""
-    n, last = 0, b"\n"
-    with open_bytes(path) as file:
-        while block := file.read(1 << 20):
-            n, last = n + block.count(b"\n"), block[-1:]
-    return n + (last != b"\n")
-
-
 def guess_encoding(start: bytes, language: str) -> str:
     """How a text in `language` is encoded, told from its first bytes: "utf-8" or a code page of Windows.
 

@@ -123,7 +123,7 @@ class ClassificationTask(Task):
         if text is not None and label is not None:
             text, label = by_name(files[0], (text, label))
         elif len(files) == 1:
-            guessed = guess_labelled_columns(files[0], separator)
+            guessed = guess_labelled_columns(files[0])
             text, label = guessed[0] if text is None else text, guessed[1] if label is None else label
 
         def open_(some: Sequence[str]) -> Corpus:
@@ -303,7 +303,7 @@ def _columns_of(request: TrainingRequest, file: str) -> tuple[Column, Column]:
     text, label = request.text_column, request.label_column
     if text is not None and label is not None:
         return text, label
-    found_text, found_label = guess_labelled_columns(file, request.label_separator)
+    found_text, found_label = guess_labelled_columns(file)
     columns = {"text": (text, found_text), "label": (label, found_label)}
     guessed = {part: column for part, (named, column) in columns.items() if named is None}
     if not file.startswith(REVIEWS):

@@ -20,6 +20,7 @@ from dragoman.data.named import changed_files, hashes_of, open_listed, open_text
 from dragoman.data.readers.files import find_file, format_suffix
 from dragoman.data.readers.formats import tmx_languages
 from dragoman.data.readers.tables import check_format
+from dragoman.data.records import has_text
 from dragoman.errors import ConfigError, DataError
 from dragoman.predict.model import translation_config
 from dragoman.presets import ROBUST, fine_tuning_for, guess_language, preset_for, steps_per_pass
@@ -179,20 +180,21 @@ def with_replay(start: Run, request: TrainingRequest) -> dict[str, Any]:
 
 
 def _count_pairs(data: dict[str, Any], overrides: Sequence[str], *, only: str = "") -> int:
-    """Count the pairs (`Corpus.size`) in the corpus of a section [data], `overrides` on top.
+    """Count the pairs with text on both sides in the corpus of a section [data], `overrides` on top.
 
     `only`: count this one of several corpora.
     """
     data_overrides = [override for override in overrides if override.lstrip().startswith("data.")]
     text = parse_section(ParallelText, {"data": data}, overrides=data_overrides, where="the files").data
     if not text.corpora:
-        return open_text(text, text.train).size()
+        return sum(map(has_text, open_text(text, text.train).pairs()))
     n_pairs = 0
     for corpus in text.corpora:
         if only not in ("", corpus.name):
             continue
         if n_ways := len({*corpus.directions()} & {*text.trained_directions}):
-            n_pairs += n_ways * open_listed(corpus, corpus.files, corpus.langs).size()
+            listed = open_listed(corpus, corpus.files, corpus.langs)
+            n_pairs += n_ways * sum(map(has_text, listed.pairs()))
     return n_pairs
 
 
