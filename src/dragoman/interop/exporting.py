@@ -31,7 +31,6 @@ from dragoman.interop.parity import (
 )
 from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
-from dragoman.predict.engine import StepEngine
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -180,7 +179,7 @@ def _export_translator(
     config, compute_type = translator.config, options.compute_type
     engine = EXPORTERS[to].write(run, translator, folder, options)
     script, listed = EXPORTERS[to].script, portable_transformations(config, translator.tokenizers)
-    compared = searches(engine, config.search, compute_type)
+    compared = searches(config.search, compute_type, own_beam=isinstance(engine, CTranslate2Engine))
     targets = config.targets
     parities: list[Parity] = []
     notes: tuple[str, ...] = ()
@@ -224,32 +223,21 @@ def _export_translator(
     return together(parities), notes, missing
 
 
-def searches(
-    engine: StepEngine | CTranslate2Engine, search: SearchConfig, compute_type: str
-) -> list[SearchParity]:
-    """Greedy and beam search by the runtime, and what `generate` of transformers finds.
+def searches(search: SearchConfig, compute_type: str, *, own_beam: bool) -> list[SearchParity]:
+    """Return greedy and beam search without what only ours has; the latter finds all of its beam.
 
-    The beam search returns all of its beam; neither has what only ours has.
+    `own_beam`: the runtime's beam search is another one than ours.
     """
     plain = {
         name: getattr(search, name) for name in ("length_penalty", "max_length_factor", "max_length_extra")
     }
-    size = max(2, search.beam_size)
-    greedy, beam = SearchConfig(beam_size=1, **plain), SearchConfig(beam_size=size, n_best=size, **plain)
-    exact, is_own = compute_type == "float32", isinstance(engine, CTranslate2Engine)
-    what = "the best of its own beam" if is_own else f"{beam.n_best} best of a beam"
-    compared = [
-        SearchParity("greedy", greedy, engine.search, exact),
-        SearchParity(f"{what} of {beam.beam_size}", beam, engine.search, exact and not is_own),
+    size, exact = max(2, search.beam_size), compute_type == "float32"
+    what = "the best of its own beam" if own_beam else f"{size} best of a beam"
+    beam = SearchConfig(beam_size=size, n_best=size, **plain)
+    return [
+        SearchParity("greedy", SearchConfig(beam_size=1, **plain), exact),
+        SearchParity(f"{what} of {size}", beam, exact and not own_beam),
     ]
-    if isinstance(engine, huggingface.HuggingFaceEngine):
-        compared += [
-            SearchParity("greedy by generate", greedy, engine.generate),
-            SearchParity(
-                f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False
-            ),
-        ]
-    return compared
 
 
 def _write_tokenizers(
