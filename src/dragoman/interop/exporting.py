@@ -152,10 +152,6 @@ def export_run(
             parity, notes, missing = _export_translator(run, folder, to, options)
             max_tokens: int | None = run.config.model.max_positions
         else:
-            if to == "onnx" and compute_type != "float32":
-                raise ConfigError(
-                    f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
-                )
             parity = _export_classifier(run, folder, to, options)
             notes, missing, max_tokens = (), (), None
         files = {
@@ -329,7 +325,7 @@ EXPORTERS: dict[str, Exporter] = {
 def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) -> Parity:
     """Write a classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
 
-    ConfigError: another format, or a tokenizer that only Dragoman has.
+    ConfigError: another format or type, or a tokenizer that only Dragoman has.
     """
     if to == "huggingface":
         raise ConfigError(
@@ -338,6 +334,9 @@ def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) 
         )
     if to != "onnx":
         raise ConfigError(f"{to} is for translators; export a classifier --to onnx")
+    if options.compute_type != "float32":
+        type_ = options.compute_type
+        raise ConfigError(f"--compute-type {type_}: a classifier is exported as float32; leave it out")
     classifier = Classifier.load(run.path, device="cpu", precision="fp32")
     config = classifier.config
     write_atomically(folder / "text.json", to_json(portable(run.tokenizer_folder / TOKENIZER)).encode())
@@ -375,12 +374,11 @@ def _compare_logits(
     parity = Parity(len(texts), origin)
     labels = [classifier.give(logits).reshape(len(texts), -1) for logits in (actual, expected)]
     parity.same["label"] = float((labels[0] == labels[1]).all(1).mean())
-    parity.widen("nats of a logit", float(np.abs(actual - expected).max()))
-    if not parity.largest["nats of a logit"] <= LOGIT_TOLERANCE:
-        raise RunError(
-            f"onnx: gives other logits than the run ({parity.largest['nats of a logit']:.2g} apart, "
-            f"{LOGIT_TOLERANCE} allowed); nothing was written"
-        )
+    apart = float(np.abs(actual - expected).max())
+    parity.widen("nats of a logit", apart)
+    if not apart <= LOGIT_TOLERANCE:
+        allowed = f"({apart:.2g} apart, {LOGIT_TOLERANCE} allowed)"
+        raise RunError(f"onnx: gives other logits than the run {allowed}; nothing was written")
     return parity
 
 
