@@ -200,7 +200,8 @@ def parity_of_bf16(run: Path, n_sentences: int) -> Parity:
     assert isinstance(rough, StepEngine)
     longest = translator.max_positions - 1
     texts, origin = sentences_to_compare(translator.config, translator.tokenizers.src, n_sentences, longest)
-    return compare(translator, texts, origin, rough, searches(rough, translator.config.search, "")[:1])
+    greedy = searches(translator.config.search, "", own_beam=False)[:1]
+    return compare(translator, texts, origin, rough, greedy)
 
 
 def measure(engines: Sequence[Engine], texts: Path, options: argparse.Namespace) -> None:

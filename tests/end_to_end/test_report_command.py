@@ -61,7 +61,7 @@ def test_a_report_is_one_small_page_and_a_second_one_translates_nothing(run: Pat
     assert "not measured" in html  # kWh
     assert not re.search("https?:", html)
     figures = {path.name for path in (out / "figures").iterdir()}
-    assert {"curves.svg", "length.svg", "frequency.svg", "alignment-1.svg", "cross-1.svg"} <= figures
+    assert {"curves.svg", "length.svg", "alignment-1.svg", "cross-1.svg"} <= figures
     assert html.count("<img ") == html.count("data:image/svg+xml;base64,") == len(figures)
     assert not (run / "report.html").exists()
     assert "translating tiny-test, 15 sentences" in result.stderr

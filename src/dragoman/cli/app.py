@@ -50,7 +50,7 @@ LONGEST_ERROR = 1800
 FILE_OR_STDOUT = "FILE|-"
 """Metavar of options that accept "-" for stdout."""
 METAVARS = {
-    "FILE": "by-score codes file glossary keys plot recipe ref report settings src src-spm "
+    "FILE": "by-score codes file glossary keys recipe ref report settings src src-spm "
     "text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
     "RUN": "backward ensemble forward from",
     "PATH": "onnxruntime-web out",

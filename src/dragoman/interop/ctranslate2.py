@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig
@@ -133,10 +134,8 @@ def convert(
         side.position_encodings.encodings = _array(embedding.positions)  # its own are in another order
     _fill_layers(spec, model)
     spec.decoder.projection.weight = _array(model.output.weight)
-    bias = model.output.bias
-    spec.decoder.projection.bias = (
-        np.zeros(len(model.output.weight), dtype=np.float32) if bias is None else _array(bias)
-    )
+    bias = torch.zeros(len(model.output.weight)) if model.output.bias is None else model.output.bias
+    spec.decoder.projection.bias = _array(bias)
     spec.decoder.projection.bias[list(FORBIDDEN)] = -1e9  # -inf would become NaN
     spec.register_source_vocabulary(tokenizers.src.pieces())
     spec.register_target_vocabulary(tokenizers.tgt.pieces())

@@ -31,7 +31,6 @@ from dragoman.interop.parity import (
 )
 from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
-from dragoman.predict.engine import StepEngine
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -153,10 +152,6 @@ def export_run(
             parity, notes, missing = _export_translator(run, folder, to, options)
             max_tokens: int | None = run.config.model.max_positions
         else:
-            if to == "onnx" and compute_type != "float32":
-                raise ConfigError(
-                    f"--compute-type {compute_type}: a classifier is exported as float32; leave it out"
-                )
             parity = _export_classifier(run, folder, to, options)
             notes, missing, max_tokens = (), (), None
         files = {
@@ -180,7 +175,7 @@ def _export_translator(
     config, compute_type = translator.config, options.compute_type
     engine = EXPORTERS[to].write(run, translator, folder, options)
     script, listed = EXPORTERS[to].script, portable_transformations(config, translator.tokenizers)
-    compared = searches(engine, config.search, compute_type)
+    compared = searches(config.search, compute_type, own_beam=isinstance(engine, CTranslate2Engine))
     targets = config.targets
     parities: list[Parity] = []
     notes: tuple[str, ...] = ()
@@ -224,32 +219,21 @@ def _export_translator(
     return together(parities), notes, missing
 
 
-def searches(
-    engine: StepEngine | CTranslate2Engine, search: SearchConfig, compute_type: str
-) -> list[SearchParity]:
-    """Greedy and beam search by the runtime, and what `generate` of transformers finds.
+def searches(search: SearchConfig, compute_type: str, *, own_beam: bool) -> list[SearchParity]:
+    """Return greedy and beam search without what only ours has; the latter finds all of its beam.
 
-    The beam search returns all of its beam; neither has what only ours has.
+    `own_beam`: the runtime's beam search is another one than ours.
     """
     plain = {
         name: getattr(search, name) for name in ("length_penalty", "max_length_factor", "max_length_extra")
     }
-    size = max(2, search.beam_size)
-    greedy, beam = SearchConfig(beam_size=1, **plain), SearchConfig(beam_size=size, n_best=size, **plain)
-    exact, is_own = compute_type == "float32", isinstance(engine, CTranslate2Engine)
-    what = "the best of its own beam" if is_own else f"{beam.n_best} best of a beam"
-    compared = [
-        SearchParity("greedy", greedy, engine.search, exact),
-        SearchParity(f"{what} of {beam.beam_size}", beam, engine.search, exact and not is_own),
+    size, exact = max(2, search.beam_size), compute_type == "float32"
+    what = "the best of its own beam" if own_beam else f"{size} best of a beam"
+    beam = SearchConfig(beam_size=size, n_best=size, **plain)
+    return [
+        SearchParity("greedy", SearchConfig(beam_size=1, **plain), exact),
+        SearchParity(f"{what} of {size}", beam, exact and not own_beam),
     ]
-    if isinstance(engine, huggingface.HuggingFaceEngine):
-        compared += [
-            SearchParity("greedy by generate", greedy, engine.generate),
-            SearchParity(
-                f"the best of generate's beam of {beam.beam_size}", beam, engine.generate, exact=False
-            ),
-        ]
-    return compared
 
 
 def _write_tokenizers(
@@ -341,7 +325,7 @@ EXPORTERS: dict[str, Exporter] = {
 def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) -> Parity:
     """Write a classifier as ONNX, its tokenizer, and classifier.json with labels and settings.
 
-    ConfigError: another format, or a tokenizer that only Dragoman has.
+    ConfigError: another format or type, or a tokenizer that only Dragoman has.
     """
     if to == "huggingface":
         raise ConfigError(
@@ -350,6 +334,9 @@ def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) 
         )
     if to != "onnx":
         raise ConfigError(f"{to} is for translators; export a classifier --to onnx")
+    if options.compute_type != "float32":
+        type_ = options.compute_type
+        raise ConfigError(f"--compute-type {type_}: a classifier is exported as float32; leave it out")
     classifier = Classifier.load(run.path, device="cpu", precision="fp32")
     config = classifier.config
     write_atomically(folder / "text.json", to_json(portable(run.tokenizer_folder / TOKENIZER)).encode())
@@ -387,12 +374,11 @@ def _compare_logits(
     parity = Parity(len(texts), origin)
     labels = [classifier.give(logits).reshape(len(texts), -1) for logits in (actual, expected)]
     parity.same["label"] = float((labels[0] == labels[1]).all(1).mean())
-    parity.widen("nats of a logit", float(np.abs(actual - expected).max()))
-    if not parity.largest["nats of a logit"] <= LOGIT_TOLERANCE:
-        raise RunError(
-            f"onnx: gives other logits than the run ({parity.largest['nats of a logit']:.2g} apart, "
-            f"{LOGIT_TOLERANCE} allowed); nothing was written"
-        )
+    apart = float(np.abs(actual - expected).max())
+    parity.widen("nats of a logit", apart)
+    if not apart <= LOGIT_TOLERANCE:
+        allowed = f"({apart:.2g} apart, {LOGIT_TOLERANCE} allowed)"
+        raise RunError(f"onnx: gives other logits than the run {allowed}; nothing was written")
     return parity
 
 

@@ -15,7 +15,6 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
-from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.data.batching import source_mask
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, their_names
@@ -39,8 +37,6 @@ from dragoman.predict.engine import (
     SearchInput,
     Started,
     StepEngine,
-    longest_translation,
-    ranked_hypotheses,
 )
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -310,7 +306,7 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
 
 
 class HuggingFaceEngine(StepEngine):
-    """Dragoman's search, and `generate`, over a directory that `write_huggingface` wrote."""
+    """Dragoman's search over a directory that `write_huggingface` wrote."""
 
     def __init__(self, folder: Path, *, first: int, source_end: bool) -> None:
         """`first` is the `first_target_id`; without `source_end` the encoder reads no end token."""
@@ -331,26 +327,6 @@ class HuggingFaceEngine(StepEngine):
     def _read(self, src: Tensor) -> Tensor:
         """src (B, S) with padding where the model does not look."""
         return src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
-
-    @torch.inference_mode()
-    def generate(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the hypotheses of `generate`, ranked by Dragoman's length penalty; cut ones have no end."""
-        beam_size = settings.beam_size
-        limits = [longest_translation(s, settings, limit=self.longest) for s in sentences]
-        src = self._read(pad([sentence.source for sentence in sentences]))
-        beam = {"length_penalty": 0.0} if beam_size > 1 else {}
-        output = self.model.generate(
-            src, attention_mask=(src != PAD_ID).long(), do_sample=False, num_beams=beam_size,
-            num_return_sequences=beam_size, max_length=None, max_new_tokens=max(limits) + 1,
-            min_new_tokens=1,
-            return_dict_in_generate=True, output_scores=True, **beam,
-        )  # fmt: skip
-        log_probs = output.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(sentences)
-        ids = (output.sequences[:, 1:] - self.first).tolist()
-        rows = zip(
-            (row[: row.index(EOS_ID)] if EOS_ID in row else row for row in ids), log_probs, strict=True
-        )
-        return [ranked_hypotheses(islice(rows, beam_size), settings, limit=limit) for limit in limits]
 
 
 class HuggingFaceSteps:

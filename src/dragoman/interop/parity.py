@@ -36,7 +36,6 @@ class SearchParity(NamedTuple):
 
     name: str
     settings: SearchConfig
-    run: Callable[[Sequence[SearchInput], SearchConfig], list[list[Hypothesis]]]
     exact: bool = True
     """Both are the same search, so that other results are an error, and all its hypotheses are compared, in
     their order. Otherwise the best is."""
@@ -115,12 +114,11 @@ def compare(
         batch = sentences[start : start + BATCH]
         ours: dict[str, list[list[Hypothesis]]] = {}
         for search in compared:
-            key = repr(search.settings)
-            if key not in ours:
-                ours[key] = native.search(batch, search.settings)
+            ours[search.name] = native.search(batch, search.settings)
+            theirs = engine.search(batch, search.settings)
             n_same[search.name] += sum(
                 [h.ids for h in a[:n]] == [h.ids for h in b[:n]]
-                for a, b in zip(ours[key], search.run(batch, search.settings), strict=True)
+                for a, b in zip(ours[search.name], theirs, strict=True)
                 for n in [len(a) if search.exact else 1]
             )
         best = {(i, many[0].ids) for hypotheses in ours.values() for i, many in enumerate(hypotheses)}

@@ -19,7 +19,6 @@ from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError, DataError
 from dragoman.hub import folder_of
 from dragoman.interop.huggingface import TYPICAL_PENALTY
-from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 
@@ -27,7 +26,6 @@ READ_AHEAD = 2_000
 """Texts of a data set that are read at once, so that texts of a length can be translated together."""
 
 TRANSLATION = re.compile(r"translation(?:_([A-Za-z]+)_to_([A-Za-z]+))?")
-CLASSIFICATION = ("text-classification", "sentiment-analysis")
 
 PRECISIONS = {"None": "auto", "float32": "fp32", "bfloat16": "bf16"}
 """The precision that a type means, those of torch without the word."""
@@ -56,13 +54,13 @@ ONLY_FOR: Mapping[str, Mapping[str, float]] = {
 }
 """Settings of [search] that one method alone reads, and the values that ask for nothing."""
 
-Answer: TypeAlias = Callable[[list[str]], list[Any]]
-"""The result for each text."""
+Answer: TypeAlias = Callable[[list[str]], list[list[dict[str, str]]]]
+"""The translations of each text."""
 
 
 def pipeline(
     task: str | None = None,
-    model: str | Path | Translator | Classifier | None = None,
+    model: str | Path | Translator | None = None,
     *,
     revision: str | None = None,
     token: str | None = None,
@@ -71,47 +69,39 @@ def pipeline(
     torch_dtype: object = None,
     **arguments: Any,
 ) -> TextPipeline:
-    """Return a callable that translates or classifies.
+    """Return a callable that translates.
 
-    `task` is "translation", "translation_en_to_de", "text-classification" or "sentiment-analysis"; None: what
-    the model is for. `model` is the folder of a run, its name on the hub, or what is loaded already.
-    `arguments` are those of its calls, for all of them. A `device` that is a number is a GPU, -1 the CPU.
+    `task` is "translation" or, with languages, "translation_en_to_de". `model` is the folder of a run, its
+    name on the hub, or what is loaded already. `arguments` are those of its calls, for all of them. A
+    `device` that is a number is a GPU, -1 the CPU.
 
-    ConfigError: unknown task or argument, or not the model's task. Others: as `Translator.load` and
-    `Classifier.load`.
+    ConfigError: unknown task or argument, or not the model's task. Others: as `Translator.load`.
     """
-    if task is not None and task not in CLASSIFICATION and not TRANSLATION.fullmatch(task):
-        named = '"translation", "translation_en_to_de", "text-classification" and "sentiment-analysis"'
+    languages = TRANSLATION.fullmatch(task or "translation")
+    if languages is None:
+        named = '"translation" or "translation_en_to_de"; Classifier.load(RUN).classify(texts) gives labels'
         raise ConfigError(f"pipeline: unknown task {task!r}; choose {named}")
-    if model is None:
-        raise ConfigError("pipeline: no model; give model= a run's folder, or its name on the hub")
-    if not isinstance(model, (Translator, Classifier)):
+    if not isinstance(model, (str, Path, Translator)):
+        raise ConfigError("pipeline: no translator; give model= a run's folder, or its name on the hub")
+    if not isinstance(model, Translator):
         run = Run.open(folder_of(model, revision=revision, token=token))
         if isinstance(device, int):
             device = f"cuda:{device}" if device >= 0 else "cpu"
         precision = str(torch_dtype if dtype is None else dtype).removeprefix("torch.")
-        load = Translator.load if run.config.task == "translation" else Classifier.load
-        model = load(run.path, device=str(device or "auto"), precision=PRECISIONS.get(precision, precision))
+        precision = PRECISIONS.get(precision, precision)
+        model = Translator.load(run.path, device=str(device or "auto"), precision=precision)
         report = run.read_json("report.json") if (run.path / "report.json").exists() else {}
-        is_marian = (report.get("imported") or {}).get("format") == "marian"
-        if is_marian and isinstance(model, Translator):  # its penalty is a number of `generate`
+        if (report.get("imported") or {}).get("format") == "marian":  # its penalty is one of `generate`
             arguments.setdefault("length_penalty", model.config.search.length_penalty)
     elif any(value is not None for value in (revision, token, device, dtype, torch_dtype)):
         raise ConfigError("pipeline: the model is loaded already; device, dtype and revision are for a path")
-    if task is not None and isinstance(model, Translator) != (task not in CLASSIFICATION):
-        raise ConfigError(f"pipeline: {task} is not the task of this model, which is {model.config.task}")
-    if isinstance(model, Translator) and (languages := TRANSLATION.fullmatch(task or "translation")):
-        model = _between(model, *languages.groups())
-    return TextPipeline(model, arguments)
+    return TextPipeline(_between(model, *languages.groups()), arguments)
 
 
 class TextPipeline:
-    """Texts to results of the shape that pipelines of transformers give.
+    """Texts to results of the shape that pipelines of transformers gave: {"translation_text": …}."""
 
-    A translation is {"translation_text": …}, a label {"label": …, "score": …}, its calibrated probability.
-    """
-
-    def __init__(self, model: Translator | Classifier, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, model: Translator, arguments: Mapping[str, Any]) -> None:
         """ConfigError: unknown argument."""
         self.model, self.arguments = model, arguments
         self._answering(arguments)
@@ -120,20 +110,18 @@ class TextPipeline:
         """Return the results of a text or of a list of texts as a list; for other iterables, yield them.
 
         A text has a list of translations, one for each of `num_return_sequences`; in a list of texts with one
-        each, these alone. Arguments are those of `generate`, and `batch_size`, `src_lang` and `tgt_lang`. Of
-        labels `top_k` says how many each text has, None: all. Of a generator no more is read than is worked
-        on at once: it may wait for the result of the text before.
+        each, these alone. Arguments are those of `generate`, and `batch_size`, `src_lang` and `tgt_lang`. A
+        generator is read no further than is worked on at once: it may wait for the result of the text before.
 
         ConfigError: unknown argument. DataError: an input is not a text.
         """
         merged = {**self.arguments, **arguments}
-        answer, translates = self._answering(merged), isinstance(self.model, Translator)
+        answer = self._answering(merged)
         if isinstance(inputs, str):
-            results = answer([inputs])
-            return results[0] if translates or "top_k" in arguments else results
+            return answer([inputs])[0]
         if isinstance(inputs, (list, tuple)):
             results = answer(_texts(inputs, 0))
-            is_flat = translates and all(len(result) == 1 for result in results)
+            is_flat = all(len(result) == 1 for result in results)
             return [result[0] for result in results] if is_flat else results
         if isinstance(inputs, dict) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
             kind = type(inputs).__name__
@@ -145,8 +133,6 @@ class TextPipeline:
 
     def _answering(self, arguments: Mapping[str, Any]) -> Answer:
         """Return the function for these arguments. ConfigError: unknown argument."""
-        if isinstance(self.model, Classifier):
-            return _labels(self.model, arguments)
         translator = _between(self.model, arguments.get("src_lang"), arguments.get("tgt_lang"))
         options = {name: value for name, value in arguments.items() if name not in ("src_lang", "tgt_lang")}
         settings = search_settings(options, translator.config.search)
@@ -169,28 +155,6 @@ def _between(translator: Translator, src: str | None, tgt: str | None) -> Transl
         if len(codes[0]) == len(codes[1]) and codes[0] != codes[1]:
             raise ConfigError(f"pipeline: {requested}: the model translates {config.subject}")
     return translator
-
-
-def _labels(classifier: Classifier, arguments: Mapping[str, Any]) -> Answer:
-    """Return the function from texts to labels: one, or a list if `top_k` is given. ConfigError: as above."""
-    check_known(arguments, ("top_k", "batch_size"))
-    for name in ("top_k", "batch_size"):
-        value = arguments.get(name)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ConfigError(f"pipeline: {name} = {value!r}: give a number from 1 on")
-
-    def answer(texts: list[str]) -> list[Any]:
-        logits = classifier.logits(texts).values
-        scores = classifier.labelling.probabilities(logits, temperature=classifier.temperature)
-        results = []
-        for row in scores.tolist():
-            ranked = sorted(zip(classifier.labels, row, strict=True), key=lambda pair: -pair[1])
-            results.append([{"label": label, "score": score} for label, score in ranked])
-        if "top_k" in arguments:
-            return [result[: arguments["top_k"]] for result in results]
-        return [result[0] for result in results]
-
-    return answer
 
 
 def _stream(items: Iterator[Any], answer: Answer, n_at_once: int) -> Iterator[Any]:
@@ -219,7 +183,12 @@ def search_settings(arguments: Mapping[str, Any], defaults: SearchConfig) -> dic
 
     ConfigError: an argument is unknown or of a wrong value, or two conflict.
     """
-    check_known(arguments, (*RENAMED, "do_sample", *LENGTHS, *SearchConfig.model_fields))
+    options = (*RENAMED, "do_sample", *LENGTHS, *SearchConfig.model_fields)
+    for name in arguments:
+        if name not in (*options, *IGNORED):
+            near = difflib.get_close_matches(name, options, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(options)}"
+            raise ConfigError(f"pipeline: unknown argument {name}; {hint}")
     used = {name: value for name, value in arguments.items() if value is not None and name not in IGNORED}
     settings = {"shortlist": False, **{RENAMED.get(name, name): value for name, value in used.items()}}
     if isinstance(settings.get("length_penalty"), int | float):
@@ -238,12 +207,3 @@ def search_settings(arguments: Mapping[str, Any], defaults: SearchConfig) -> dic
                 f'pipeline: {name} has no effect on method = "{method}"; omit it, or set do_sample'
             )
     return settings
-
-
-def check_known(arguments: Mapping[str, Any], options: tuple[str, ...]) -> None:
-    """ConfigError: an argument is neither in `options` nor ignored."""
-    for name in arguments:
-        if name not in (*options, *IGNORED):
-            near = difflib.get_close_matches(name, options, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(options)}"
-            raise ConfigError(f"pipeline: unknown argument {name}; {hint}")

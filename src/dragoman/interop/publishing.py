@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fnmatch import fnmatch
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,7 @@ def push_to_hub(
             if file not in contents and any(fnmatch(file, pattern) for pattern in FILES)
         ]
         operations: list[Any] = [hub.CommitOperationDelete(path_in_repo=file) for file in stale]
-        operations += [
-            hub.CommitOperationAdd(path_in_repo=file, path_or_fileobj=content)
-            for file, content in contents.items()
-        ]
+        operations += starmap(hub.CommitOperationAdd, contents.items())  # name, content
         commit = api.create_commit(
             target.model, operations, commit_message=message or f"{run.config.name}, {run.config.subject}"
         )
@@ -68,11 +66,8 @@ def files_to_publish(run: Run, name: str, *, licence: str | None) -> dict[str, b
     is damaged.
     """
     run.weight_shapes()
-    contents: dict[str, bytes | str] = {}
-    for pattern in FILES:
-        contents |= {
-            path.relative_to(run.path).as_posix(): str(path) for path in sorted(run.path.glob(pattern))
-        }
+    paths = [path for pattern in FILES for path in sorted(run.path.glob(pattern))]
+    contents: dict[str, bytes | str] = {path.relative_to(run.path).as_posix(): str(path) for path in paths}
     contents["config.toml"] = to_toml(published(run.config)).encode()
     for file in [file for file in contents if file.endswith(".json") and "/" not in file]:
         record = without_folders(run.read_json(file))

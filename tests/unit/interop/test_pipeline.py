@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dragoman
-from dragoman import Classifier, Translator
+from dragoman import Translator
 from dragoman.config import SearchConfig
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.interop.huggingface import generation_config
@@ -167,21 +167,17 @@ def test_languages_may_be_named_in_the_task_and_in_other_codes(translator: Trans
     ("task", "arguments", "message"),
     [
         ("summarization", {}, "unknown task 'summarization'; choose \"translation\""),
-        ("translation", {"model": None}, "no model; give model= a run's folder"),
-        ("text-classification", {}, "is not the task of this model, which is translation"),
+        ("translation", {"model": None}, "no translator; give model= a run's folder"),
+        ("text-classification", {}, "unknown task 'text-classification'; choose \"translation\" or"),
         ("translation_en_to_fr", {}, "fr: the model translates en → de"),
         ("translation", {"device": 0}, "the model is loaded already; device, dtype and revision are for a"),
-        ("sentiment-analysis", {"max_length": 5}, "unknown argument max_length; choose from top_k, batch_s"),
-        ("sentiment-analysis", {"top_k": 0}, "top_k = 0: give a number from 1 on"),
-        ("sentiment-analysis", {"batch_size": "x"}, "batch_size = 'x': give a number from 1 on"),
     ],
 )
 def test_a_pipeline_that_cannot_be_made(
-    translator: Translator, classifier: Classifier, task: str, arguments: dict[str, Any], message: str
+    translator: Translator, task: str, arguments: dict[str, Any], message: str
 ) -> None:
-    model = classifier if task == "sentiment-analysis" else translator
     with pytest.raises(ConfigError) as refused:
-        pipeline(task, **{"model": model, **arguments})
+        pipeline(task, **{"model": translator, **arguments})
     assert message in str(refused.value)
 
 
@@ -208,53 +204,3 @@ def test_a_path_loads_as_load_does(tiny_run: Path, translator: Translator) -> No
         pipeline(model=tiny_run, dtype=torch.float64)
     with pytest.raises(RunError, match="no-such-folder: is no name of the hub; write user/model"):
         pipeline(model="no-such-folder")
-
-
-def structure(value: Any) -> Any:
-    """What is in what, without the values."""
-    if isinstance(value, dict):
-        return sorted(value)
-    return [structure(item) for item in value] if isinstance(value, (list, GeneratorType)) else value
-
-
-@pytest.mark.parametrize("made_with", [{}, {"top_k": None}, {"top_k": 1}])
-def test_classes_have_the_shapes_of_transformers(classifier: Classifier, made_with: dict[str, Any]) -> None:
-    theirs = transformers_classifier(**made_with)
-    ours = pipeline("text-classification", model=classifier, **made_with)
-    texts = ["a good cat", "an awful dog"]
-    for called_with in ({}, {"top_k": 1}, {"top_k": 2}, {"top_k": None}):
-        for inputs in (texts[0], texts[:1], texts):
-            assert structure(ours(inputs, **called_with)) == structure(theirs(inputs, **called_with))
-        assert structure(list(ours((t for t in texts), **called_with))) == structure(
-            list(theirs((t for t in texts), **called_with))
-        )
-
-
-def transformers_classifier(**arguments: Any) -> Any:
-    """A classifier of transformers with two labels and random weights."""
-    import tokenizers
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
-    from transformers import pipeline as their_pipeline
-
-    words = tokenizers.models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")
-    config = BertConfig(
-        vocab_size=2, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4
-    )
-    return their_pipeline(
-        "text-classification",
-        model=BertForSequenceClassification(config),
-        tokenizer=PreTrainedTokenizerFast(
-            tokenizer_object=tokenizers.Tokenizer(words), pad_token="[PAD]", unk_token="[UNK]"
-        ),
-        device="cpu",
-        **arguments,
-    )
-
-
-def test_scores_of_labels_are_the_calibrated_probabilities(classifier: Classifier) -> None:
-    classify, texts = pipeline("sentiment-analysis", model=classifier), ["a good cat", "an awful dog"]
-    expected = classifier.classify(texts)
-    for record, one in zip(classify(texts, truncation=True), expected, strict=True):
-        assert record == {"label": one.label, "score": pytest.approx(one.probabilities[one.label])}
-    for records, one in zip(classify(texts, top_k=None), expected, strict=True):
-        assert {r["label"]: r["score"] for r in records} == pytest.approx(one.probabilities)

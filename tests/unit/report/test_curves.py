@@ -3,7 +3,6 @@
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -16,8 +15,6 @@ from dragoman.errors import RunError
 from dragoman.report import picture
 from dragoman.report.curves import Curves, plot_learning_curves, plot_runs, plot_schedules
 from dragoman.runs import Run
-from dragoman.tasks.translation.analysis import FrequencyBucket
-from dragoman.tasks.translation.report import plot_f1_by_frequency
 from dragoman.training.updates.schedule import learning_rate, learning_rates
 
 DATA = {"src_lang": "en", "tgt_lang": "pl", "train": ["a.en", "a.pl"]}
@@ -109,9 +106,6 @@ def test_legends_lie_outside_of_points(bleu: float, figures: list[Any], tmp_path
     history = [{"kind": "valid", "step": n, "valid_loss": 3.0, "bleu": bleu / n} for n in range(1, 40)]
     runs = [Curves(f"run {i}", history, 40) for i in range(6)]
     plot_runs(runs, tmp_path / "runs.svg", key="bleu", title="BLEU")
-    assert covered(figures[-1]) == 0
-    words: Any = SimpleNamespace(recall=bleu, precision=bleu / 2, f1=bleu / 3, n_reference=9, n_hypothesis=9)
-    plot_f1_by_frequency([FrequencyBucket(n, n, words) for n in range(9)], tmp_path / "words.svg")
     assert covered(figures[-1]) == 0
 
 

@@ -1,4 +1,4 @@
-"""Where a translator is good and where it is not: by length, by how often a word was seen, by its numbers.
+"""Where a translator is good and where it is not: by length, and by its numbers.
 
 The questions are those of compare-mt (Neubig et al. 2019), asked of one test set: sources, hypotheses and
 references, line by line. Words are those that BLEU counts (`metrics.translation.words`). Single sentences are
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -21,10 +21,6 @@ from dragoman.report.page import Span
 
 LENGTHS = (5, 10, 15, 20, 30, 50)
 """The longest source of each bucket but the last, in words."""
-FREQUENCIES = (0, 1, 4, 9, 99, 999)
-"""The most frequent word of each bucket but the last: how often it stands in the training text."""
-RARE = 4
-"""Maximum frequency of a rare word in the training text."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 
@@ -57,25 +53,6 @@ class Recall(NamedTuple):
         """0–100; 0 where the hypotheses have none."""
         return 100 * self.n_matched / self.n_hypothesis if self.n_hypothesis else 0.0
 
-    @property
-    def f1(self) -> float:
-        """0–100: the harmonic mean of the two."""
-        total = self.n_reference + self.n_hypothesis
-        return 200 * self.n_matched / total if total else 0.0
-
-    def __add__(self, other: object) -> Recall:
-        assert isinstance(other, Recall)
-        return Recall(*(a + b for a, b in zip(tuple(self), tuple(other), strict=True)))
-
-
-class FrequencyBucket(NamedTuple):
-    """Words of a frequency range in the training text, with precision and recall."""
-
-    least: int
-    most: int | None
-    """None: any number."""
-    words: Recall
-
 
 def by_length(
     sources: Sequence[str],
@@ -94,43 +71,10 @@ def by_length(
     for number, indices in sorted(by_bucket.items()):
         hyp, ref = ([texts[i] for i in indices] for texts in (hypotheses, references))
         scores = (m(hyp, ref, tgt_lang=tgt_lang, n_bootstrap=n_bootstrap) for m in (bleu, chrf))
-        shortest, longest = _limits(number, LENGTHS)
+        shortest = LENGTHS[number - 1] + 1 if number else 0
+        longest = LENGTHS[number] if number < len(LENGTHS) else None
         buckets.append(LengthBucket(shortest, longest, tuple(indices), *scores))
     return buckets
-
-
-def training_counts(
-    targets: Iterable[str], hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
-) -> Counter[str]:
-    """Count how often each word of hypotheses and references occurs in the `targets` of the training text."""
-    vocabulary = {word for text in (*hypotheses, *references) for word in words(text, lang=tgt_lang)}
-    counts: Counter[str] = Counter()
-    for target in targets:
-        counts.update(word for word in words(target, lang=tgt_lang) if word in vocabulary)
-    return counts
-
-
-def by_frequency(
-    hypotheses: Sequence[str], references: Sequence[str], counts: Counter[str], *, tgt_lang: str
-) -> list[FrequencyBucket]:
-    """Precision, recall and F1 of words by how often they were seen; a word is found in its sentence.
-
-    Of a word that stands m times in the reference and n times in the hypothesis of a sentence, min(m, n)
-    are matched. Every word of every text is in one bucket.
-    """
-    buckets = [Recall(0, 0, 0)] * (len(FREQUENCIES) + 1)
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        made, expected = (Counter(words(text, lang=tgt_lang)) for text in (hypothesis, reference))
-        for word in {**made, **expected}:
-            number = bisect_left(FREQUENCIES, counts[word])
-            buckets[number] += Recall(min(made[word], expected[word]), expected[word], made[word])
-    return [FrequencyBucket(*_limits(number, FREQUENCIES), recall) for number, recall in enumerate(buckets)]
-
-
-def rare_words(buckets: Sequence[FrequencyBucket]) -> Recall:
-    """Return the counts of words that occur at most RARE times in the training text."""
-    rare = [bucket.words for bucket in buckets if bucket.most is not None and bucket.most <= RARE]
-    return sum(rare, start=Recall(0, 0, 0))
 
 
 def numbers(text: str) -> Counter[str]:
@@ -143,17 +87,10 @@ def number_recall(hypotheses: Sequence[str], references: Sequence[str]) -> tuple
 
     Numbers are compared as they are written: "1,000" is not "1.000", and "three" is not a number.
     """
-    total, wrong = Recall(0, 0, 0), []
-    for i, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
-        made, expected = numbers(hypothesis), numbers(reference)
-        total += Recall((made & expected).total(), expected.total(), made.total())
-        if made != expected:
-            wrong.append(i)
-    return total, wrong
-
-
-def _limits(number: int, limits: Sequence[int]) -> tuple[int, int | None]:
-    return limits[number - 1] + 1 if number else 0, limits[number] if number < len(limits) else None
+    both = list(zip(map(numbers, hypotheses), map(numbers, references), strict=True))
+    n_matched = sum((made & expected).total() for made, expected in both)
+    recall = Recall(n_matched, sum(e.total() for _, e in both), sum(made.total() for made, _ in both))
+    return recall, [i for i, (made, expected) in enumerate(both) if made != expected]
 
 
 Fault: TypeAlias = Literal["copied", "repeated", "empty", "too long"]

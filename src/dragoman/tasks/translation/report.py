@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import TranslationConfig, file_names
-from dragoman.data.named import open_text
+from dragoman.config import TranslationConfig
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.metrics.score import Score, interval_text, value_text
 from dragoman.predict.alignment import align_words
@@ -29,13 +26,12 @@ from dragoman.report.page import (
     Span,
     Table,
 )
-from dragoman.report.picture import BLUE, GREEN, GREY, ORANGE, pale_grid, picture
+from dragoman.report.picture import BLUE, GREEN, GREY, pale_grid, picture
 from dragoman.report.run import card_section, curves_section, footer, summary_facts
 from dragoman.tasks.translation import analysis
 from dragoman.tasks.translation.analysis import (
     MAX_LENGTH_EXTRA,
     MAX_LENGTH_RATIO,
-    FrequencyBucket,
     LengthBucket,
     extremes,
     faults,
@@ -45,8 +41,6 @@ from dragoman.tasks.translation.kept import TranslatedSet, Translations
 
 MAX_VALID = 2000
 """Validation sentences that are translated, at most: the first ones."""
-MAX_TRAIN_PAIRS = 1_000_000
-"""Training pairs whose words are counted, at most: the first ones."""
 MAX_ATTENTION_TOKENS = 24
 """A longer sentence makes no picture that could be read."""
 N_FAULTY = 3
@@ -117,7 +111,6 @@ def translation_page(translations: Translations, *, figures: Path, reference: Cu
                 [
                     Paragraph(f"Computed on {main.provenance}."),
                     _by_length(config, main, figures),
-                    _by_frequency(config, main, figures),
                     _numbers(config, main),
                 ],
             ),
@@ -193,55 +186,6 @@ def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) ->
             ),
         ],
     )
-
-
-def _by_frequency(config: TranslationConfig, main: TranslatedSet, figures: Path) -> Group:
-    title, tgt_lang, evaluation = "By frequency of the word", config.data.tgt_lang, main.evaluation
-    try:
-        counts, n_pairs = _training_counts(config, main)
-    except DataError as error:
-        return Group(title, [Notice(f"The training text could not be read: {error}.")])
-    buckets = analysis.by_frequency(evaluation.hypotheses, evaluation.references, counts, tgt_lang=tgt_lang)
-    path = figures / "frequency.svg"
-    plot_f1_by_frequency(buckets, path)
-    named = [(interval_name(bucket.least, bucket.most), bucket.words) for bucket in buckets]
-    named.append((f"rare: 0–{analysis.RARE}", analysis.rare_words(buckets)))
-    rows = [
-        (name, f"{w.n_reference:,}", f"{w.n_hypothesis:,}", *_percent(w.precision, w.recall, w.f1))
-        for name, w in named
-        if w.n_reference or w.n_hypothesis
-    ]
-    read = " + ".join(file_names(config.data.train))
-    return Group(
-        title,
-        [
-            Paragraph(
-                "A word counts as found if it stands in the reference of its own sentence, as compare-mt has "
-                "it (Neubig et al. 2019). Words are counted as BLEU counts them."
-            ),
-            Figure(
-                path,
-                "Precision, recall and F1 of words by how often they stand in the training text: "
-                + "; ".join(f"{row[0]} times, F1 {row[5]} %" for row in rows),
-                f"Counted in {n_pairs:,} pairs of {read}.",
-            ),
-            Table(
-                f"Words of {main.provenance}, by their count in {n_pairs:,} pairs of {read}",
-                ("times in training", "in references", "in translations", "precision", "recall", "F1"),
-                rows,
-            ),
-        ],
-    )
-
-
-def _training_counts(config: TranslationConfig, main: TranslatedSet) -> tuple[Counter[str], int]:
-    """How often the test's words stand in the training text, and how many of its pairs were read."""
-    data, numbers = config.data, count()
-    pairs = islice(open_text(data, data.train).pairs(), MAX_TRAIN_PAIRS)
-    targets = (pair.tgt for pair, _ in zip(pairs, numbers, strict=False))
-    hypotheses, references = main.evaluation.hypotheses, main.evaluation.references
-    counts = analysis.training_counts(targets, hypotheses, references, tgt_lang=data.tgt_lang)
-    return counts, next(numbers)
 
 
 def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
@@ -432,27 +376,6 @@ def _score_bars(axes: Any, scores: Sequence[Score], few: Sequence[bool], *, colo
     axes.set_title(title)
     axes.set_ylim(0, 1.15 * max(*highs, *values, 5.0))
     _finish(axes)
-
-
-def plot_f1_by_frequency(buckets: Sequence[FrequencyBucket], path: Path) -> None:
-    """Draw precision, recall and F1 of the words in each bucket. Errors: those of `picture`."""
-    shown = [bucket for bucket in buckets if bucket.words.n_reference or bucket.words.n_hypothesis]
-    lines = (
-        ("recall", [b.words.recall for b in shown], ORANGE, "s", "--"),
-        ("precision", [b.words.precision for b in shown], BLUE, "^", ":"),
-        ("F1", [b.words.f1 for b in shown], "black", "o", "-"),
-    )
-    with picture(path, size=(7.0, 3.4), purpose="drawing scores") as figure:
-        axes = figure.subplots()
-        for name, values, color, marker, dash in lines:
-            axes.plot(range(len(shown)), values, color=color, marker=marker, linestyle=dash, label=name)
-        labels = [f"{interval_name(b.least, b.most)}\nn = {b.words.n_reference:,}" for b in shown]
-        axes.set_xticks(range(len(shown)), labels)
-        axes.set_xlabel("times in the training text, and words in the references")
-        axes.set_title("Words found, %")
-        axes.set_ylim(0, 100)
-        figure.legend(loc="outside lower left", ncols=3)
-        _finish(axes)
 
 
 def interval_name(least: int, most: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Where a translator is good: buckets, words, numbers, single sentences."""
+"""Where a translator is good: lengths, numbers, single sentences."""
 
 import math
 from collections import Counter
@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 
 from dragoman.metrics.translation import bleu, words
 from dragoman.tasks.translation.analysis import (
-    FREQUENCIES,
     Recall,
-    by_frequency,
     by_length,
     extremes,
     faults,
     number_recall,
     numbers,
-    rare_words,
-    training_counts,
     word_diff,
 )
 
@@ -56,45 +52,6 @@ def test_a_bucket_s_score_is_that_of_its_sentences_alone() -> None:
 def test_words_of_scripts_without_spaces_are_characters() -> None:
     assert words("猫在家。", lang="zh") == ["猫", "在", "家", "。"]
     assert words("The cat.", lang="en") == ["The", "cat", "."]
-
-
-# by frequency
-
-
-def test_words_are_matched_within_their_sentence_and_no_more_often_than_they_stand_there() -> None:
-    buckets = by_frequency(["a a a", "b"], ["a a c", "a"], Counter(a=7, b=7, c=7), tgt_lang="en")
-    found = next(bucket for bucket in buckets if (bucket.least, bucket.most) == (5, 9))
-    assert found.words == Recall(n_matched=2, n_reference=4, n_hypothesis=4)
-    assert (found.words.recall, found.words.precision, found.words.f1) == (50, 50, 50)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(TEXT, TEXT), max_size=5), st.integers(0, 2000))
-def test_every_word_is_in_one_bucket(pairs: list[tuple[str, str]], frequency: int) -> None:
-    hypotheses, references = [a for a, _ in pairs], [b for _, b in pairs]
-    counts = Counter({"a": frequency})
-    buckets = by_frequency(hypotheses, references, counts, tgt_lang="en")
-    total = sum((bucket.words for bucket in buckets), start=Recall(0, 0, 0))
-    assert total.n_reference == sum(len(words(text, lang="en")) for text in references)
-    assert total.n_hypothesis == sum(len(words(text, lang="en")) for text in hypotheses)
-    assert total.n_matched <= min(total.n_reference, total.n_hypothesis)
-
-
-def test_the_buckets_of_frequencies_leave_no_gap() -> None:
-    buckets = by_frequency([], [], Counter(), tgt_lang="en")
-    assert [bucket.most for bucket in buckets] == [*FREQUENCIES, None]
-    assert [bucket.least for bucket in buckets] == [0, *(limit + 1 for limit in FREQUENCIES)]
-
-
-def test_words_of_the_test_are_counted_in_the_training_text_and_no_others() -> None:
-    counts = training_counts(["a b b.", "b c"], ["b x"], ["a"], tgt_lang="en")
-    assert counts == Counter(b=3, a=1)
-
-
-def test_rare_words_are_those_of_the_first_buckets() -> None:
-    counts = Counter(seldom=4, often=5)
-    buckets = by_frequency(["seldom often"], ["seldom never often"], counts, tgt_lang="en")
-    assert rare_words(buckets) == Recall(n_matched=1, n_reference=2, n_hypothesis=1)
 
 
 # numbers
