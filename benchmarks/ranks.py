@@ -184,11 +184,14 @@ def pids_by_rank(launcher: int) -> dict[int, int]:
     return {int(rank[1]): pid for pid, rank in ranks.items() if rank}
 
 
-def is_equal(run: Path, whole: Path, steps: int) -> bool:
+def is_equal(run: Path, whole: Path) -> bool:
     """Return whether weights, optimizer and history equal those of `whole`, seconds excepted."""
-    names = ("model.safetensors", f"checkpoints/step-{steps:06d}/optimizer.safetensors")
-    equal = all((run / name).read_bytes() == (whole / name).read_bytes() for name in names)
-    return equal and facts(run) == facts(whole)
+    optimizers = [path.relative_to(whole) for path in whole.glob("checkpoints/*/optimizer.safetensors")]
+    assert optimizers, f"{whole} has no checkpoint"
+    return facts(run) == facts(whole) and all(
+        (run / name).read_bytes() == (whole / name).read_bytes()
+        for name in (Path("model.safetensors"), *optimizers)
+    )
 
 
 def _read(path: Path) -> str:
