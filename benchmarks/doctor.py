@@ -4,13 +4,12 @@
 
 Thresholds were chosen on the training parts; the other parts were left for this. Faults of all kinds are
 planted together, each into about 1 % of the pairs, at random and with fixed seeds. A fault counts as found
-if its line is reported with its own kind. --clean lists, instead, every finding in the corpora as they are,
-to be looked at by hand. Prints Markdown.
+if its line is reported with its own kind. The second table is of the corpora as they are; --clean lists every
+finding there instead, to be looked at by hand.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import NamedTuple
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import KINDS, Report, check_corpus
 from dragoman.data.records import Corpus, Pair
+from measuring import Result, parser_of
 
 RATE = 0.01
 SEEDS = (1, 2, 3)
@@ -37,21 +37,22 @@ class Source(NamedTuple):
     suffix: str = "{lang}.gz"
 
     def read(self, part: str) -> list[Pair]:
-        names = [
-            f"{self.name}/{part}.{self.suffix.format(lang=lang)}" for lang in (self.src_lang, self.tgt_lang)
-        ]
-        files = names[:1] if names[0] == names[1] else names
-        return list(open_corpus(files, src_lang=self.src_lang, tgt_lang=self.tgt_lang).pairs())
+        langs = (self.src_lang, self.tgt_lang)
+        names = dict.fromkeys(f"{self.name}/{part}.{self.suffix.format(lang=lang)}" for lang in langs)
+        return list(open_corpus([*names], src_lang=self.src_lang, tgt_lang=self.tgt_lang).pairs())
 
-
-SOURCES = (
-    Source("multi30k", "en", "de", "train", ("val", "test_2016_flickr")),
-    Source("tatoeba-en-de", "en", "de", "train", ("val", "test")),
-    Source("tatoeba-en-pl", "en", "pl", "train", ("val", "test")),
-    Source("tatoeba-en-zh", "en", "zh", "train", ("val", "test")),
-    Source("iwslt17", "en", "de", "train_small", ("dev2010", "tst2010", "tst2011", "tst2012", "tst2013")),
-    Source("small-en-zh", "en", "zh", "train", ("dev",), "tsv.gz"),
-)
+    def check(self, pairs: Sequence[Pair], held_out: dict[str, list[Pair]], *, n_examples: int = 0) -> Report:
+        """Check `pairs` as this corpus, and say on stderr how long that took."""
+        begun = time.process_time()
+        report = check_corpus(
+            InMemory(self.name, pairs),
+            src_lang=self.src_lang,
+            tgt_lang=self.tgt_lang,
+            held_out={name: InMemory(name, some) for name, some in held_out.items()},
+            n_examples=n_examples,
+        )
+        print(f"{self.name}: {len(pairs)} pairs, {time.process_time() - begun:.1f} s", file=sys.stderr)
+        return report
 
 
 class InMemory(Corpus):
@@ -65,6 +66,16 @@ class InMemory(Corpus):
 
     def fingerprint(self) -> str:
         raise NotImplementedError
+
+
+SOURCES = (
+    Source("multi30k", "en", "de", "train", ("val", "test_2016_flickr")),
+    Source("tatoeba-en-de", "en", "de", "train", ("val", "test")),
+    Source("tatoeba-en-pl", "en", "pl", "train", ("val", "test")),
+    Source("tatoeba-en-zh", "en", "zh", "train", ("val", "test")),
+    Source("iwslt17", "en", "de", "train_small", ("dev2010", "tst2010", "tst2011", "tst2012", "tst2013")),
+    Source("small-en-zh", "en", "zh", "train", ("dev",), "tsv.gz"),
+)
 
 
 class Planter:
@@ -96,161 +107,155 @@ class Planter:
             self._free.difference_update(range(start - 10, start + size + 10))
         self.planted["shifted"] = lines
 
-    def plant(self, name: str, change: Callable[[Pair, int], Pair | None]) -> None:
+    def plant(self, name: str, change: Callable[[Planter, Pair, int], Pair | None]) -> None:
         """Change random pairs; those for which `change` returns None cannot have that fault."""
         lines: list[int] = []
         for i in self.rng.sample(sorted(self._free), len(self._free)):
             if len(lines) == self.n:
                 break
-            pair = change(self.pairs[i], i)
+            pair = change(self, self.pairs[i], i)
             if pair is not None and pair != self.pairs[i]:
                 self.pairs[i] = pair
                 lines.append(i)
         self._free.difference_update(lines)
         self.planted[name] = lines
 
+    def other(self, side: int) -> str:
+        """Return a side of another pair."""
+        return self.rng.choice(self.original)[side]
+
 
 def plant_all(planter: Planter) -> None:
-    """Faults of every kind. A name with a space is a variety of the kind before it."""
-    rng, foreign = planter.rng, planter.foreign
-    originals = planter.original
-
-    def other(side: int) -> str:
-        return rng.choice(originals)[side]
-
+    """Faults of every kind."""
     planter.shift()
-    planter.plant("empty", lambda pair, _: Pair(pair.src, ""))
-    planter.plant("identical", lambda pair, _: Pair(pair.src, pair.src) if pair.src.count(" ") > 2 else None)
-    planter.plant("swapped", lambda pair, _: Pair(pair.tgt, pair.src))
-    planter.plant("script", lambda pair, _: Pair(pair.src, rng.choice(foreign["script"])))
-    planter.plant("language (of the other side)", lambda pair, _: _in_source_language(pair, other, foreign))
-    planter.plant("language (a third one)", lambda pair, _: _third(pair, rng, foreign))
-    for encoding in ("cp1252", "latin-1", "cp1250"):
-        planter.plant(f"encoding (UTF-8 read as {encoding})", _misreader(encoding))
-    planter.plant("encoding (U+FFFD)", lambda pair, _: _each(pair, lambda text: _lost(text, "\ufffd")))
-    planter.plant("encoding (?)", lambda pair, _: _each(pair, lambda text: _lost(text, "?")))
-    planter.plant("markup", lambda pair, _: _marked_up(pair, rng))
-    planter.plant("numbers", lambda pair, _: _renumbered(pair, rng))
-    planter.plant("addresses", lambda pair, i: Pair(f"{pair.src} www.a{i}.org", f"{pair.tgt} www.b{i}.org"))
-    planter.plant("length (a third left)", lambda pair, _: _cut(pair))
-    planter.plant(
-        "length (three joined)", lambda pair, _: Pair(pair.src, f"{pair.tgt} {other(1)} {other(1)}")
-    )
-    planter.plant("unrelated", lambda pair, _: Pair(pair.src, other(1)))
-    planter.plant("overlap", lambda pair, _: _known(planter, str.upper))
-    planter.plant("overlap-near", lambda pair, _: _known(planter, lambda text: _without_a_word(text, rng)))
-    planter.plant("duplicate", lambda _, i: _repeated(planter, i))
+    for name, change in FAULTS.items():
+        planter.plant(name, change)
 
 
-def _in_source_language(
-    pair: Pair, other: Callable[[int], str], foreign: dict[str, list[str]]
-) -> Pair | None:
+def _of_the_other_side(p: Planter, pair: Pair, _: int) -> Pair | None:
     """Another source sentence as target, where both sides have one script."""
-    text = other(0)
-    return Pair(pair.src, text) if "third in target" in foreign and text.count(" ") > 2 else None
+    text = p.other(0)
+    return Pair(pair.src, text) if "third in target" in p.foreign and text.count(" ") > 2 else None
 
 
-def _third(pair: Pair, rng: random.Random, foreign: dict[str, list[str]]) -> Pair | None:
+def _of_a_third_language(p: Planter, pair: Pair, _: int) -> Pair | None:
     """Return a sentence of another language with the same script, on the side that has such a script."""
-    if "third in target" in foreign:
-        text = rng.choice(foreign["third in target"])
-        return Pair(pair.src, text) if text.count(" ") > 2 else None
-    text = rng.choice(foreign["third in source"])
-    return Pair(text, pair.tgt) if text.count(" ") > 2 else None
+    is_target = "third in target" in p.foreign
+    text = p.rng.choice(p.foreign["third in target" if is_target else "third in source"])
+    changed = Pair(pair.src, text) if is_target else Pair(text, pair.tgt)
+    return changed if text.count(" ") > 2 else None
 
 
-def _misreader(encoding: str) -> Callable[[Pair, int], Pair | None]:
+def _either(change: Callable[[str], str | None]) -> Callable[[Planter, Pair, int], Pair | None]:
+    """Change the target, or the source where that cannot be."""
+
+    def changed(_: Planter, pair: Pair, __: int) -> Pair | None:
+        if (tgt := change(pair.tgt)) is not None:
+            return Pair(pair.src, tgt)
+        src = change(pair.src)
+        return None if src is None else Pair(src, pair.tgt)
+
+    return changed
+
+
+def _misread(encoding: str) -> Callable[[str], str | None]:
     def read(text: str) -> str | None:
         try:
             return None if text.isascii() else text.encode().decode(encoding)
         except UnicodeDecodeError:
             return None
 
-    return lambda pair, _: _each(pair, read)
+    return read
 
 
-def _each(pair: Pair, change: Callable[[str], str | None]) -> Pair | None:
-    """Return the target changed, or the source where that cannot be."""
-    if (tgt := change(pair.tgt)) is not None:
-        return Pair(pair.src, tgt)
-    src = change(pair.src)
-    return None if src is None else Pair(src, pair.tgt)
+def _lost(sign: str) -> Callable[[str], str | None]:
+    """Put a sign for each letter beyond ASCII within a word."""
+
+    def lose(text: str) -> str | None:
+        around = zip(text, text[1:], text[2:], strict=False)
+        inside = {
+            i for i, (before, char, after) in enumerate(around, 1)
+            if not char.isascii() and char.isalpha() and before.islower() and after.islower()
+        }  # fmt: skip
+        return "".join(sign if i in inside else char for i, char in enumerate(text)) if inside else None
+
+    return lose
 
 
-def _lost(text: str, sign: str) -> str | None:
-    """`text` with a sign for each letter beyond ASCII within a word."""
-    inside = [
-        i for i in range(1, len(text) - 1)
-        if not text[i].isascii() and text[i].isalpha() and text[i - 1].islower() and text[i + 1].islower()
-    ]  # fmt: skip
-    return "".join(sign if i in inside else char for i, char in enumerate(text)) if inside else None
+def _marked_up(p: Planter, pair: Pair, _: int) -> Pair:
+    wraps = ["<b>{}</b>", "<p class='x'>{}</p>", "{}<br />", "&quot;{}&quot;", "{} &#8211;", "{}&nbsp;"]
+    return Pair(pair.src, p.rng.choice(wraps).format(pair.tgt))
 
 
-def _marked_up(pair: Pair, rng: random.Random) -> Pair:
-    wrap = rng.choice(
-        ["<b>{}</b>", "<p class='x'>{}</p>", "{}<br />", "&quot;{}&quot;", "{} &#8211;", "{}&nbsp;"]
-    )
-    return Pair(pair.src, wrap.format(pair.tgt))
-
-
-def _renumbered(pair: Pair, rng: random.Random) -> Pair | None:
+def _renumbered(p: Planter, pair: Pair, _: int) -> Pair | None:
     """One digit of the target another one, where both sides have the same number."""
     places = [i for i, char in enumerate(pair.tgt) if char.isdigit() and char.isascii() and char in pair.src]
     if not places:
         return None
-    i = rng.choice(places)
-    digit = rng.choice([d for d in "123456789" if d != pair.tgt[i]])
+    i = p.rng.choice(places)
+    digit = p.rng.choice([d for d in "123456789" if d != pair.tgt[i]])
     return Pair(pair.src, pair.tgt[:i] + digit + pair.tgt[i + 1 :])
 
 
-def _cut(pair: Pair) -> Pair | None:
-    return Pair(pair.src, pair.tgt[: len(pair.tgt) // 3]) if len(pair.tgt) > 8 else None
+def _known(change: Callable[[Planter, str], str]) -> Callable[[Planter, Pair, int], Pair | None]:
+    """Return a pair of the held-out part, changed a little, of at least seven words."""
+
+    def known(p: Planter, _: Pair, __: int) -> Pair | None:
+        pair = p.rng.choice(p.held_out)
+        return Pair(change(p, pair.src), change(p, pair.tgt)) if pair.src.count(" ") >= 6 else None
+
+    return known
 
 
-def _known(planter: Planter, change: Callable[[str], str]) -> Pair | None:
-    """Return a pair of the held-out part, changed a little, of at least six words or ten characters."""
-    pair = planter.rng.choice(planter.held_out)
-    if pair.src.count(" ") < 6:
-        return None
-    src, tgt = change(pair.src), change(pair.tgt)
-    return Pair(src, tgt)
-
-
-def _without_a_word(text: str, rng: random.Random) -> str:
+def _without_a_word(p: Planter, text: str) -> str:
     words = text.split()
     if len(words) > 3:
-        del words[rng.randrange(len(words))]
+        del words[p.rng.randrange(len(words))]
     return " ".join(words)
 
 
-def _repeated(planter: Planter, i: int) -> Pair | None:
+def _repeated(p: Planter, _: Pair, i: int) -> Pair | None:
     """Return a pair that came before, and that nothing was planted into."""
-    j = planter.rng.randrange(i) if i else 0
-    unchanged = planter.pairs[j] == planter.original[j]
-    return planter.pairs[j] if unchanged and j < i else None
+    j = p.rng.randrange(i) if i else 0
+    return p.pairs[j] if p.pairs[j] == p.original[j] and j < i else None
+
+
+FAULTS: dict[str, Callable[[Planter, Pair, int], Pair | None]] = {
+    "empty": lambda p, pair, i: Pair(pair.src, ""),
+    "identical": lambda p, pair, i: Pair(pair.src, pair.src) if pair.src.count(" ") > 2 else None,
+    "swapped": lambda p, pair, i: Pair(pair.tgt, pair.src),
+    "script": lambda p, pair, i: Pair(pair.src, p.rng.choice(p.foreign["script"])),
+    "language (of the other side)": _of_the_other_side,
+    "language (a third one)": _of_a_third_language,
+    "encoding (UTF-8 read as cp1252)": _either(_misread("cp1252")),
+    "encoding (UTF-8 read as latin-1)": _either(_misread("latin-1")),
+    "encoding (UTF-8 read as cp1250)": _either(_misread("cp1250")),
+    "encoding (U+FFFD)": _either(_lost("\ufffd")),
+    "encoding (?)": _either(_lost("?")),
+    "markup": _marked_up,
+    "numbers": _renumbered,
+    "addresses": lambda p, pair, i: Pair(f"{pair.src} www.a{i}.org", f"{pair.tgt} www.b{i}.org"),
+    "length (a third left)": lambda p, pair, i: (
+        Pair(pair.src, pair.tgt[: len(pair.tgt) // 3]) if len(pair.tgt) > 8 else None
+    ),
+    "length (three joined)": lambda p, pair, i: Pair(pair.src, f"{pair.tgt} {p.other(1)} {p.other(1)}"),
+    "unrelated": lambda p, pair, i: Pair(pair.src, p.other(1)),
+    "overlap": _known(lambda p, text: text.upper()),
+    "overlap-near": _known(_without_a_word),
+    "duplicate": _repeated,
+}
+"""By name; a name with a space is a variety of the kind before it."""
 
 
 def foreign_texts(source: Source, texts: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return foreign texts: in another script, and in a third language."""
     if source.tgt_lang == "zh":
         return {"script": texts["en"], "third in source": texts["de"]}
-    third = "pl" if source.tgt_lang == "de" else "de"
-    return {"script": texts["zh"], "third in target": texts[third]}
+    return {"script": texts["zh"], "third in target": texts["pl" if source.tgt_lang == "de" else "de"]}
 
 
-def found(planter: Planter, report: Report) -> Counter[tuple[str, str]]:
-    """Numbers of planted and found faults, by name."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for name, lines in planter.planted.items():
-        finding = report.finding(name.split(" ")[0])
-        there = set() if finding is None else set(finding.lines.tolist())
-        counts[name, "planted"] += len(lines)
-        counts[name, "found"] += sum(line + 1 in there for line in lines)
-    return counts
-
-
-def measure(part: str, seeds: Sequence[int], texts: dict[str, list[str]]) -> Counter[tuple[str, str]]:
-    """Plant into a part ("train" or "others") of every corpus, and count."""
+def count(part: str, seeds: Sequence[int], texts: dict[str, list[str]]) -> Counter[tuple[str, str]]:
+    """Plant into a part ("train" or "others") of every corpus; count faults planted and found, by name."""
     counts: Counter[tuple[str, str]] = Counter()
     for source in SOURCES:
         train = source.read(source.train)
@@ -260,75 +265,52 @@ def measure(part: str, seeds: Sequence[int], texts: dict[str, list[str]]) -> Cou
             pairs, held_out = (train, others) if part == "train" else (others, rng.sample(train, 1000))
             planter = Planter(pairs, held_out, foreign_texts(source, texts), seed)
             plant_all(planter)
-            started = time.process_time()
-            report = check_corpus(
-                InMemory(source.name, planter.pairs),
-                src_lang=source.src_lang,
-                tgt_lang=source.tgt_lang,
-                held_out={"held-out": InMemory("held-out", held_out)},
-            )
-            seconds = time.process_time() - started
-            print(f"{source.name} {part} seed {seed}: {len(pairs)} pairs, {seconds:.1f} s", file=sys.stderr)
-            counts += found(planter, report)
+            report = source.check(planter.pairs, {"held-out": list(held_out)})
+            for name, lines in planter.planted.items():
+                finding = report.finding(name.split(" ")[0])
+                reported = set() if finding is None else set(finding.lines.tolist())
+                counts[name, "planted"] += len(lines)
+                counts[name, "found"] += sum(line + 1 in reported for line in lines)
     return counts
 
 
-def print_planted() -> None:
-    texts = {
-        "en": [pair.src for pair in SOURCES[3].read("val")],
-        "zh": [pair.tgt for pair in SOURCES[3].read("val")],
-        "pl": [pair.tgt for pair in SOURCES[2].read("val")],
-        "de": [pair.tgt for pair in SOURCES[1].read("val")],
-    }
-    parts = {"train": measure("train", SEEDS[:1], texts), "others": measure("others", SEEDS, texts)}
-    print("| fault | train: planted | found | recall | valid and test: planted | found | recall |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
-    for name in dict.fromkeys(name for counts in parts.values() for name, _ in counts):
-        cells = []
-        for counts in parts.values():
-            n, n_found = counts[name, "planted"], counts[name, "found"]
-            cells += [f"{n:,}", f"{n_found:,}", f"{100 * n_found / n:.1f} %" if n else "–"]
-        print(f"| {name} | {' | '.join(cells)} |")
-
-
-def print_clean(*, list_all: bool) -> None:
-    """Print the findings in the unchanged corpora."""
-    reports = {}
-    for source in SOURCES:
-        held_out = {name: InMemory(name, source.read(name)) for name in source.others}
-        pairs = source.read(source.train)
-        started = time.process_time()
-        reports[source.name] = check_corpus(
-            InMemory(source.name, pairs),
-            src_lang=source.src_lang,
-            tgt_lang=source.tgt_lang,
-            held_out=held_out,
-            n_examples=100_000 if list_all else 0,
-        )
-        seconds = time.process_time() - started
-        print(f"{source.name}: {len(pairs)} pairs, {seconds:.1f} s", file=sys.stderr)
-    print(f"| found in | {' | '.join(reports)} |")
-    print(f"|---|{'--:|' * len(reports)}")
-    print(f"| pairs | {' | '.join(f'{report.n_lines:,}' for report in reports.values())} |")
-    for kind in KINDS:
-        counts = [finding.count if (finding := report.finding(kind)) else 0 for report in reports.values()]
-        if any(counts):
-            print(f"| {kind} | {' | '.join(f'{n:,}' for n in counts)} |")
-    if list_all:
-        for name, report in reports.items():
-            for one in report.findings:
-                for example in one.examples:
-                    print(name, one.kind.name, example.line, example.detail, *example.texts, sep="\t")
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--clean", action="store_true", help="list what is found in real corpora")
+    options = parser.parse_args()
+    n_examples = 100_000 if options.clean else 0
+    with Result("doctor", options) as result:
+        if not options.clean:
+            sides = {"en": (3, 0), "zh": (3, 1), "pl": (2, 1), "de": (1, 1)}
+            texts = {lang: [p[side] for p in SOURCES[i].read("val")] for lang, (i, side) in sides.items()}
+            parts = [count("train", SEEDS[:1], texts), count("others", SEEDS, texts)]
+            columns = {
+                f"{part}: {what}": ".1%" if what == "recall" else ","
+                for part in ("train", "valid and test") for what in ("planted", "found", "recall")
+            }  # fmt: skip
+            table = result.table({"fault": "", **columns}, "planted")
+            for name in ("shifted", *FAULTS):
+                planted = [(counts[name, "planted"], counts[name, "found"]) for counts in parts]
+                cells = [(n, n_found, n_found / n if n else None) for n, n_found in planted]
+                table.add(name, *cells[0], *cells[1])
+        reports = {
+            source.name: source.check(
+                source.read(source.train), {name: source.read(name) for name in source.others},
+                n_examples=n_examples,
+            )
+            for source in SOURCES
+        }  # fmt: skip
+        table = result.table({"found in": "", **dict.fromkeys(reports, ",")}, "as they are")
+        table.add("pairs", *(report.n_lines for report in reports.values()))
+        for kind in KINDS:
+            findings = [report.finding(kind) for report in reports.values()]
+            if any(findings):
+                table.add(kind, *(finding.count if finding else 0 for finding in findings))
+    for name, report in reports.items():
+        for one in report.findings:
+            for example in one.examples:
+                print(name, one.kind.name, example.line, example.detail, *example.texts, sep="\t")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--clean", action="store_true", help="list what is found in real corpora")
-    if parser.parse_args().clean:
-        print_clean(list_all=True)
-    else:
-        print_planted()
-        print()
-        print_clean(list_all=False)
+    main()

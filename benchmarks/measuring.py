@@ -35,10 +35,8 @@ class Result:
     replaces an earlier one of the same command on the same machine.
     """
 
-    def __init__(self, name: str, options: argparse.Namespace, *, adds: bool = False) -> None:
-        """Begin a measurement; one that `adds` leaves all earlier records."""
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
         self.path: Path = options.results / f"{name}.json"
-        self.adds = adds
         self.rows: list[dict[str, Any]] = []
 
     def __enter__(self) -> Result:
@@ -56,9 +54,8 @@ class Result:
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         if kind is not None or not self.rows:
             return
-        from dragoman.hardware import (
-            environment,
-        )  # PyTorch, which a process that measures others does without
+        # It imports PyTorch, which a process that measures others does without.
+        from dragoman.hardware import environment
 
         facts = environment()
         machine = ", ".join([*facts["gpus"], facts["cpu"], f"{facts['n_cores']} cores"])
@@ -71,10 +68,9 @@ class Result:
             "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
             "rows": self.rows,
         }
-        others = records(self.path)
-        if not self.adds:
-            same = (record["machine"], record["command"])
-            others = [each for each in others if (each["machine"], each["command"]) != same]
+        others = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else []
+        same = (record["machine"], record["command"])
+        others = [each for each in others if (each["machine"], each["command"]) != same]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps([*others, record], indent=1, ensure_ascii=False) + "\n", "utf-8")
 
@@ -96,16 +92,6 @@ class Table:
             for value, form in zip(values, self.columns.values(), strict=True)
         )
         print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of results; none where there is no file yet."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-
-
-def kept_rows(name: str, folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of all records of a measurement."""
-    return [row for record in records(folder / f"{name}.json") for row in record["rows"]]
 
 
 def in_turn(measures: Mapping[K, Callable[[], T]], rounds: int, *, warm_up: int = 1) -> dict[K, list[T]]:

@@ -3,7 +3,7 @@
     python benchmarks/rank_faults.py
     python benchmarks/rank_faults.py --kills 50 --processes 2
 
-Prints Markdown. A small model is trained by several processes (`dragoman train --processes`). In each run,
+A small model is trained by several processes (`dragoman train --processes`). In each run,
 three processes are killed with `kill -9`: of a random rank, at a random instant of the time that a run takes.
 A run continues exactly if its weights, its optimizer and its history are equal to the bit to those of a run
 that nothing happened to.
@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from measuring import Result, parser_of
 from ranks import Training, is_equal, pids_by_rank, write_corpus, write_recipe
 
 KILLS = 3
@@ -27,31 +28,29 @@ KILLS = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng, n_kills, n_exact, n_run = random.Random(options.seed), 0, 0, 0
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, Result("rank_faults", options) as result:
         folder = Path(name)
         write_corpus(folder)
         write_recipe(folder, dropout=0.1, steps=options.steps, valid_every=options.steps // 4)
         begun = time.monotonic()
         train(folder, "whole", options, [])
         seconds = time.monotonic() - begun
-        print("| run | ranks killed | continued exactly |\n|---|---|---|")
+        table = result.table({"run": "d", "ranks killed": "", "continued exactly": ""})
         while n_kills < options.kills:
             n_run += 1
             pauses = [rng.uniform(0.0, seconds / 2) for _ in range(min(KILLS, options.kills - n_kills))]
             victims = [(pause, rng.randrange(options.processes)) for pause in pauses]
             ranks = train(folder, f"run-{n_run}", options, victims)
-            exact = is_equal(folder / f"run-{n_run}", folder / "whole", options.steps)
+            exact = is_equal(folder / f"run-{n_run}", folder / "whole")
             n_kills, n_exact = n_kills + len(ranks), n_exact + len(ranks) * exact
-            print(f"| {n_run} | {', '.join(map(str, ranks))} | {'yes' if exact else 'no'} |", flush=True)
+            table.add(n_run, ", ".join(map(str, ranks)), "yes" if exact else "no")
     print(f"\n{n_exact} of {n_kills} kills continued exactly, of {options.processes} processes.")
 
 

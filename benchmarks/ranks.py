@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 RECIPE = """
 name = "together"
@@ -101,28 +103,30 @@ class Training:
 
     def wait_for(self, pattern: str) -> None:
         """Wait until this regular expression matches a part of what is written to stderr."""
-        for _ in range(6000):
-            if re.search(pattern, self.said()):
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"{pattern} is not said: {self.said()}")
+        until(lambda: re.search(pattern, self.said()), f"{pattern} is not said")
 
     def pid_of(self, *ranks: int) -> int:
         """Wait for a process of one of these ranks, and return its number."""
-        for _ in range(30_000):
+
+        def find() -> list[int]:
             pids = pids_by_rank(self.pid)
-            if found := [pids[rank] for rank in ranks if rank in pids]:
-                return found[0]
-            time.sleep(0.02)
-        raise AssertionError(f"no process of rank {ranks}")
+            return [pids[rank] for rank in ranks if rank in pids]
+
+        return until(find, f"there is no process of rank {ranks}")[0]
 
     def wait_until_gone(self, pid: int) -> None:
         """Wait until the launcher has noticed the end of a process."""
-        for _ in range(30_000):
-            if not Path(f"/proc/{pid}").exists():
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"process {pid} is still there")
+        until(lambda: not Path(f"/proc/{pid}").exists(), f"process {pid} is still there")
+
+
+def until(find: Callable[[], T], problem: str) -> T:
+    """Return what `find` finds as soon as that is something. AssertionError: it is not within ten minutes."""
+    end = time.monotonic() + 600
+    while time.monotonic() < end:
+        if found := find():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(problem)
 
 
 def write_corpus(folder: Path) -> None:
@@ -136,16 +140,9 @@ def write_corpus(folder: Path) -> None:
     (folder / "valid.tsv").write_text("\n".join(lines[::40]), encoding="utf-8")
 
 
-def write_recipe(
-    folder: Path,
-    *,
-    dropout: float = 0.0,
-    steps: int = 12,
-    valid_every: int = 6,
-    timeout_minutes: float = 10.0,
-) -> None:
+def write_recipe(folder: Path, **settings: float) -> None:
     text = RECIPE.format(
-        dropout=dropout, steps=steps, valid_every=valid_every, timeout_minutes=timeout_minutes
+        **{"dropout": 0.0, "steps": 12, "valid_every": 6, "timeout_minutes": 10.0, **settings}
     )
     (folder / "recipe.toml").write_text(text, encoding="utf-8")
 
@@ -168,11 +165,7 @@ def facts(run: Path) -> list[tuple[object, ...]]:
 
 
 def wait_for(path: Path) -> None:
-    for _ in range(30_000):
-        if path.exists():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{path} does not appear")
+    until(path.exists, f"{path} does not appear")
 
 
 def children_of(pid: int) -> list[int]:
@@ -191,11 +184,14 @@ def pids_by_rank(launcher: int) -> dict[int, int]:
     return {int(rank[1]): pid for pid, rank in ranks.items() if rank}
 
 
-def is_equal(run: Path, whole: Path, steps: int) -> bool:
+def is_equal(run: Path, whole: Path) -> bool:
     """Return whether weights, optimizer and history equal those of `whole`, seconds excepted."""
-    names = ("model.safetensors", f"checkpoints/step-{steps:06d}/optimizer.safetensors")
-    equal = all((run / name).read_bytes() == (whole / name).read_bytes() for name in names)
-    return equal and facts(run) == facts(whole)
+    optimizers = [path.relative_to(whole) for path in whole.glob("checkpoints/*/optimizer.safetensors")]
+    assert optimizers, f"{whole} has no checkpoint"
+    return facts(run) == facts(whole) and all(
+        (run / name).read_bytes() == (whole / name).read_bytes()
+        for name in (Path("model.safetensors"), *optimizers)
+    )
 
 
 def _read(path: Path) -> str:

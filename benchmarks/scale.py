@@ -5,7 +5,6 @@
     DRAGOMAN_DATA=... python benchmarks/scale.py training [--pairs 1000000] [--kills 10 60 120] [--run DIR]
     python benchmarks/scale.py translating [--lines 20000 100000] [--workers 1] [--folder DIR]
     python benchmarks/scale.py scoring [--lines 20000 100000] [--workers 1] [--folder DIR]
-    python benchmarks/scale.py speed --run RUN --file FILE [--lines 2000] [--workers 1 2] [--beam-size 1 5]
 
 The corpus is made in DIR, unless it is there: two random pairs of multi30k, tatoeba-en-de and iwslt17 are
 joined to one, and faults are planted block by block as in doctor.py, each kind into about 1 % of the pairs,
@@ -20,13 +19,12 @@ the same lines with the `tokenizers` library alone.
 `training` prepares a training and makes two updates. Its process is killed with SIGKILL when it has worked
 for each number of seconds of `--kills`; the next line says after how many seconds the one that continues is
 further than the one that was killed: the vocabulary is there, or more pairs are in the store. Then it pauses
-after an update, is started once more with all at hand, and an epoch is planned. `--run` starts one that
-was paused before.
+after an update, and is started once more with all at hand. `--run` starts one that was paused before.
 
 `translating` and `scoring` run a file of each number of lines through the smallest model there can be, as
 `translate --out` and `score-model --out` do. The largest one is done a second time, killed with SIGKILL when
 half of its lines are done, continued, and compared byte by byte. `scoring` ends with `data filter` by these
-scores. `speed` translates the first lines of a file with a real run, loading left out of the time.
+scores.
 """
 
 from __future__ import annotations
@@ -56,7 +54,6 @@ from dragoman.data.records import Pair
 from measuring import Result, Table, parser_of
 
 if TYPE_CHECKING:  # each step imports what it needs, and pays for it
-    from dragoman.bulk.running import Status
     from dragoman.data.store import TokenStore
 
 BLOCK = 50_000
@@ -271,27 +268,17 @@ def rate(n_tokens: int, begun: float) -> str:
 
 def make_epoch(folder: str, cache: str, shard_pairs: str) -> str:
     """Plan an epoch and make all its batches."""
-    from dragoman.data.batching import make_batch
+    from dragoman.data.batching import make_batch, plan_epoch
 
     store = store_of(folder, cache, shard_pairs)
-    planned, words = plan(store, batch_tokens=4096)
+    before, begun = peak_mib(), time.perf_counter()
+    planned = plan_epoch(store, batch_tokens=4096, seed=1, epoch=0)
+    n_batches, seconds, more = len(planned), time.perf_counter() - begun, peak_mib() - before
     begun = time.perf_counter()
     for indices in planned:
         make_batch(store, indices)
-    return f"{words}, {1000 * (time.perf_counter() - begun) / len(planned):.2f} ms each"
-
-
-def plan(store: TokenStore, *, batch_tokens: int) -> tuple[Sequence[Any], str]:
-    """Plan an epoch; say in words what that took."""
-    from dragoman.data.batching import plan_epoch
-
-    before, begun = peak_mib(), time.perf_counter()
-    planned = plan_epoch(store, batch_tokens=batch_tokens, seed=1, epoch=0)
-    n_batches, seconds = len(planned), time.perf_counter() - begun
-    return (
-        planned,
-        f"{n_batches:,} batches in {seconds:.1f} s, {peak_mib() - before:.0f} MiB more than before",
-    )
+    each = 1000 * (time.perf_counter() - begun) / n_batches
+    return f"plan {seconds:.1f} s, {more:.0f} MiB more than before; {n_batches:,} batches of {each:.2f} ms"
 
 
 def peak_mib() -> float:
@@ -348,8 +335,6 @@ def run_training(result: Result, folder: Path, options: argparse.Namespace) -> N
         for what in steps:
             step = measured([*training(folder, run), "--max-hours", "1e-9"], folder, ends=PAUSED)
             add(table, what, step, "a checkpoint")
-        step = measured([__file__, "--step", "planning", str(folder), str(run)], folder)
-        add(table, "planning an epoch", step, step.output.strip())
 
 
 def training(folder: Path, run: Path) -> list[str]:
@@ -406,20 +391,6 @@ def prepared(run: Path) -> Prepared:
     return Prepared((run / "tokenizer").exists(), n_pairs)
 
 
-def plan_run(folder: str, path: str) -> str:
-    """Plan an epoch of a prepared training."""
-    from dragoman.data.store import TokenStore
-    from dragoman.runs import Run
-    from dragoman.text.tokenizer import TokenizerPair
-
-    run = Run.open(path)
-    config = run.config
-    assert config.task == "translation"
-    pair, cache = TokenizerPair.load(run.tokenizer_folder), run.path / "cache" / "train"
-    store = TokenStore.prepare(corpus_of(folder), pair, max_length=config.data.max_length, cache=cache)
-    return plan(store, batch_tokens=config.training.batch_tokens)[1]
-
-
 def make_tiny_run(folder: str) -> str:
     """Make a run with a tiny, untrained model, that may write two tokens."""
     from dragoman.config import parse_config
@@ -445,7 +416,7 @@ def sentence(i: int) -> str:
 
 def run_bulk(result: Result, folder: Path, options: argparse.Namespace) -> None:
     """Translate or score files of each size, the largest one also with a kill; print what each took."""
-    [n_workers], n_lines = options.workers, 0
+    n_workers, n_lines = options.workers, 0
     measured([__file__, "--step", "tiny run", str(folder)], folder)
     columns = {"lines": ",", "workers": "", "wall seconds": ".0f", "lines a second": ",.0f"}
     table = result.table(columns | {"peak MiB": ",.0f", "peak MiB of a worker": ",.0f"}, "sizes")
@@ -518,43 +489,15 @@ def bulk(job: Any, n_workers: str, chunk_lines: str) -> str:
     return json.dumps({**took, "lines": summary.n_lines, "new": summary.n_new})
 
 
-def run_speed(result: Result, folder: Path, options: argparse.Namespace) -> None:
-    """Translate lines of a file with each number of workers and each beam, loading left out of the time."""
-    from dragoman.bulk.input import Input
-    from dragoman.bulk.job import Job, ModelSpec
-    from dragoman.bulk.running import translate_file
-    from dragoman.data.readers.files import find_file, open_lines
-    from dragoman.predict.flow import TranslationRequest
-
-    lines = [line for line in islice(open_lines(find_file(options.file)), options.lines[0]) if line.strip()]
-    source = folder / "in.txt"
-    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    table = result.table({"beam": "", "workers": "", "sentences/s": ".1f"})
-    for beam_size in options.beam_size:
-        for n_workers in options.workers:
-            seen: list[tuple[float, int]] = []
-
-            def watch(status: Status, seen: list[tuple[float, int]] = seen) -> None:
-                seen.append((time.perf_counter(), status.n_new))
-
-            request = TranslationRequest(settings={"beam_size": beam_size})
-            out = folder / f"{beam_size}-{n_workers}.txt"
-            job = Job(ModelSpec(options.run), Input.of(str(source)), out, request=request)
-            chunk_lines = max(100, len(lines) // (4 * n_workers))
-            translate_file(job, n_workers=n_workers, chunk_lines=chunk_lines, watch=watch)
-            (begin, n_before), (end, n_after) = seen[0], seen[-1]
-            table.add(beam_size, n_workers, (n_after - n_before) / (end - begin))
-
-
 STEPS: dict[str, Callable[..., str]] = {
     "vocabulary": learn_vocabulary, "store": make_store, "reopen": make_store, "epoch": make_epoch,
-    "full shard": plan_full_shard, "tokenizers alone": encode_alone, "planning": plan_run,
+    "full shard": plan_full_shard, "tokenizers alone": encode_alone,
     "tiny run": make_tiny_run, "translating": translate_lines, "scoring": score_lines,
 }  # fmt: skip
 """What is done in a process of its own; it prints in words, or as JSON, what came of it."""
 MEASURES: dict[str, Callable[[Result, Path, argparse.Namespace], None]] = {
     "doctor": run_doctor, "tokens": run_tokens, "training": run_training, "translating": run_bulk,
-    "scoring": run_bulk, "speed": run_speed,
+    "scoring": run_bulk,
 }  # fmt: skip
 
 
@@ -568,11 +511,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shard-pairs", type=int, help="tokens: of a second store")
     parser.add_argument("--kills", type=float, nargs="*", default=[10.0, 60.0, 120.0], help="seconds")
-    parser.add_argument("--run", type=Path, help="training: one that was prepared; speed: what translates")
-    parser.add_argument("--file", help="speed: what is translated")
+    parser.add_argument("--run", type=Path, help="training: one that was prepared, to be started again")
     parser.add_argument("--lines", type=int, nargs="+", default=[20_000, 100_000])
-    parser.add_argument("--workers", type=int, nargs="+", default=[1])
-    parser.add_argument("--beam-size", type=int, nargs="+", default=[1, 5])
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the corpus is, or is to be made")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, Result(f"scale_{options.what}", options) as result:

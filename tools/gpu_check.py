@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import gc
 import json
+import operator
 import os
 import re
 import signal
@@ -93,8 +94,7 @@ class Finding:
 
     def __str__(self) -> str:
         value = f"{self.value:.3g}" if isinstance(self.value, float) else str(self.value)
-        limit = f"  ({self.limit})" if self.limit else ""
-        return f"    {' ' if self.ok else '!'} {self.what}: {value}{limit}"
+        return f"    {' ' if self.ok else '!'} {self.what}: {value}" + f"  ({self.limit})" * bool(self.limit)
 
 
 @dataclass
@@ -121,22 +121,28 @@ class Place:
     short: bool
     findings: list[Finding] = field(default_factory=list)
 
-    def note(self, what: str, value: Any) -> None:
-        self.findings.append(Finding(what, value))
+    def note(self, what: str, value: Any, limit: str = "", *, ok: bool = True) -> None:
+        self.findings.append(Finding(what, value, limit, ok))
 
     def at_most(self, what: str, value: float, limit: float) -> None:
-        self.findings.append(Finding(what, value, f"at most {limit:g}", value <= limit))
+        self.note(what, value, f"at most {limit:g}", ok=value <= limit)
 
     def at_least(self, what: str, value: float, limit: float) -> None:
-        self.findings.append(Finding(what, value, f"at least {limit:g}", value >= limit))
+        self.note(what, value, f"at least {limit:g}", ok=value >= limit)
 
     def equal(self, what: str, value: Any, expected: Any) -> None:
-        self.findings.append(Finding(what, value, f"expected {expected}", value == expected))
+        self.note(what, value, f"expected {expected}", ok=value == expected)
 
-    def alike(self, what: str, found: Sequence[Any], expected: Sequence[Any], limit: float = SAME) -> None:
-        same = sum(ours == theirs for ours, theirs in zip(found, expected, strict=False))
-        share = same / max(len(expected), len(found))
+    def alike(self, what: str, ours: Sequence[Any], theirs: Sequence[Any], limit: float = SAME) -> None:
+        share = sum(map(operator.eq, ours, theirs)) / max(len(ours), len(theirs))
         self.at_least(f"{what}: share that is the processor's", share, limit)
+
+    def trained(self, name: str, config: Config) -> Path:
+        """Train in a folder of that name for this check alone."""
+        return train(config, self.work / name)
+
+    def apart(self, run: Path, other: Path, limit: float = EXACT, what: str = "losses are apart") -> None:
+        self.at_most(what, farthest(run, other), limit)
 
     @property
     def on_gpu(self) -> bool:
@@ -183,9 +189,15 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "dragoman", *map(str, arguments)]
 
 
-def kill(process: subprocess.Popen[Any]) -> None:
+def killed_on_the_way(program: Sequence[str], ready: Callable[[], object]) -> bool:
+    """Start a program and kill it when it is `ready`; whether it was still at work."""
+    process = subprocess.Popen(program)
+    while process.poll() is None and not ready():
+        time.sleep(0.01)
+    was_alive = process.poll() is None
     process.kill()
     process.wait()
+    return was_alive
 
 
 # Trainings
@@ -262,36 +274,35 @@ TRAININGS: dict[str, tuple[tuple[str, ...], float]] = {
 """Settings of trainings, and how far their losses may be from those of the processor in fp32."""
 
 
-def training(name: str, overrides: tuple[str, ...], limit: float) -> Callable[[Place], None]:
+def training(name: str) -> Callable[[Place], None]:
     def compare(place: Place) -> None:
         if name == "fp16" and not place.on_gpu:
             raise SkipError("for GPUs")
+        overrides, limit = TRAININGS[name]
         kind, all_ = name == "classifier", (place.updates(40), *overrides)
-        configured = partial(settings, classifier=kind, mixed=name == "several corpora")
-        there = train(configured(place, *all_), place.work / "there")
-        plain = configured(place, *all_, "training.precision=fp32", device="cpu")
-        here = train(plain, place.work / "here")
+        configured = partial(settings, place, *all_, classifier=kind, mixed=name == "several corpora")
+        there = place.trained("there", configured())
+        here = place.trained("here", configured("training.precision=fp32", device="cpu"))
         ours, theirs = ([*losses(run).values()] for run in (there, here))
         place.note("first losses are apart", abs(ours[0] / theirs[0] - 1))
-        place.at_most("losses are apart", farthest(there, here), limit)
+        place.apart(there, here, limit)
         if not kind:  # a classifier's loss is still flat after 20 updates
             place.at_least("fall of the loss, nats", ours[0] - ours[-1], 0.0)
 
     return compare
 
 
-for _name, (_overrides, _limit) in TRAININGS.items():
-    check(f"train {_name}")(training(_name, _overrides, _limit))
+for _name in TRAININGS:
+    check(f"train {_name}")(training(_name))
 
 
 @check("train with dropout")
 def train_with_dropout(place: Place) -> None:
     """Recorded steps draw other numbers each time, as steps that are not recorded do."""
     ends = []
-    for name, steps in (("free", FREE), ("static", STATIC)):
-        run = train(settings(place, place.updates(80), steps, "model.dropout=0.3"), place.work / name)
-        values = list(losses(run).values())[-10:]
-        ends.append(sum(values) / len(values))
+    for steps in (FREE, STATIC):
+        run = place.trained(steps, settings(place, place.updates(80), steps, "model.dropout=0.3"))
+        ends.append(sum(list(losses(run).values())[-10:]))
     place.at_most("last losses, free and static, are apart", abs(ends[1] / ends[0] - 1), 0.15)
 
 
@@ -302,19 +313,16 @@ def resuming(*overrides: str) -> Callable[[Place], None]:
         config = settings(place, place.updates(300), every, "model.dropout=0.1", *overrides)
         cut = Run.create(place.work / "cut", config)
         again = command("train", cut.config_path, "--out", cut.path)
-        process = subprocess.Popen(again)
-        while process.poll() is None and newest_checkpoint(cut) is None:
-            time.sleep(0.01)
-        place.equal("it was killed before its end", process.poll(), None)
-        kill(process)
+        alive = killed_on_the_way(again, lambda: newest_checkpoint(cut))
+        place.equal("it was killed before its end", alive, True)
         newest = newest_checkpoint(cut)
         place.note("it continues from", newest.name if newest else "its beginning")
         subprocess.run(again, check=True)
-        whole = train(config, place.work / "whole")
+        whole = place.trained("whole", config)
         ours, theirs = losses(cut.path), losses(whole)
         same = sum(ours.get(step) == loss for step, loss in theirs.items())
         place.note("losses that are equal to the bit", f"{same} of {len(theirs)}")
-        place.at_most("losses are apart from those of one that ran through", farthest(cut.path, whole), CLOSE)
+        place.apart(cut.path, whole, CLOSE, "losses are apart from those of one that ran through")
 
     return resume
 
@@ -348,7 +356,7 @@ def resume_elsewhere(place: Place) -> None:
         (path / "config.toml").write_text(changed, encoding="utf-8")
         train(continued, path)
         alone = train(begun, path.with_suffix(".alone"))
-        place.at_most(f"losses, first on {first}, then on {second}, are apart", farthest(path, alone), EXACT)
+        place.apart(path, alone, what=f"losses, first on {first}, then on {second}, are apart")
 
 
 @check("resident corpus")
@@ -402,7 +410,7 @@ def sharding(place: Place) -> None:
 def two_processes(place: Place) -> None:
     """Two processes, with whole and with spread weights, have the losses of one; one GPU is too few."""
     device = "cuda" if place.on_gpu else "cpu"
-    one = train(settings(place, place.updates(20), FREE, device=device), place.work / "one")
+    one = place.trained("one", settings(place, place.updates(20), FREE, device=device))
     for spread in ("none", "full"):
         config = settings(place, place.updates(20), FREE, f"training.sharding={spread}", device=device)
         run = Run.create(place.work / spread, config)
@@ -414,7 +422,7 @@ def two_processes(place: Place) -> None:
             place.equal("it is refused in a line", (done.returncode, "GPU of its own" in last), (1, True))
             return
         place.equal(f"exit code, sharding = {spread}", done.returncode, 0)
-        place.at_most(f"losses are apart, sharding = {spread}", farthest(run.path, one), EXACT)
+        place.apart(run.path, one, what=f"losses are apart, sharding = {spread}")
 
 
 @check("out of memory", seconds=120)
@@ -434,17 +442,17 @@ def out_of_memory(place: Place) -> None:
 
     big = ("training.batch_tokens=40000", "training.max_steps=4")
     kinds = {"free": FREE, "static": STATIC}
-    wide = {name: train(settings(place, *big, steps), place.work / name) for name, steps in kinds.items()}
+    wide = {name: place.trained(name, settings(place, *big, steps)) for name, steps in kinds.items()}
     sources, _ = place.test()
     many: dict[str, Any] = {"beam_size": 8, "batch_sentences": 512}
     expected = texts_of(loaded(place, place.device).translate(sources * 8, **many))
     limit_memory(200)
     for name, steps in kinds.items():
-        narrow = train(settings(place, *big, steps), place.work / f"narrow-{name}")
+        narrow = place.trained(f"narrow-{name}", settings(place, *big, steps))
         position = max((narrow / "checkpoints").glob("step-*")) / "position.json"
         n_pieces = json.loads(position.read_text(encoding="utf-8"))["n_pieces"]
         place.at_least(f"pieces of a batch, {name}", n_pieces, 2)
-        place.at_most(f"losses are apart, {name}", farthest(narrow, wide[name]), EXACT)
+        place.apart(narrow, wide[name], what=f"losses are apart, {name}")
     limit_memory(60)
     place.alike(
         "translations", texts_of(loaded(place, place.device).translate(sources * 8, **many)), expected
@@ -536,22 +544,6 @@ def search_in_bf16(place: Place) -> None:
     place.at_most("BLEU in fp32 and in bf16 are apart", abs(scores["fp32"] - scores["bf16"]), 2.0)
 
 
-@check("second GPU", seconds=120)
-def second_gpu(place: Place) -> None:
-    """Searches in a thread whose current device is another, and recorded updates."""
-    if torch.cuda.device_count() < 2 or not place.on_gpu:
-        raise SkipError("for two GPUs")
-    sources, _ = place.test()
-    translator = loaded(place, "cuda:1")
-    choose_device("cuda:0")
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(translator.translate, sources).result()
-    place.alike("translations", texts_of(found), on_processor(place, sources))
-    configs = [settings(place, place.updates(40), STATIC, device=device) for device in ("cuda:1", "cpu")]
-    there, here = (train(config, place.work / str(i)) for i, config in enumerate(configs))
-    place.at_most("losses are apart", farthest(there, here), EXACT)
-
-
 @check("scores and attention")
 def looks(place: Place) -> None:
     found, (sources, targets) = [], place.test(40)
@@ -637,61 +629,39 @@ def serve(place: Place) -> None:
             process.send_signal(signal.SIGHUP)
             place.alike("answers while models are loaded again", list(pool.map(ask, sources)), expected)
     finally:
-        kill(process)
+        process.kill()
+        process.wait()
 
 
-def bulk_program(place: Place, texts: list[str], *more: str) -> tuple[list[str], Path, list[str]]:
-    """Return a program that translates a file with two workers, its output, and the expected lines."""
-    source, out = place.work / "in.txt", place.work / "out.txt"
-    source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    path = str(place.reference / "translator")
-    model = f"ModelSpec(Path({path!r}), device={place.device!r}, precision='fp32')"
-    program = [
-        "from pathlib import Path",
-        "from dragoman.bulk.input import Input",
-        "from dragoman.bulk.job import Job, ModelSpec",
-        "from dragoman.bulk.running import translate_file",
-        f"job = Job({model}, Input.of({str(source)!r}), Path({str(out)!r}))",
-        f"translate_file({', '.join(['job', 'n_workers=2', 'chunk_lines=16', *more])})",
-    ]
-    return [sys.executable, "-c", "\n".join(program)], out, on_processor(place, texts)
+def bulk(*more: str) -> Callable[[Place], None]:
+    def translate(place: Place) -> None:
+        """Two workers, killed in the middle and continued, write what the processor writes."""
+        if more and (find_spec("ray") is None or find_spec("pyarrow") is None):
+            raise SkipError("without Ray")
+        texts, source, out = place.test()[0] * 4, place.work / "in.txt", place.work / "out.txt"
+        source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        path = str(place.reference / "translator")
+        lines = (
+            "from pathlib import Path",
+            "from dragoman.bulk.input import Input",
+            "from dragoman.bulk.job import Job, ModelSpec",
+            "from dragoman.bulk.running import translate_file",
+            f"model = ModelSpec(Path({path!r}), device={place.device!r}, precision='fp32')",
+            f"job = Job(model, Input.of({str(source)!r}), Path({str(out)!r}))",
+            f"translate_file({', '.join(['job', 'n_workers=2', 'chunk_lines=16', *more])})",
+        )
+        program = [sys.executable, "-c", "\n".join(lines)]
+        if not more:
+            journal = out.with_name(f"{out.name}.journal")
+            place.note("killed in the middle", killed_on_the_way(program, journal.exists))
+        subprocess.run(program, check=True)
+        place.alike("lines", out.read_text(encoding="utf-8").splitlines(), on_processor(place, texts))
+
+    return translate
 
 
-@check("bulk", seconds=150)
-def bulk(place: Place) -> None:
-    """Two workers, killed in the middle and continued, write what the processor writes."""
-    program, out, expected = bulk_program(place, place.test()[0] * 4)
-    process = subprocess.Popen(program)
-    while process.poll() is None and not out.with_name(f"{out.name}.journal").exists():
-        time.sleep(0.01)
-    place.note("killed in the middle", process.poll() is None)
-    kill(process)
-    subprocess.run(program, check=True)
-    place.alike("lines", out.read_text(encoding="utf-8").splitlines(), expected)
-
-
-@check("bulk with Ray", seconds=150)
-def bulk_with_ray(place: Place) -> None:
-    if find_spec("ray") is None or find_spec("pyarrow") is None:
-        raise SkipError("without Ray")
-    program, out, expected = bulk_program(place, place.test()[0], "ray='local'")
-    subprocess.run(program, check=True)
-    place.alike("lines", out.read_text(encoding="utf-8").splitlines(), expected)
-
-
-@check("devices that are refused")
-def refused(place: Place) -> None:
-    for device in ("mps", "meta", f"cuda:{torch.cuda.device_count()}"):
-        try:
-            loaded(place, device)
-        except ConfigError as error:
-            place.note(device, error)
-        else:
-            place.equal(device, "loaded", "refused")
-    wrong = command("translate", place.reference / "translator", "--device", "mps")
-    done = subprocess.run(wrong, input="", capture_output=True, text=True, check=False)
-    lines = done.stderr.strip().splitlines()
-    place.equal("exit code and lines of the command", (done.returncode, len(lines)), (1, 1))
+check("bulk", seconds=150)(bulk())
+check("bulk with Ray", seconds=150)(bulk("ray='local'"))
 
 
 # All of them
@@ -825,6 +795,7 @@ def speed_tables(device: str, folder: Path) -> dict[str, str]:
         "gpu_decode.py": [run, "--repeat", "2"],
     }.items():
         program = [sys.executable, str(ROOT / "benchmarks" / name), *arguments, "--device", device]
+        program += ["--results", str(folder)]
         try:
             done = subprocess.run(program, capture_output=True, text=True, timeout=240, check=False)
             tables[name] = done.stdout if done.returncode == 0 else f"failed: {done.stderr[-500:]}"

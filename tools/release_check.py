@@ -24,7 +24,7 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
-import image_build
+import image
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
@@ -215,10 +215,10 @@ def check_workflows(scratch: Path) -> str:
 
 def check_image(scratch: Path) -> str:
     """Build the image for processors, and check its size and that it translates."""
-    if reason := image_build.obstacle():
+    if reason := image.obstacle():
         raise SkipError(reason)
-    lines = run("python", "tools/image_build.py", "--most-gb", MOST_GB).splitlines()
-    return next(line for line in lines if line.startswith(f"{image_build.NAME}: "))
+    lines = run("python", "tools/image.py", "--most-gb", MOST_GB).splitlines()
+    return next(line for line in lines if line.startswith(f"{image.NAME}: "))
 
 
 STEPS: dict[str, Callable[[Path], str]] = {

@@ -28,11 +28,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 SECONDS = 60.0
 """Wall time of a call; a third of it on the processor."""
 GIB = 1 << 30
+SLOW = (
+    "torch._dynamo", "sklearn.linear_model", "sklearn.feature_extraction.text", "matplotlib.pyplot",
+    "matplotlib.backends.backend_svg", "sacrebleu", "docx",
+)  # fmt: skip
+"""Packages that commands import when they need them."""
 
 Fault = tuple[str, str]
 """("traceback" | "hang" | "wrong" | "undetectable", what)."""
@@ -51,17 +56,16 @@ class Ended:
     stdout: bytes
     stderr: str
 
+    def __str__(self) -> str:
+        return f"exit code {self.code}\nstdout {self.stdout[:2000]!r}\nstderr {self.stderr[-3000:]}"
+
 
 def preload() -> None:
     """Import what commands import, so that forks have it."""
     import dragoman
 
-    for module in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
-        if "standalone" not in module.name:
-            with suppress(ImportError):
-                importlib.import_module(module.name)
-    slow = ("torch._dynamo", "sklearn.linear_model", "sklearn.feature_extraction.text", "matplotlib.pyplot")
-    for name in (*slow, "matplotlib.backends.backend_svg", "sacrebleu", "docx"):
+    ours = [module.name for module in pkgutil.walk_packages(dragoman.__path__, "dragoman.")]
+    for name in (*(each for each in ours if "standalone" not in each), *SLOW):
         with suppress(ImportError):
             importlib.import_module(name)
     import torch
@@ -83,12 +87,11 @@ def call(
     stdin: bytes | None = b"",
     stdout: str = "file",
     stderr: str = "file",
-    stop: str = "serving ",
     seconds: float = SECONDS,
 ) -> Ended:
     """Run `dragoman *argv` in `folder`. A `stdin` of None is closed.
 
-    `stdout` and `stderr` are "file", "closed", "full" or "broken". A call that says `stop` is sent SIGTERM.
+    `stdout` and `stderr` are "file", "closed", "full" or "broken". A call that serves is sent SIGTERM.
     """
     beside = folder.with_name(folder.name + ".streams")
     for name in ("home", "tmp"):
@@ -98,27 +101,25 @@ def call(
     if pid == 0:
         code = 70
         try:
-            streams = (None if stdin is None else "file", stdout, stderr)
-            code = _inside(argv, folder, beside, streams)
+            code = _inside(argv, folder, beside, ("closed" if stdin is None else "file", stdout, stderr))
         except BaseException:
             (beside / "err").write_text(f"this script is wrong: {traceback.format_exc()}")
         finally:
             os._exit(code)
-    hung, said = not _wait(pid, seconds, beside / "err", stop), ""
+    hung = not _ends(pid, seconds, beside / "err", "serving ")
     if hung:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGABRT)  # it says where it is
-        _wait(pid, 5.0, beside / "err", "")
+        _ends(pid, 5.0, beside / "err", "")
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    said = _content(beside / "err").decode(errors="replace")
-    return Ended(code, hung or code == -signal.SIGXCPU, _content(beside / "out"), said)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    out, err = (path.read_bytes() if path.is_file() else b"" for path in (beside / "out", beside / "err"))
+    return Ended(code, hung or code == -signal.SIGXCPU, out, err.decode(errors="replace"))
 
 
-def _wait(pid: int, seconds: float, said: Path, stop: str) -> bool:
-    """Whether the process ended in time."""
+def _ends(pid: int, seconds: float, said: Path, stop: str) -> bool:
+    """Whether the process ends in time; it is asked to, when it has said `stop`."""
     watched = os.pidfd_open(pid)
     try:
         end = time.monotonic() + seconds
@@ -132,11 +133,7 @@ def _wait(pid: int, seconds: float, said: Path, stop: str) -> bool:
         os.close(watched)
 
 
-def _content(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
-
-
-def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[str | None]) -> int:
+def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[str]) -> int:
     """Return the exit code of the command line in this fork, which looks like a new process to it."""
     os.setsid()
     os.chdir(folder)
@@ -147,12 +144,11 @@ def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[s
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY"), "http://127.0.0.1:9")
     os.environ.update(nowhere, NO_COLOR="1", COLUMNS="100", WANDB_MODE="disabled")
     tempfile.tempdir = None
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (GIB, GIB))
-    resource.setrlimit(resource.RLIMIT_AS, (12 * GIB, 12 * GIB))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS / 3), int(SECONDS / 3) + 2))
-    paths = (beside / "in", beside / "out", beside / "err")
-    opened = [_open(kind, path) for kind, path in zip(streams, paths, strict=True)]
+    seconds = int(SECONDS / 3)
+    limits = {"CORE": (0, 0), "FSIZE": (GIB, GIB), "AS": (12 * GIB,) * 2, "CPU": (seconds, seconds + 2)}
+    for name, limit in limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), limit)
+    opened = [_open(kind, beside / name) for kind, name in zip(streams, ("in", "out", "err"), strict=True)]
     for number, descriptor in enumerate(opened):
         if descriptor is None:
             os.close(number)
@@ -160,7 +156,7 @@ def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[s
             os.dup2(descriptor, number)
             os.close(descriptor)
     sys.stdin, sys.stdout, sys.stderr = (
-        None if kind in (None, "closed") else open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+        None if kind == "closed" else open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
         for number, kind in enumerate(streams)
     )
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
@@ -168,7 +164,7 @@ def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[s
     sys.modules["__main__"] = importlib.import_module("dragoman.__main__")
     if sys.stderr is not None:
         faulthandler.enable(sys.stderr)
-    code = _left(sys.modules["__main__"].main)
+    code = _exit_code()
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -178,13 +174,13 @@ def _inside(argv: Sequence[str], folder: Path, beside: Path, streams: Sequence[s
         except (OSError, ValueError):
             with suppress(OSError, AttributeError):
                 print("Exception ignored in: stdout, flushed when leaving", file=sys.stderr, flush=True)
-            code = 120
+            code = LOST
     return code
 
 
-def _open(kind: str | None, path: Path) -> int | None:
+def _open(kind: str, path: Path) -> int | None:
     """Return a stream of this kind; None: a closed one."""
-    if kind in (None, "closed"):
+    if kind == "closed":
         return None
     if kind == "broken":
         reading, writing = os.pipe()
@@ -194,10 +190,10 @@ def _open(kind: str | None, path: Path) -> int | None:
     return os.open("full" if kind == "full" else path, flags, 0o600)
 
 
-def _left(main: Callable[[], None]) -> int:
-    """Return the exit code that Python makes of how `main` ends."""
+def _exit_code() -> int:
+    """Return the exit code that Python makes of how the program ends."""
     try:
-        main()
+        sys.modules["__main__"].main()
     except SystemExit as left:
         if left.code is None or isinstance(left.code, int):
             return (left.code or 0) & 255
@@ -213,20 +209,16 @@ USUAL_CODES = {0, 1, 2, 75, 130, 141, 143}
 LOST = 120
 """What Python leaves with where stdout or stderr took not all of it."""
 NOISE = re.compile(r"Traceback \(most|Exception ignored|\w+Warning: |Fatal Python error|site-packages/")
-
-
-def readable(message: str) -> bool:
-    """Whether a message is one line without control characters."""
-    return not re.search(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", message)
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a readable message of one line does not have."""
 
 
 def faults_of(ended: Ended, *, has_stderr: bool = True, longest: int = 0) -> Iterator[Fault]:
     """Return the faults of any call, whatever it was for; its words had up to `longest` characters."""
+    said = ended.stderr + ended.stdout.decode(errors="replace")
     if ended.hung:
         yield "hang", ended.stderr[ended.stderr.rfind("Current thread") :][:1500] or ended.stderr[-300:]
-        return
-    said = ended.stderr + ended.stdout.decode(errors="replace")
-    if ended.code not in USUAL_CODES and not (ended.code == LOST and not has_stderr):
+    elif ended.code not in USUAL_CODES and not (ended.code == LOST and not has_stderr):
         yield "traceback", f"exit code {ended.code}: {said[-300:]}"
     elif noise := NOISE.search(ended.stderr):
         yield "traceback", said[noise.start() :].strip()[-600:]
@@ -235,11 +227,9 @@ def faults_of(ended: Ended, *, has_stderr: bool = True, longest: int = 0) -> Ite
         errors = [line for line in lines if line.startswith("error: ")]
         if len(errors) != 1 or lines[-1:] != errors:
             yield "wrong", f"exit code 1 without one error in the last line: {lines[-3:]}"
-        elif not readable(errors[0]) or len(errors[0]) > 2000 + 2 * longest:
-            yield (
-                "wrong",
-                f"the error is not a readable line: {errors[0][:200]!r}, {len(errors[0])} characters",
-            )
+        elif CONTROLS.search(errors[0]) or len(errors[0]) > 2000 + 2 * longest:
+            said = f"{errors[0][:200]!r}, {len(errors[0])} characters"
+            yield "wrong", f"the error is not a readable line: {said}"
 
 
 TINY = {
@@ -253,6 +243,16 @@ TINY_CLASSIFIER = {
     **{name: value for name, value in TINY.items() if "decoder" not in name and "search" not in name},
     "model.ngram_bits": 8,
 }
+RECIPE = """
+name = "tiny"
+[data]
+src_lang = "en"
+tgt_lang = "de"
+train = ["train.en", "train.de"]
+valid = ["valid.en", "valid.de"]
+[data.test]
+tiny = ["test.en", "test.de"]
+"""
 
 
 def settings(values: dict[str, Any]) -> list[str]:
@@ -262,58 +262,51 @@ def settings(values: dict[str, Any]) -> list[str]:
 class Stage:
     """A folder with small runs and texts, from which each case copies what it needs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.case = folder / "case"
-        rng = random.Random(0)
-        from dragoman.data.phrasebook import phrases as phrases_of
+    TRAIN: ClassVar = ["train", "recipe.toml", *settings(TINY), "--out"]
+    STOPPED: ClassVar = ["--set", "training.max_steps=6", "--max-hours", "1e-9"]
+    CLASSIFY: ClassVar = ["train", "labelled.tsv", "--task", "classification", *settings(TINY_CLASSIFIER)]
+    COMMANDS: ClassVar = {
+        "run": [[*TRAIN, "run"], ["evaluate", "run", "--json"]],
+        "paused": [[*TRAIN, "paused", *STOPPED]],
+        "classifier": [[*CLASSIFY, "--out", "classifier"]],
+    }
+    """What makes each run."""
 
-        phrases = phrases_of("train")[:200]
-        sides = {"en": [phrase.en for phrase in phrases], "de": [phrase.de for phrase in phrases]}
-        for lang, lines in sides.items():
-            (folder / f"train.{lang}").write_text("".join(f"{line}\n" for line in lines[:160]))
-            (folder / f"valid.{lang}").write_text("".join(f"{line}\n" for line in lines[160:180]))
-            (folder / f"test.{lang}").write_text("".join(f"{line}\n" for line in lines[180:190]))
-        self.pairs = list(zip(*sides.values(), strict=True))
-        rows = [f"{rng.choice(['good', 'bad'])}\t{en}\n" for en in sides["en"]]
+    def __init__(self, folder: Path) -> None:
+        from dragoman.data.phrasebook import phrases
+
+        self.folder, self.case = folder, folder / "case"
+        self.pairs = [(phrase.en, phrase.de) for phrase in phrases("train")[:200]]
+        for split, chosen in (("train", slice(160)), ("valid", slice(160, 180)), ("test", slice(180, 190))):
+            for lang, lines in zip(("en", "de"), zip(*self.pairs[chosen], strict=True), strict=True):
+                (folder / f"{split}.{lang}").write_text("".join(f"{line}\n" for line in lines))
+        rng = random.Random(0)
+        rows = [f"{rng.choice(['good', 'bad'])}\t{en}\n" for en, _ in self.pairs]
         (folder / "labelled.tsv").write_text("".join(rows))
-        recipe = (
-            'name = "tiny"\n[data]\nsrc_lang = "en"\ntgt_lang = "de"\ntrain = ["train.en", "train.de"]\n'
-            'valid = ["valid.en", "valid.de"]\n[data.test]\ntiny = ["test.en", "test.de"]\n'
-        )
-        (folder / "recipe.toml").write_text(recipe)
-        train = ["train", "recipe.toml", *settings(TINY)]
-        classify = ["train", "labelled.tsv", "--task", "classification", *settings(TINY_CLASSIFIER)]
-        stopped = ["--set", "training.max_steps=6", "--max-hours", "1e-9"]
-        self.commands = {
-            "run": [[*train, "--out", "run"], ["evaluate", "run", "--json"]],
-            "paused": [[*train, "--out", "paused", *stopped]],
-            "classifier": [[*classify, "--out", "classifier"]],
-        }
+        (folder / "recipe.toml").write_text(RECIPE)
 
     def made(self, name: str) -> Path:
         """Return a run, or a file; runs are trained when they are first asked for."""
-        for argv in self.commands.pop(name, []):
-            self.make(*argv)
+        if not (self.folder / name).exists():
+            for argv in self.COMMANDS[name]:
+                ended = call(argv, self.folder, seconds=300)
+                if ended.code not in (0, 75):
+                    sys.exit(f"dragoman {' '.join(argv)}: exit code {ended.code}\n{ended.stderr}")
         return self.folder / name
 
     def part(self, number: int) -> Stage:
         """Return a stage with the same runs and texts, whose cases are in a folder of their own."""
-        for name in list(self.commands):
+        for name in self.COMMANDS:
             self.made(name)
         other = copy.copy(self)
         other.case = self.folder.with_name(f"part-{number}") / "case"
         other.case.parent.mkdir()
         return other
 
-    def make(self, *argv: str) -> None:
-        ended = call(argv, self.folder, seconds=300)
-        if ended.code not in (0, 75):
-            sys.exit(f"dragoman {' '.join(argv)}: exit code {ended.code}\n{ended.stderr}")
-
     def fresh(self, *names: str) -> Path:
-        """Return an empty folder for a case, with copies of these."""
-        sources = [self.made(name) for name in names]
+        """Return an empty folder for a case, with copies of these, and of the texts of the recipe."""
+        texts = [f"{split}.{lang}" for split in ("train", "valid", "test") for lang in ("en", "de")]
+        sources = [self.made(name) for name in (*names, *(texts if "recipe.toml" in names else []))]
         for path in (self.case, self.case.with_name("case.streams")):
             shutil.rmtree(path, ignore_errors=True)
         self.case.mkdir()

@@ -9,27 +9,20 @@ import random
 import re
 import shlex
 import shutil
-import signal
 import stat
+import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attacks.calls import (
-    TINY,
-    TINY_CLASSIFIER,
-    Ended,
-    Fault,
-    Show,
-    Stage,
-    call,
-    faults_of,
-    settings,
-    snapshot,
-)
+from attacks import calls
+from attacks.calls import Ended, Fault, Show, Stage
+from attacks.documents import SECRET, Document, document_faults, make
+
+split = str.split
+CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What no command writes on stdout or into lines."""
 
 
 def hostile_text(rng: random.Random, lines: Sequence[str]) -> bytes:
@@ -47,55 +40,46 @@ def hostile_text(rng: random.Random, lines: Sequence[str]) -> bytes:
     for _ in range(rng.choice([0, 0, 0, 1, 1, 2, 5])):
         lines.insert(rng.randint(0, len(lines)), rng.choice(odd))
     text = "".join(f"{line}\n" for line in lines)
-    style = rng.choice([
-        "plain", "plain", "plain", "plain", "plain", "bom", "crlf", "cr", "unfinished", "latin-1", "utf-16",
-        "utf-32", "empty", "newlines", "binary", "mixed", "nul", "cp1252", "long",
-    ])  # fmt: skip
     utf8 = text.encode("utf-8", "surrogateescape")
-    return {
-        "plain": utf8,
-        "bom": b"\xef\xbb\xbf" + utf8,
-        "crlf": utf8.replace(b"\n", b"\r\n"),
-        "cr": utf8.replace(b"\n", b"\r"),
-        "unfinished": utf8.rstrip(b"\n"),
-        "latin-1": text.encode("latin-1", "replace"),
-        "cp1252": (text + "Straße – naïve „Ü“\n").encode("cp1252", "replace"),
-        "utf-16": text.encode("utf-16", "replace"),
-        "utf-32": text.encode("utf-32", "replace"),
-        "empty": b"",
-        "newlines": b"\n" * rng.randint(1, 30),
-        "binary": rng.randbytes(rng.randint(1, 500)),
-        "mixed": utf8 + "Grüße\n".encode("latin-1"),
-        "nul": utf8 + b"\x00" * 50,
-        "long": utf8 + b"word " * 6000,
-    }[style]
+    styles = [
+        b"\xef\xbb\xbf" + utf8,
+        utf8.replace(b"\n", b"\r\n"),
+        utf8.replace(b"\n", b"\r"),
+        utf8.rstrip(b"\n"),
+        text.encode("latin-1", "replace"),
+        (text + "Straße – naïve „Ü“\n").encode("cp1252", "replace"),
+        text.encode("utf-16", "replace"),
+        text.encode("utf-32", "replace"),
+        b"",
+        b"\n" * rng.randint(1, 30),
+        rng.randbytes(rng.randint(1, 500)),
+        utf8 + "Grüße\n".encode("latin-1"),
+        utf8 + b"\x00" * 50,
+        utf8 + b"word " * 6000,
+    ]
+    return utf8 if rng.random() < 0.26 else rng.choice(styles)
 
 
-def words(text: str) -> list[str]:
-    """Return the words of a pool; "" and names with spaces are added by hand."""
-    return text.split()
-
-
-RUNS = words("run run run run classifier broken missing folder loop . text.en run/model.safetensors hf:a/b -")
-TEXTS = words(
+RUNS = split("run run run run classifier broken missing folder loop . text.en run/model.safetensors hf:a/b -")
+TEXTS = split(
     "text.en text.en text.en text.de text.tsv text.gz bad.gz labelled.tsv memory.tmx table.csv lines.jsonl "
     "letter.txt app.po notes.md data.json - missing folder pipe null full zero stdin link.txt loop empty "
     "run/config.toml caf\udce9 phrasebook:test"
 )
 OUTS = [
-    *words(
+    *split(
         "out.txt out.txt out.tsv out.gz out.xz out.zst out.srt out there.txt link.txt dangling loop folder "
         "filled . - null full stdout missing/out.txt text.en text.de text.tsv run run/config.toml caf\udce9"
     ),
     "", "a\nb", "n" * 300, "x/" * 3000, "\u202etxt", "-out", "~",
 ]  # fmt: skip
-INTS = [*words("0 1 2 3 7 -1 1000000 2147483648 9223372036854775808 1e3 1.5 x nan ０"), "", " 1", "9" * 5000]
-FLOATS = [*words("0 1 0.5 2 -1 nan inf -inf 1e-60 1e-7 1e39 1e308 1e400 1000 0.999999 x 1,5"), ""]
+INTS = [*split("0 1 2 3 7 -1 1000000 2147483648 9223372036854775808 1e3 1.5 x nan ０"), "", " 1", "9" * 5000]
+FLOATS = [*split("0 1 0.5 2 -1 nan inf -inf 1e-60 1e-7 1e39 1e308 1e400 1000 0.999999 x 1,5"), ""]
 STRINGS = [
     "", "x", "-", "--", "\x1b[2J", "\u202ex", "a\nb", "caf\udce9", "x" * 5000, "../x", "%s {0} $HOME", "'\""
 ]  # fmt: skip
 OVERRIDES = [
-    *words("""
+    *split("""
     x = a.b=1 d_model=8 training.max_steps=1 training.max_steps=-1 training.lr=1 model.d_model=7
     model.d_model=1000000000 model.n_heads=0 model.dropout=0.999999 model.dropout=1 training.learning_rate=nan
     training.learning_rate=1e300 search.beam_size=0 tokenizer.vocab_size=1 tokenizer.vocab_size=100000000
@@ -109,27 +93,27 @@ OVERRIDES = [
     "name=a\nb",
 ]
 POOLS = {
-    "method": words("beam sampling sampling greedy"), "device": words("cpu auto cuda cuda:7 mps meta"),
-    "precision": words("fp32 bf16 int8 auto fp16"),
-    "split": words("test valid train"), "task": words("translation classification"),
-    "preset": words("fast default quality fastest"), "to": words("ctranslate2 huggingface onnx tflite"),
-    "compute_type": words("float32 int8"), "columns": words("0,1 1,0 0 0,9 -1,0 , a,b"),
-    "text_column": words("0 1 9 -1 text"), "label_column": words("0 1 9 -1 label"),
-    "src_lang": words("en de xx EN zh-Hant"), "tgt_lang": words("de en ja zh x-x"),
-    "tag": ["<BT>", "\t", "a b"], "protect": words("numbers urls,tags all none ,"),
-    "protect_pattern": words(r"[0-9]+ ( (a+)+$ . .* \ ^ a{99999} (?=x)"),
-    "host": words("127.0.0.1 999.1.1.1 ::1 nowhere.invalid"), "port": words("0 -1 65536 x"),
-    "workers": words("1 2 0 -1 x"), "processes": words("1 0 -1 x"), "ray": ["", "x y"],
-    "licence": ["cc-by-4.0", "no such"], "name": words('alice a]b """ # multi30k wmt'),
-    "minutes": words("0 0.001 -1 nan"), "max_hours": words("0 1e-9 -1 nan inf 1e300"),
-    "drop": words("empty copy x"), "keep": words("empty copy x"), "format": words("marian fairseq auto x"),
-    "variant": words("seed x"), "wandb": [""], "message": ["new"], "src": words("en de xx"),
-    "tgt": words("de en xx"), "overrides": OVERRIDES, "set_": OVERRIDES,
+    "method": split("beam sampling sampling greedy"), "device": split("cpu auto cuda cuda:7 mps meta"),
+    "precision": split("fp32 bf16 int8 auto fp16"),
+    "split": split("test valid train"), "task": split("translation classification"),
+    "preset": split("fast default quality fastest"), "to": split("ctranslate2 huggingface onnx tflite"),
+    "compute_type": split("float32 int8"), "columns": split("0,1 1,0 0 0,9 -1,0 , a,b"),
+    "text_column": split("0 1 9 -1 text"), "label_column": split("0 1 9 -1 label"),
+    "src_lang": split("en de xx EN zh-Hant"), "tgt_lang": split("de en ja zh x-x"),
+    "tag": ["<BT>", "\t", "a b"], "protect": split("numbers urls,tags all none ,"),
+    "protect_pattern": split(r"[0-9]+ ( (a+)+$ . .* \ ^ a{99999} (?=x)"),
+    "host": split("127.0.0.1 999.1.1.1 ::1 nowhere.invalid"), "port": split("0 -1 65536 x"),
+    "workers": split("1 2 0 -1 x"), "processes": split("1 0 -1 x"), "ray": ["", "x y"],
+    "licence": ["cc-by-4.0", "no such"], "name": split('alice a]b """ # multi30k wmt'),
+    "minutes": split("0 0.001 -1 nan"), "max_hours": split("0 1e-9 -1 nan inf 1e300"),
+    "drop": split("empty copy x"), "keep": split("empty copy x"), "format": split("marian fairseq auto x"),
+    "variant": split("seed x"), "wandb": [""], "message": ["new"], "src": split("en de xx"),
+    "tgt": split("de en xx"), "overrides": OVERRIDES, "set_": OVERRIDES,
 }  # fmt: skip
 """Values by the name of an option, good and bad ones."""
 
 RUN_OPTIONS = {"run", "runs", "ensemble", "start"}
-FILE_OPTIONS = {*words("""
+FILE_OPTIONS = {*split("""
     file mono hypotheses references src tgt ref tsv valid valid_src valid_tgt valid_tsv
     glossary files test recipe settings keys codes src_spm tgt_spm model
 """)}  # fmt: skip
@@ -138,82 +122,65 @@ ALWAYS_MILD = ("workers", "processes", "ray", "port", "minutes", "max_hours")
 """Options that are never given a number that would only wear out the machine."""
 
 CALLS = """
-6 translate run
-6 translate run text.en
-8 translate run text.en --out out.txt
+8 translate run text.en
+12 translate run text.en --out out.txt
 3 translate run text.en --json
 2 translate run app.po --out out.txt
-1 translate run data.json
 3 translate run letter.txt --document --out out.txt
+20 translate run DOCUMENT --document --out out-DOCUMENT
 3 translate run text.en --method sampling --temperature 2
 2 translate run text.en --protect all
 2 translate run text.en --out out.txt --pharaoh links.txt
 2 translate run text.en --align --json
-2 classify classifier
-2 classify classifier text.en
+4 classify classifier text.en
 2 classify classifier text.en --out out.txt
-2 classify classifier text.en --json
-3 backtranslate run text.en --out out.tsv
-3 backtranslate run text.en --out out.tsv --method sampling
-2 data check text.en text.de
-2 data check text.tsv --src-lang en --tgt-lang de
-1 data check recipe.toml
-2 data check labelled.tsv --task classification
+5 backtranslate run text.en --out out.tsv
 2 data check text.en text.de --write-clean out
-1 data check memory.tmx --src-lang en --tgt-lang de
+2 data check text.tsv --src-lang en --tgt-lang de
+2 data check labelled.tsv --task classification
 1 data check table.csv --columns 0,1 --json
-1 evaluate run
-3 evaluate run --src text.en --ref text.de
+4 evaluate run --src text.en --ref text.de
 2 evaluate classifier --file labelled.tsv
-1 evaluate run --json
-3 score text.de text.en --tgt-lang de
-3 score text.de text.de --tgt-lang de --json
-2 score-model run text.en text.de
-2 score-model run text.en text.de --json
+4 score text.de text.en --tgt-lang de
+5 score-model run text.en text.de
 1 train TINY --src text.en --tgt text.de --out out
 2 train TINY --tsv text.tsv --src-lang en --tgt-lang de --out out
-1 train recipe.toml TINY --out out
-1 train recipe.toml TINY --out run
+2 train recipe.toml TINY --out out
 1 train labelled.tsv --task classification TINY_CLASSIFIER --out out
 1 train --from run --src text.en --tgt text.de --out out --set training.max_steps=2
 1 distill run --out out TINY
 1 export run --to ctranslate2 --out out
 1 export run --to huggingface --out out
-1 import folder --out out
-1 import text.en --out out
-1 import run --out out
-2 show run
-1 show classifier
-1 show run --plot
+2 import run --out out
+3 show run
 1 show schedule --recipe recipe.toml --out out.svg
 2 card run
-1 card classifier
 1 report run --out out
-1 compare run run --out out
-1 compare run run
-1 serve run --port 0
+2 compare run run --out out
 1 serve run --port 0 --keys keys.toml
-1 key add alice
-1 key add alice --file keys.toml
-1 key add bob --file out.toml
+2 key add alice --file keys.toml
 1 push run a/b
 1 demo --set 'data.train=["text.tsv"]' --set 'data.valid=["text.tsv"]' TINY --out out
-1 data list
-1 data list multi30k
-1 data list --json
-1 data fetch multi30k
-1 data fetch multi30k --to out
+3 data list multi30k
+2 data fetch multi30k --to out
 2 reproduce multi30k-en-de --dry-run
 """
 """How often, and a call that could succeed."""
 
-FIXED = {name: value for name, value in TINY.items() if name != "search.beam_size"}
-WRITES_INTO_RUN = {*words("evaluate report show compare train distill demo reproduce")}
+FIXED = {name: value for name, value in calls.TINY.items() if name != "search.beam_size"}
+MADE = {"TINY": calls.settings(FIXED), "TINY_CLASSIFIER": calls.settings(calls.TINY_CLASSIFIER)}
+WRITES_INTO_RUN = {*split("evaluate report show compare train distill demo reproduce")}
 MAKES_FOLDERS = {
-    *words("train distill demo reproduce report compare export import show"),
-    "data fetch",
-    "data check",
-}
+    *split("train distill demo reproduce report compare export import show"), "data fetch", "data check",
+}  # fmt: skip
+PRINTS = ("show", "card", "key add", "data list", "score", "score-model", "data check")
+OUT_FLAGS = ("--out", "--out-dir", "--pharaoh", "--write-clean", "--to", "--file")
+LINKS = {"link.txt": "there.txt", "dangling": "nowhere.txt"}
+"""Names that are links to others in the folder of a case."""
+STRUCTURED = ("app.po", "notes.md", "data.json")
+"""Files that are more than lines, and are refused where `--lines` does not say so."""
+INPUT_TEXTS = ("text.en", "text.de", "text.tsv", "text.gz", "bad.gz", "letter.txt", "memory.tmx", "table.csv",
+               "lines.jsonl", "labelled.tsv", "recipe.toml", "secret.txt", *STRUCTURED)  # fmt: skip
 
 
 class Option(NamedTuple):
@@ -259,36 +226,31 @@ def _kind(parameter: Any) -> str:
 def value_for(rng: random.Random, command: str, option: Option) -> str:
     """Something to give an option: of its kind, or not."""
     name = option.name
-    if rng.random() < 0.08:
-        return rng.choice(STRINGS)
-    if name in ALWAYS_MILD:
-        return rng.choice(POOLS[name])
-    if name in RUN_OPTIONS:
-        return rng.choice(RUNS)
-    if name in OUT_OPTIONS and option.kind == "path":
-        return rng.choice(OUTS)
-    if name in FILE_OPTIONS and not (command == "demo" and name in POOLS):
-        return rng.choice(TEXTS)
-    if command.startswith("key ") and name == "file":
-        return rng.choice([*OUTS, "keys.toml"])
     pool = {"int": INTS, "float": FLOATS}.get(option.kind, POOLS.get(name, STRINGS))
+    if rng.random() < 0.08:
+        pool = STRINGS
+    elif name in ALWAYS_MILD:
+        pool = POOLS[name]
+    elif name in RUN_OPTIONS:
+        pool = RUNS
+    elif name in OUT_OPTIONS and option.kind == "path":
+        pool = OUTS
+    elif command.startswith("key ") and name == "file":
+        pool = [*OUTS, "keys.toml"]
+    elif name in FILE_OPTIONS and not (command == "demo" and name in POOLS):
+        pool = TEXTS
     return rng.choice(pool)
-
-
-@cache
-def _written_calls() -> list[tuple[int, list[str]]]:
-    made = {"TINY": settings(FIXED), "TINY_CLASSIFIER": settings(TINY_CLASSIFIER)}
-    lines = (shlex.split(line) for line in CALLS.strip().splitlines())
-    return [(int(line[0]), [w for word in line[1:] for w in made.get(word, [word])]) for line in lines]
 
 
 def calls_of(tree: dict[str, list[Option]]) -> list[tuple[int, str, list[str]]]:
     """Weight, command and the rest of each call; a command that is not among `CALLS` is called bare."""
     found = []
-    for weight, argv in _written_calls():
+    for line in CALLS.strip().splitlines():
+        weight, *argv = shlex.split(line)
         command = next((name for name in (" ".join(argv[:2]), argv[0]) if name in tree), None)
         if command is not None:
-            found.append((weight, command, argv[len(command.split()) :]))
+            rest = argv[len(command.split()) :]
+            found.append((int(weight), command, [w for word in rest for w in MADE.get(word, [word])]))
     return found + [(2, name, []) for name in sorted(tree.keys() - {command for _, command, _ in found})]
 
 
@@ -298,46 +260,23 @@ class CommandCase:
 
     command: str
     options: list[Option]
-    argv: list[str]
+    arguments: list[str]
     stdin: bytes | None
     stdout: str
     stderr: str
     texts: dict[str, bytes]
+    document: Document
 
-    @classmethod
-    def make(cls, seed: int, pairs: Sequence[tuple[str, str]], tree: dict[str, list[Option]]) -> CommandCase:
-        rng = random.Random(f"commands:{seed}")
-        calls = calls_of(tree)
-        [call] = rng.choices(calls, [weight for weight, _, _ in calls])
-        command, base, options = call[1], list(call[2]), tree[call[1]]
-        if command == "reproduce":
-            options = [
-                option for option in options if option.name in ("name", "json_", "seed", "variant", "quick")
-            ]
-            base = [*base, "--dry-run"]
-        for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3])):
-            mutate(rng, command, base, options)
-        chosen = rng.sample(list(pairs), k=rng.randint(1, 12))
-        if command in ("train", "demo", "distill"):
-            chosen = list(pairs[:60])
-        texts = make_texts(rng, chosen)
-        whole = rng.random() < 0.85
-        return cls(
-            command,
-            tree[command],
-            [*command.split(), *base],
-            stdin=None if rng.random() < 0.05 else hostile_text(rng, [en for en, _ in chosen]),
-            stdout="file" if whole else rng.choice(["closed", "full", "broken"]),
-            stderr="file" if rng.random() < 0.97 else rng.choice(["closed", "full"]),
-            texts=texts,
-        )
+    @property
+    def argv(self) -> list[str]:
+        return [*self.command.split(), *self.arguments]
 
     def parsed(self) -> tuple[list[str], dict[str, str]]:
         """Return the words that belong to no option, and the last value of each option; a flag's is ""."""
         taking = {option.flag for option in self.options if option.flag and option.kind != "flag"}
         found: list[str] = []
         given: dict[str, str] = {}
-        words = iter(self.argv[len(self.command.split()) :])
+        words = iter(self.arguments)
         for word in words:
             name, equals, value = word.partition("=")
             if word == "--":
@@ -360,54 +299,43 @@ def mutate(rng: random.Random, command: str, base: list[str], options: Sequence[
     act = rng.random()
     if act < 0.55 and named:
         option = rng.choice(named)
-        if option.kind == "flag":
-            base.append(option.flag)
-        elif rng.random() < 0.9:
-            base += [option.flag, value_for(rng, command, option)]
-        else:
-            base.append(f"{option.flag}={value_for(rng, command, option)}")
+        given = [option.flag] if option.kind == "flag" else [option.flag, value_for(rng, command, option)]
+        base += given if rng.random() < 0.9 else ["=".join(given)]
     elif act < 0.85 and words:
         i = rng.choice(words)
-        before = base[i - 1] if i else ""
-        fitting = [o for o in named if o.flag == before and o.kind != "flag"]
+        fitting = [o for o in named if i and o.flag == base[i - 1] and o.kind != "flag"]
         for each in (fitting or [o for o in options if not o.flag])[:1]:
             base[i] = value_for(rng, command, each)
     elif act < 0.92 and base:
         del base[rng.randrange(len(base))]
     else:
-        base.insert(
-            rng.randint(0, len(base)),
-            rng.choice(["--nonsense", "", "--", "-", "text.en", "--out", "-x", "--help"]),
-        )
+        odd = ["--nonsense", "", "--", "-", "text.en", "--out", "-x", "--help"]
+        base.insert(rng.randint(0, len(base)), rng.choice(odd))
 
 
 def make_texts(rng: random.Random, pairs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
     """Return the files of a case."""
     src, tgt = [en for en, _ in pairs], [de for _, de in pairs]
-    whole = rng.random() < 0.5
     lines = {"en": src, "de": tgt, "tsv": [f"{en}\t{de}" for en, de in pairs]}
-    plain = {name: "".join(f"{line}\n" for line in each).encode() for name, each in lines.items()}
-    odd = plain if whole else {name: hostile_text(rng, each) for name, each in lines.items()}
+    odd = {name: "".join(f"{line}\n" for line in each).encode() for name, each in lines.items()}
+    plain = odd["en"]
+    if rng.random() < 0.5:
+        odd = {name: hostile_text(rng, each) for name, each in lines.items()}
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
         for en, de in pairs
     )
     return {
         "text.en": odd["en"], "text.de": odd["de"], "text.tsv": odd["tsv"],
-        "text.gz": gzip.compress(odd["en"], mtime=0), "bad.gz": gzip.compress(plain["en"], mtime=0)[:-9],
+        "text.gz": gzip.compress(odd["en"], mtime=0), "bad.gz": gzip.compress(plain, mtime=0)[:-9],
         "letter.txt": odd["en"].replace(b"\n", b"\n\n"), "there.txt": b"it was here before\n", "empty": b"",
         "memory.tmx": f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'.encode(),
         "table.csv": "".join(f'"{en}","{de}"\n' for en, de in pairs).encode(),
         "app.po": "".join(f'msgid "{en}"\nmsgstr ""\n\n' for en in src).encode(),
         "notes.md": "".join(f"# {en}\n" for en in src).encode(), "data.json": json.dumps(src).encode(),
         "lines.jsonl": "".join(f"{json.dumps({'en': en, 'de': de})}\n" for en, de in pairs).encode(),
+        "caf\udce9": odd["en"],
     }  # fmt: skip
-
-
-STRUCTURED = ("app.po", "notes.md", "data.json")
-"""Files that are more than lines, and are refused where `--lines` does not say so."""
-INPUT_TEXTS = ("text.en", "text.de", "text.tsv", "text.gz", "bad.gz", "letter.txt", "memory.tmx", "table.csv",
-               "lines.jsonl", "labelled.tsv", "recipe.toml", *STRUCTURED)  # fmt: skip
 
 
 class Commands:
@@ -415,46 +343,63 @@ class Commands:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.tree = stage, command_tree()
+        self.calls = calls_of(self.tree)
+
+    def case(self, seed: int) -> CommandCase:
+        rng, pairs = random.Random(f"commands:{seed}"), self.stage.pairs
+        [(_, command, base)] = rng.choices(self.calls, [weight for weight, _, _ in self.calls])
+        base, options = list(base), self.tree[command]
+        if command == "reproduce":
+            options = [one for one in options if one.name in ("name", "json_", "seed", "variant", "quick")]
+            base.append("--dry-run")
+        for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3])):
+            mutate(rng, command, base, options)
+        chosen = rng.sample(pairs, k=rng.randint(1, 12))
+        if command in ("train", "demo", "distill"):
+            chosen = pairs[:60]
+        document = make(rng, [en for en, _ in pairs])
+        return CommandCase(
+            command, self.tree[command], [word.replace("DOCUMENT", document.name) for word in base],
+            stdin=None if rng.random() < 0.05 else hostile_text(rng, [en for en, _ in chosen]),
+            stdout="file" if rng.random() < 0.85 else rng.choice(["closed", "full", "broken"]),
+            stderr="file" if rng.random() < 0.97 else rng.choice(["closed", "full"]),
+            texts={**make_texts(rng, chosen), document.name: document.content},
+            document=document,
+        )  # fmt: skip
 
     def faults(self, seed: int, show: Show) -> list[Fault]:
-        case = CommandCase.make(seed, self.stage.pairs, self.tree)
+        case = self.case(seed)
         folder = self.prepare(case)
         show(f"in {folder}: dragoman {json.dumps(case.argv)[1:-1]}")
         show(f"stdin {case.stdin!r:.300}, stdout {case.stdout}, stderr {case.stderr}")
-        before = snapshot(folder)
-        with ExitStack() as held:
-            if any(word == "pipe" or word.endswith("=pipe") for word in case.argv):
-                held.enter_context(writer_of(folder / "pipe", case.texts["text.en"]))
-            ended = call(case.argv, folder, stdin=case.stdin, stdout=case.stdout, stderr=case.stderr)
-        show(f"exit code {ended.code}\nstdout {ended.stdout[:2000]!r}\nstderr {ended.stderr[-3000:]}")
-        found = list(faults_of(ended, has_stderr=case.stderr == "file", longest=max(map(len, case.argv))))
+        before = calls.snapshot(folder)
+        # Somebody writes into the pipe once it is read.
+        with subprocess.Popen(["sh", "-c", "exec cat text.en > pipe"], cwd=folder) as writer:
+            ended = calls.call(case.argv, folder, stdin=case.stdin, stdout=case.stdout, stderr=case.stderr)
+            writer.kill()
+        show(str(ended))
+        found = list(
+            calls.faults_of(ended, has_stderr=case.stderr == "file", longest=max(map(len, case.argv)))
+        )
         if not found:
-            found += self.changes(case, ended, before, snapshot(folder))
+            found += self.changes(case, ended, before, calls.snapshot(folder))
             found += self.results(case, ended, folder)
         return found
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
     def prepare(self, case: CommandCase) -> Path:
         """Return the folder of a case, with everything that its words name."""
         folder = self.stage.fresh("run", "classifier", "recipe.toml", "labelled.tsv")
-        for side in ("en", "de"):
-            for name in ("train", "valid", "test"):
-                shutil.copy(self.stage.folder / f"{name}.{side}", folder)
         for name, content in case.texts.items():
             (folder / name).write_bytes(content)
-        (folder / "caf\udce9").write_bytes(case.texts["text.en"])
+        (folder / "secret.txt").write_bytes(SECRET)
         (folder / "there.txt").chmod(0o600)
         (folder / "folder").mkdir()
         (folder / "filled").mkdir()
         (folder / "filled" / "mine.txt").write_text("mine\n")
         shutil.copytree(folder / "run", folder / "broken")
         (folder / "broken" / "model.safetensors").write_bytes(b"\0" * 100)
-        for name, target in {
-            "link.txt": "there.txt", "dangling": "nowhere.txt", "loop": "loop",
-            "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
-        }.items():  # fmt: skip
+        streams = {"loop": "loop", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"}
+        for name, target in {**LINKS, **streams}.items():
             (folder / name).symlink_to(target)
         os.mkfifo(folder / "pipe")
         for name, minor in {"null": 3, "zero": 5, "full": 7}.items():
@@ -465,55 +410,20 @@ class Commands:
         self, case: CommandCase, ended: Ended, before: dict[str, str], after: dict[str, str]
     ) -> Iterator[Fault]:
         """Files that should not have changed, or should not be there."""
-        places = case.parsed()[1]
-        outs = [
-            places[flag]
-            for flag in ("--out", "--out-dir", "--pharaoh", "--write-clean", "--to", "--file")
-            if places.get(flag)
-        ]
-        given = [os.path.normpath(value) for value in outs]
-        allowed = {*given, *({"there.txt"} & {*given} or ())}
-        allowed |= {"there.txt"} if "link.txt" in given else set()
-        allowed |= {"nowhere.txt"} if "dangling" in given else set()
-        allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
-
-        makes_folders = case.command in MAKES_FOLDERS or "--out-dir" in places
-
-        def may(path: str) -> bool:
-            if path in INPUT_TEXTS and path not in given:
-                return False
-            if path.partition("/")[0] in ("run", "classifier") and case.command in WRITES_INTO_RUN:
-                return True
-            inside = makes_folders and any(path.startswith(f"{each}/") or each == "." for each in allowed)
-            # The folders above a folder that was asked for are made with it, if the command succeeds.
-            above = makes_folders and ended.code == 0 and any(each.startswith(f"{path}/") for each in given)
-            kept = path.removesuffix(".partial").removesuffix(".journal") in allowed  # to continue from
-            return (
-                path in allowed
-                or inside
-                or above
-                or kept
-                or (path.startswith("runs") and case.command in MAKES_FOLDERS)
-            )
-
+        options = case.parsed()[1]
+        given = {os.path.normpath(options[flag]) for flag in OUT_FLAGS if options.get(flag)}
         for path in sorted({*before, *after}):
             old, new = before.get(path), after.get(path)
             if old == new:
                 continue
-            read = [word for word in case.argv if os.path.normpath(word or ".") == path]
-            if path in INPUT_TEXTS and old and (path not in given or len(read) > 1):
+            is_read = sum(os.path.normpath(word or ".") == path for word in case.argv) > 1
+            if path in (*INPUT_TEXTS, case.document.name) and old and (path not in given or is_read):
                 yield "wrong", f"input {path} has changed"
-            elif not may(path):
+            elif not may_change(path, case, given, succeeded=ended.code == 0):
                 yield "wrong", f"{path}: {old} became {new}"
-            elif old and new and old[0] != new[0]:
-                yield "wrong", f"{path}: {old[:10]} became {new[:10]}"
             elif old and new and old[:10] != new[:10]:
                 yield "wrong", f"{path}: mode {old[:10]} became {new[:10]}"
-            elif (
-                ended.code in (1, 2)
-                and case.command not in MAKES_FOLDERS
-                and not path.endswith((".partial", ".journal"))
-            ):
+            elif ended.code in (1, 2) and not stays_behind(path, case):
                 yield "wrong", f"exit code {ended.code}, and {path} has changed"
         if left := self.stage.left_in_tmp():
             yield "wrong", f"left in TMPDIR: {left[:5]}"
@@ -524,8 +434,7 @@ class Commands:
         out = given.get("--out")
         if ended.code != 0 or given.keys() & {"--help", "-h"}:
             return
-        prints = ("show", "card", "key add", "data list", "score", "score-model", "data check", "doctor")
-        if case.stdout in ("full", "closed") and case.command in prints and out in (None, "-"):
+        if case.stdout in ("full", "closed") and case.command in PRINTS and out in (None, "-"):
             yield "wrong", f"exit code 0, and stdout is {case.stdout}"
         if case.stdout != "file":
             return
@@ -533,60 +442,88 @@ class Commands:
             name = words[1] if len(words) > 1 else "-"
             if "--out-dir" in given:
                 out = f"{given['--out-dir']}/{Path(name).name}"
-            yield from self.lines(case, ended, folder, out, name)
+            yield from lines(case, ended, folder, out, name)
         if "--json" in given and not out and ended.stdout:
+            in_lines = case.command in ("translate", "classify", "score-model")
             try:
                 whole = ended.stdout.decode()
-                in_lines = case.command in ("translate", "classify", "score-model")
                 for text in whole.split("\n") if in_lines else [whole]:  # JSON may hold other line ends
-                    if text:
-                        json.loads(text, parse_constant=_refuse)
+                    json.loads(text or "0", parse_constant=_refuse)
             except ValueError as error:
                 yield "wrong", f"--json printed invalid JSON: {error}"
-        if re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", ended.stdout):
+        if CONTROL.search(ended.stdout):
             yield "wrong", "control characters on stdout"
 
-    def lines(
-        self, case: CommandCase, ended: Ended, folder: Path, out: str | None, name: str
-    ) -> Iterator[Fault]:
-        """Line in, line out, nothing else, nothing invented; `name` is that of the input."""
-        words = case.parsed()[1]
-        if name in STRUCTURED and case.command == "translate" and "--lines" not in words:
-            yield "wrong", f"{name} was taken for lines"
-        if name in ("-", "stdin"):
-            given = case.stdin or b""
-        elif name in case.texts or name == "caf\udce9":
-            given = case.texts.get(name, case.texts["text.en"])
-        else:
-            return
-        if name.endswith(".gz"):
-            given = gzip.decompress(given)
-        if given[:2] in (b"\xff\xfe", b"\xfe\xff") or name.endswith((".tmx", ".csv", ".jsonl")):
-            return
-        expected = given.count(b"\n") + (not given.endswith(b"\n") and given != b"")
-        written = ended.stdout
-        if out is not None and out not in ("-", "stdout"):
-            path = folder / out
-            if not path.is_file():
-                if out != "null":
-                    yield "wrong", f"exit code 0 without {out}"
-                return
-            written = path.read_bytes()
-            if out.endswith((".gz", ".xz", ".zst")):
-                from dragoman.data.readers.files import open_lines
 
-                written = "".join(f"{line}\n" for line in open_lines(path)).encode()
-        got = written.count(b"\n") + (not written.endswith(b"\n") and written != b"")
-        if got != expected:
-            yield "wrong", f"{expected} lines became {got}"
-        found = re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", written)
-        if found and not ("--document" in words and found[0] in given):  # a document keeps what it had
-            yield "wrong", f"control character {found[0]!r} in the output"
-        if case.command == "translate" and words.keys() <= {"--out"} and got == expected:
-            sides = (given.decode(errors="replace").split("\n"), written.decode().split("\n"))
-            for line, translation in zip(*sides, strict=False):
-                if has_letter(translation) and not has_letter(line):
-                    yield "wrong", f"{line!r} has no letter and became {translation!r}"
+def may_change(path: str, case: CommandCase, given: set[str], *, succeeded: bool) -> bool:
+    """Whether a command with these outputs may write here."""
+    top, makes_folders = path.partition("/")[0], case.command in MAKES_FOLDERS
+    allowed = given | {LINKS[name] for name in given & LINKS.keys()}
+    allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
+    if path in (*INPUT_TEXTS, case.document.name):
+        return path in given
+    if is_conversion(path, case) or (top in ("run", "classifier") and case.command in WRITES_INTO_RUN):
+        return True
+    if path.removesuffix(".partial").removesuffix(".journal") in allowed:  # the latter to continue from
+        return True
+    if not makes_folders and "--out-dir" not in case.parsed()[1]:
+        return False
+    # The folders above a folder that was asked for are made with it, if the command succeeds.
+    above = succeeded and any(each.startswith(f"{path}/") for each in given)
+    inside = any(path.startswith(f"{each}/") or each == "." for each in allowed)
+    return inside or above or (makes_folders and path.startswith("runs"))
+
+
+def is_conversion(path: str, case: CommandCase) -> bool:
+    """Whether this is a run's CTranslate2 conversion, which stays even if a later step fails."""
+    return path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv)
+
+
+def stays_behind(path: str, case: CommandCase) -> bool:
+    """Whether a command that fails may leave this."""
+    partial = path.endswith((".partial", ".journal"))
+    return partial or case.command in MAKES_FOLDERS or is_conversion(path, case)
+
+
+def lines(case: CommandCase, ended: Ended, folder: Path, out: str | None, name: str) -> Iterator[Fault]:
+    """Line in, line out, nothing else, nothing invented; `name` is that of the input."""
+    words = case.parsed()[1]
+    if name in STRUCTURED and case.command == "translate" and "--lines" not in words:
+        yield "wrong", f"{name} was taken for lines"
+    if name == case.document.name and out and (folder / out).is_file():
+        yield from (("wrong", what) for what in document_faults(case.document, (folder / out).read_bytes()))
+        return
+    given = (case.stdin or b"") if name in ("-", "stdin") else case.texts.get(name)
+    if given is None or name.endswith((".tmx", ".csv", ".jsonl")):
+        return
+    given = gzip.decompress(given) if name.endswith(".gz") else given
+    if given[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return
+    written = ended.stdout
+    if out is not None and out not in ("-", "stdout"):
+        path = folder / out
+        if not path.is_file():
+            if out != "null":
+                yield "wrong", f"exit code 0 without {out}"
+            return
+        written = path.read_bytes()
+        if out.endswith((".gz", ".xz", ".zst")):
+            from dragoman.data.readers.files import open_lines
+
+            written = "".join(f"{line}\n" for line in open_lines(path)).encode()
+    expected, got = (
+        text.count(b"\n") + (not text.endswith(b"\n") and text != b"") for text in (given, written)
+    )
+    if got != expected:
+        yield "wrong", f"{expected} lines became {got}"
+    found = CONTROL.search(written)
+    if found and not ("--document" in words and found[0] in given):  # a document keeps what it had
+        yield "wrong", f"control character {found[0]!r} in the output"
+    if case.command == "translate" and words.keys() <= {"--out"} and got == expected:
+        sides = (given.decode(errors="replace").split("\n"), written.decode().split("\n"))
+        for line, translation in zip(*sides, strict=False):
+            if has_letter(translation) and not has_letter(line):
+                yield "wrong", f"{line!r} has no letter and became {translation!r}"
 
 
 def has_letter(text: str) -> bool:
@@ -595,21 +532,3 @@ def has_letter(text: str) -> bool:
 
 def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
-
-
-class writer_of:  # noqa: N801
-    """A process that writes `content` into a pipe once somebody reads it; a context manager."""
-
-    def __init__(self, path: Path, content: bytes) -> None:
-        self.pid = os.fork()
-        if self.pid == 0:
-            with suppress(OSError), path.open("wb") as pipe:
-                pipe.write(content)
-            os._exit(0)
-
-    def __enter__(self) -> writer_of:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)

@@ -7,10 +7,7 @@ import random
 import re
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
-
-from attacks.calls import Fault, Show, Stage, call, faults_of
 
 ENDINGS = (".docx", ".srt", ".tmx", ".html", ".txt")
 SECRET = b"a secret of this machine"
@@ -29,6 +26,10 @@ class Document(NamedTuple):
     ending: str
     content: bytes
     whole: bool
+
+    @property
+    def name(self) -> str:
+        return f"document{self.ending}"
 
 
 def make(rng: random.Random, sentences: list[str]) -> Document:
@@ -51,31 +52,35 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("]]>", "]]&gt;")
 
 
-def docx(rng: random.Random, units: list[str], body: str | None = None) -> bytes:
+TYPES = (
+    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    '<Override PartName="/word/document.xml" ContentType='
+    '"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
+)
+RELATIONS = (
+    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+    '<Relationship Id="r1" Target="word/document.xml" '
+    'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"/>'
+    "</Relationships>"
+)
+
+
+def word(body: str) -> bytes:
+    """Return a Word document with this body, or with this XML."""
+    if not body.startswith("<?xml"):
+        body = f'<?xml version="1.0"?><w:document {W}><w:body>{body}<w:sectPr/></w:body></w:document>'
+    return zipped({"[Content_Types].xml": TYPES, "_rels/.rels": RELATIONS, "word/document.xml": body})
+
+
+def docx(rng: random.Random, units: list[str]) -> bytes:
     """Return a Word document with a paragraph for each unit."""
-
-    def paragraph(unit: str) -> str:
+    body = ""
+    for unit in units:
         half = len(unit) // 2 if rng.random() < 0.3 else len(unit)
-        runs = [
-            f'<w:r><w:t xml:space="preserve">{_escaped(part)}</w:t></w:r>'
-            for part in (unit[:half], unit[half:])
-        ]
-        return f"<w:p>{'<w:r><w:rPr><w:b/></w:rPr><w:tab/></w:r>'.join(runs)}</w:p>"
-
-    body = "".join(map(paragraph, units)) if body is None else body
-    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
-    relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
-    parts = {
-        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        f'<Override PartName="/word/document.xml" ContentType="{kind}"/></Types>',
-        "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-        f'<Relationship Id="r1" Type="{relation}" Target="word/document.xml"/></Relationships>',
-        "word/document.xml": body
-        if body.startswith("<?xml")
-        else f'<?xml version="1.0"?><w:document {W}><w:body>{body}<w:sectPr/></w:body></w:document>',
-    }
-    return zipped(parts)
+        texts = (f'<w:t xml:space="preserve">{_escaped(part)}</w:t>' for part in (unit[:half], unit[half:]))
+        body += f"<w:p><w:r>{'</w:r><w:r><w:rPr><w:b/></w:rPr><w:tab/></w:r><w:r>'.join(texts)}</w:r></w:p>"
+    return word(body)
 
 
 def zipped(parts: dict[str, str]) -> bytes:
@@ -84,6 +89,11 @@ def zipped(parts: dict[str, str]) -> bytes:
         for name, text in parts.items():
             archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     return content.getvalue()
+
+
+def unzipped(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def srt(rng: random.Random, units: list[str]) -> bytes:
@@ -105,11 +115,10 @@ def tmx(rng: random.Random, units: list[str]) -> bytes:
 
 
 def html(rng: random.Random, units: list[str]) -> bytes:
-    tags = [rng.choice(["p", "li", "h1", "td", "div"]) for _ in units]
-    body = "".join(
-        f'<{tag} title="x">{_escaped(unit)}<br><b>x</b></{tag}>'
-        for tag, unit in zip(tags, units, strict=True)
-    )
+    body = ""
+    for unit in units:
+        tag = rng.choice(["p", "li", "h1", "td", "div"])
+        body += f'<{tag} title="x">{_escaped(unit)}<br><b>x</b></{tag}>'
     return f"<!DOCTYPE html><html lang=en><head><title>T</title></head><body>{body}</body></html>".encode()
 
 
@@ -177,49 +186,41 @@ def _hostile_markup(rng: random.Random, ending: str) -> bytes:
         "A\u0301" * n],
     }[ending]  # fmt: skip
     chosen = rng.choice(body)
-    return docx(rng, [], chosen) if ending == ".docx" else chosen.encode()
+    return word(chosen) if ending == ".docx" else chosen.encode()
 
 
 def _hostile_zip(rng: random.Random, whole: bytes) -> bytes:
     """Return an archive whose parts are the attack."""
-    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-        parts = {name: archive.read(name).decode() for name in archive.namelist()}
-    name = rng.choice(list(parts))
+    parts = {name: content.decode() for name, content in unzipped(whole).items()}
+    name, main = rng.choice(list(parts)), parts["word/document.xml"]
+    elsewhere = rng.choice(["word/../../../etc/passwd", "", "nowhere.xml", "http://x/"])
     act = rng.randrange(9)
-    if act == 0:
-        del parts[name]
-    elif act == 1:
-        parts[name] = parts[name][: rng.randint(0, len(parts[name]))]
-    elif act == 2:
-        parts["word/media/bomb.bin"] = "\0" * (300 << 20)
-    elif act == 3:
-        parts["word/document.xml"] = parts["word/document.xml"].replace(
-            "<w:sectPr/>", "<!--" + " " * (100 << 20) + "-->"
-        )
-    elif act == 4:
-        parts.update({"../../evil.txt": "x", "/tmp/evil.txt": "x", "word\\evil.txt": "x"})
-    elif act == 5:
-        parts.update({f"word/part{i}.xml": "<x/>" for i in range(20_000)})
-    elif act == 6:
-        parts[name] = parts[name].replace(
-            "word/document.xml", rng.choice(["word/../../../etc/passwd", "", "nowhere.xml", "http://x/"])
-        )
-    elif act == 7:
+    if act == 7:
         return _damaged(rng, whole)
-    else:
+    if act == 8:
         changed = bytearray(whole)
         for _ in range(5):
             changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
         return bytes(changed)
-    return zipped(parts)
+    if act == 0:
+        del parts[name]
+    changes = {
+        1: lambda: {name: parts[name][: rng.randint(0, len(parts[name]))]},
+        2: lambda: {"word/media/bomb.bin": "\0" * (300 << 20)},
+        3: lambda: {"word/document.xml": main.replace("<w:sectPr/>", f"<!--{' ' * (100 << 20)}-->")},
+        4: lambda: {"../../evil.txt": "x", "/tmp/evil.txt": "x", "word\\evil.txt": "x"},
+        5: lambda: {f"word/part{i}.xml": "<x/>" for i in range(20_000)},
+        6: lambda: {name: parts[name].replace("word/document.xml", elsewhere)},
+    }
+    return zipped(parts | (changes[act]() if act else {}))
 
 
 def structure(ending: str, content: bytes) -> object:
     """Return the parts of a document that its translation must keep."""
     if ending == ".docx":
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            body = archive.read("word/document.xml")
-            return archive.namelist(), len(re.findall(rb"<w:p[ >/]", body)), body.count(b"<w:tab/>")
+        parts = unzipped(content)
+        body = parts["word/document.xml"]
+        return list(parts), len(re.findall(rb"<w:p[ >/]", body)), body.count(b"<w:tab/>")
     if ending == ".srt":
         return re.findall(rb"[0-9:,]+ --> [0-9:,]+", content)
     if ending == ".tmx":
@@ -229,53 +230,11 @@ def structure(ending: str, content: bytes) -> object:
     return content.count(b"\n")
 
 
-class Documents:
-    """Documents on the command line."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def faults(self, seed: int, show: Show) -> list[Fault]:
-        rng = random.Random(f"documents:{seed}")
-        document = make(rng, [en for en, _ in self.stage.pairs])
-        folder = self.stage.fresh("run")
-        name, out = f"in{document.ending}", folder / f"out{document.ending}"
-        (folder / name).write_bytes(document.content)
-        (folder / "secret.txt").write_bytes(SECRET)
-        argv = ["translate", "run", name, "--document", "--out", out.name]
-        show(f"in {folder}: dragoman {' '.join(argv)}")
-        show(f"{len(document.content):,} bytes: {document.content[:1500]!r}")
-        ended = call(argv, folder)
-        show(f"exit code {ended.code}\nstderr {ended.stderr[-3000:]}")
-        found = list(faults_of(ended))
-        if not found:
-            found += [("wrong", what) for what in self.wrong(document, ended.code, out)]
-        if (folder / name).read_bytes() != document.content:
-            found.append(("wrong", "the input has changed"))
-        left = {path.name for path in folder.iterdir()} - {"run", "secret.txt", name, out.name}
-        if left or self.stage.left_in_tmp():
-            found.append(("wrong", f"left behind: {left}, {self.stage.left_in_tmp()[:3]}"))
-        return found
-
-    def wrong(self, document: Document, code: int, out: Path) -> list[str]:
-        """Return the faults of the result."""
-        if code != 0:
-            return [f"exit code {code}, and {out.name} is there"] if out.exists() else []
-        if not out.is_file():
-            return ["exit code 0 without a result"]
-        written = out.read_bytes()
-        if SECRET in written or (document.ending == ".docx" and SECRET in b"".join(_parts(written))):
-            return ["another file is in the result"]
-        if document.whole and structure(document.ending, document.content) != structure(
-            document.ending, written
-        ):
-            return [f"the structure has changed: {structure(document.ending, written)}"]
-        return []
-
-
-def _parts(content: bytes) -> list[bytes]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return [archive.read(name) for name in archive.namelist()]
+def document_faults(document: Document, written: bytes) -> list[str]:
+    """Return what is wrong with the translation of a document."""
+    if SECRET in written or (document.ending == ".docx" and SECRET in b"".join(unzipped(written).values())):
+        return ["another file is in the result"]
+    if document.whole:
+        before, after = (structure(document.ending, content) for content in (document.content, written))
+        return [] if before == after else [f"the structure has changed: {after}"]
+    return []

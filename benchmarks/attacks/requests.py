@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
 import random
-import socket
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple
-from urllib.parse import quote
-
-from attacks import documents
-from attacks.calls import Fault, Show, Stage, readable
-from attacks.commands import has_letter
-from service import running
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 ROUTES = (
     "/v1/translate", "/v1/classify", "/v1/detect", "/v1/documents",
@@ -59,7 +49,8 @@ WRONG: tuple[Any, ...] = (
     [], [None], [[]], ["a", 3], {}, {"a": "b"}, ["a"] * 3000, "x" * 70_000,
 )  # fmt: skip
 
-Make = Callable[[random.Random], bytes]
+ENTITIES = b'<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><tmx>&b;</tmx>'
+UPGRADE = ("Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "Connection: Upgrade, HTTP2-Settings")
 
 
 def malformed(seed: int = 1) -> Iterator[tuple[str, bytes]]:
@@ -71,15 +62,18 @@ def malformed(seed: int = 1) -> Iterator[tuple[str, bytes]]:
 
 def post(path: str, body: bytes, content_type: str = "application/json", *more: str) -> bytes:
     """Return a request in good HTTP, whatever its body is."""
-    lines = [
-        f"POST {path} HTTP/1.1",
-        "Host: localhost",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *more,
-    ]
-    lines += [f"Content-Type: {content_type}"] if content_type else []
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", "Connection: close"]
+    lines += [*more, *([f"Content-Type: {content_type}"] if content_type else []), "", ""]
+    return "\r\n".join(lines).encode("latin-1") + body
+
+
+def form(fields: Iterable[tuple[str, str, bytes]], boundary: str = "x") -> bytes:
+    """Return a form of these fields: a name, what else is said of it, and the content."""
+    parts = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'.encode() + content
+        for name, more, content in fields
+    )
+    return b"".join(part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
 
 
 def _broken_http(rng: random.Random) -> bytes:
@@ -169,15 +163,11 @@ def _wrong_content(rng: random.Random) -> bytes:
     body = rng.choice([
         json.dumps(GOOD["/v1/translate"]).encode(), b"q=A+man&source=en&target=de",
         b"q=%ff%00&q=2&=&&&=x", b"--x--\r\n",
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="../../x.docx"\r\n\r\n'
-        b'PK\x03\x04bad\r\n--x--\r\n',
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
-        b'\xff\xfe\xfa\r\n--x--\r\n',
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="\x01.srt"\r\n\r\n'
-        b'1\n00:99 --> x\nHi\r\n--x--\r\n',
-        b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\nno file\r\n--x--\r\n',
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.tmx"\r\n\r\n'
-        b'<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><tmx>&b;</tmx>\r\n--x--\r\n',
+        form([("file", '; filename="../../x.docx"', b"PK\x03\x04bad")]),
+        form([("file", '; filename="a.txt"', b"\xff\xfe\xfa")]),
+        form([("file", '; filename="\x01.srt"', b"1\n00:99 --> x\nHi")]),
+        form([("file", "", b"no file")]),
+        form([("file", '; filename="a.tmx"', ENTITIES)]),
         b"--x\r\n" * 2000, rng.randbytes(500),
     ])  # fmt: skip
     return post(rng.choice(ROUTES), body, content_type)
@@ -214,10 +204,10 @@ def _trailers(rng: random.Random) -> bytes:
     """Trailers of any number after a chunked body, and an upgrade that a body comes with."""
     if rng.random() < 0.5:
         return post("/v1/translate", json.dumps(GOOD["/v1/translate"]).encode(), "application/json", *UPGRADE)
-    head = b"POST /v1/detect HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return (
-        head + b"2\r\n{}\r\n0\r\n" + b"X: yyyyyyyyyyyyyy\r\n" * rng.choice([1, 99, 9999, 500_000]) + b"\r\n"
+    head = (
+        b"POST /v1/detect HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
     )
+    return head + b"X: yyyyyyyyyyyyyy\r\n" * rng.choice([1, 99, 9999, 500_000]) + b"\r\n"
 
 
 def _costly(rng: random.Random) -> bytes:
@@ -228,9 +218,7 @@ def _costly(rng: random.Random) -> bytes:
     return post("/v1/translate", json.dumps({"text": text, "split": False, "required": required}).encode())
 
 
-UPGRADE = ("Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "Connection: Upgrade, HTTP2-Settings")
-
-KINDS: dict[str, Make] = {
+KINDS: dict[str, Callable[[random.Random], bytes]] = {
     "broken HTTP": _broken_http,
     "odd targets and methods": _odd_target,
     "odd headers": _odd_headers,
@@ -243,202 +231,3 @@ KINDS: dict[str, Make] = {
     "trailers and upgrades": _trailers,
     "costly phrases": _costly,
 }
-
-
-# --- requests to every route that a service describes
-
-
-SECONDS = 30.0
-"""An answer takes no longer than this."""
-UNEXPECTED = (
-    "an error that should not be",
-    "Exception in ASGI",
-    "Traceback",
-    "a worker cannot go on",
-    "a worker has died",
-)
-"""What is not in the log of a service that is well."""
-OPTIONS = ("limits.body_seconds=1", "limits.seconds=20", "limits.body_bytes=2000000", "log_format=json")
-EVERY = 10
-"""After this many requests the good one is sent again."""
-
-
-class Answer(NamedTuple):
-    """Return the answer of a service; status 0 = connection closed without an answer."""
-
-    status: int
-    kind: str
-    body: bytes
-
-
-def described(rng: random.Random, api: dict[str, Any], sentences: list[str]) -> bytes:
-    """Return a request to any route of an OpenAPI description, with parameters good and bad."""
-    path, operations = rng.choice(list(api["paths"].items()))
-    method, operation = rng.choice([(m, o) for m, o in operations.items() if isinstance(o, dict)])
-    query = []
-    for each in operation.get("parameters", []):
-        value = str(_value(rng, api, each.get("schema", {}), sentences))
-        if each["in"] == "path":
-            path = path.replace("{" + each["name"] + "}", quote(value, safe="", errors="replace")[:3000])
-        elif rng.random() < 0.7:
-            query.append(f"{each['name']}={quote(value, errors='replace')[:3000]}")
-    kinds = operation.get("requestBody", {}).get("content", {})
-    body, kind = b"", ""
-    if kinds:
-        kind = rng.choice(list(kinds))
-        fields = _value(rng, api, kinds[kind].get("schema", {}), sentences)
-        if kind.startswith("multipart/"):
-            body, kind = _form(rng, fields if isinstance(fields, dict) else {}, sentences)
-        elif kind.startswith("application/x-www-form"):
-            parts = fields.items() if isinstance(fields, dict) else []
-            body = "&".join(f"{quote(k)}={quote(str(v), errors='replace')}" for k, v in parts).encode()
-        else:
-            body = json.dumps(fields).encode()
-    target = path + ("?" + "&".join(query) if query else "")
-    if rng.random() < 0.05:
-        method = rng.choice(["get", "put", "delete", "head", "options", "trace"])
-    head = f"{method.upper()} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-    head += f"Content-Length: {len(body)}\r\n" + (f"Content-Type: {kind}\r\n" if kind else "")
-    return head.encode("latin-1", "replace") + b"\r\n" + body
-
-
-def _value(rng: random.Random, api: dict[str, Any], schema: dict[str, Any], sentences: list[str]) -> Any:
-    """Return a value that the schema describes, or now and then one that it does not."""
-    if rng.random() < 0.06:
-        return rng.choice(WRONG)
-    if "$ref" in schema:
-        return _value(rng, api, api["components"]["schemas"][schema["$ref"].split("/")[-1]], sentences)
-    for several in ("anyOf", "oneOf", "allOf"):
-        if several in schema:
-            return _value(rng, api, rng.choice(schema[several]), sentences)
-    if "enum" in schema or "const" in schema:
-        return rng.choice(schema.get("enum") or [schema["const"]])
-    kind = schema.get("type")
-    if kind == "object":
-        wanted, fields = schema.get("required", []), schema.get("properties", {})
-        chosen = [name for name in fields if name in wanted or rng.random() < 0.4]
-        return {name: _value(rng, api, fields[name], sentences) for name in chosen}
-    if kind == "array":
-        return [
-            _value(rng, api, schema.get("items", {}), sentences) for _ in range(rng.choice([0, 1, 1, 2, 5]))
-        ]
-    if kind == "boolean":
-        return rng.random() < 0.5
-    if kind in ("integer", "number"):
-        bounds = [schema[name] for name in ("minimum", "maximum", "default") if name in schema]
-        return rng.choice([*bounds, 0, 1, 2, 0.5 if kind == "number" else 3])
-    words = [
-        "en",
-        "de",
-        "auto",
-        "run",
-        "text",
-        rng.choice(list(SURPRISES.values())),
-        *schema.get("examples", []),
-    ]
-    return rng.choice([*words, *rng.sample(sentences, k=5)])
-
-
-def _form(rng: random.Random, fields: dict[str, Any], sentences: list[str]) -> tuple[bytes, str]:
-    """Return a form with a document in it, and its content type."""
-    document = documents.make(rng, sentences)
-    ending = document.ending if rng.random() < 0.9 else rng.choice([".pdf", "", ".docx", "." * 300])
-    boundary = uuid.UUID(int=rng.getrandbits(128)).hex
-    body = b""
-    for name, value in {**fields, "file": None}.items():
-        is_file = name == "file"
-        extra = f'; filename="{rng.choice(["a", "../x", "a b"])}{ending}"' if is_file else ""
-        content = document.content if is_file else str(value).encode("utf-8", "replace")
-        body += (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{extra}\r\n\r\n'.encode()
-            + content
-            + b"\r\n"
-        )
-    return body + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
-
-
-class Requests:
-    """Requests to a service of two workers."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.sentences = [en for en, _ in stage.pairs]
-        self._running = ExitStack()
-        runs = (str(stage.made("run")), str(stage.made("classifier")))
-        options = [part for setting in OPTIONS for part in ("--set", setting)]
-        self.service = self._running.enter_context(running(*runs, "--workers", "2", *options))
-        self.api = json.loads(self.exchange(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n").body)
-        self.good = post("/v1/translate", json.dumps({"text": self.sentences[:2]}).encode())
-        self.translated = self._translation()
-        self.n_logged = 0
-
-    def close(self) -> None:
-        self._running.close()
-
-    def faults(self, seed: int, show: Show) -> list[Fault]:
-        rng = random.Random(f"requests:{seed}")
-        if rng.random() < 0.4:
-            content = rng.choice(list(KINDS.values()))(rng)
-        else:
-            content = described(rng, self.api, self.sentences)
-        show(f"{len(content):,} bytes: {content[:2000]!r}")
-        try:
-            answer = self.exchange(content)
-        except TimeoutError:
-            return [("hang", f"no answer within {SECONDS} s to {content[:200]!r}")]
-        show(f"status {answer.status}, {answer.kind}, {answer.body[:2000]!r}")
-        found = [(sort, f"{what}; request {content[:150]!r}") for sort, what in self._faults(answer, content)]
-        if seed % EVERY == 0 or found:
-            found += self._health()
-        return found
-
-    def _faults(self, answer: Answer, content: bytes) -> Iterator[Fault]:
-        if answer.status >= 500 and answer.status not in (501, 503, 504, 505, 507):
-            yield "traceback", f"status {answer.status}: {answer.body[:200]!r}"
-        if answer.status >= 400 and answer.body:
-            try:
-                error = json.loads(answer.body)["error"]
-                if not isinstance(error, str) or not readable(error) or len(error) > 2000 + len(content):
-                    yield "wrong", f"status {answer.status} with the error {error!r:.300}"
-            except (ValueError, KeyError, TypeError):
-                yield "wrong", f"status {answer.status} with {answer.body[:200]!r}, which is no error"
-        if b"Upgrade: h2c" in content and answer.status != 200:
-            yield "wrong", f"status {answer.status} because of an upgrade"
-        if answer.status == 200 and b'"split": false, "required": []' in content:
-            asked, said = content.partition(b"\r\n\r\n")[2], json.loads(answer.body)["translations"]
-            if has_letter(said[0]["text"]) and not has_letter(json.loads(asked)["text"]):
-                yield "wrong", f"a text without a letter became {said}"
-        if answer.status == 200 and content[:4] != b"HEAD" and answer.kind.startswith("application/json"):
-            try:
-                json.loads(answer.body, parse_constant=lambda name: 1 / 0)
-            except (ValueError, ZeroDivisionError):
-                yield "wrong", f"status 200 with {answer.body[:200]!r}, which is not JSON"
-
-    def _health(self) -> Iterator[Fault]:
-        """Whether the service is alive, and translates as before."""
-        try:
-            if self._translation() != self.translated:
-                yield "wrong", "another translation than before"
-        except (OSError, TimeoutError, http.client.HTTPException) as error:
-            yield "hang", f"the service does not translate any more: {error!r}"
-        bad = self.service.logged(*UNEXPECTED)
-        if len(bad) > self.n_logged:
-            yield "traceback", f"the log says {bad[-1][:600]}"
-        self.n_logged = len(bad)
-
-    def _translation(self) -> object:
-        answer = self.exchange(self.good)
-        return [each.get("translation") for each in json.loads(answer.body)["translations"]]
-
-    def exchange(self, content: bytes) -> Answer:
-        """Return the answer to `content`, which may be no request at all. TimeoutError: none comes."""
-        with socket.create_connection(("127.0.0.1", self.service.port), timeout=SECONDS) as wire:
-            with suppress(ConnectionError):  # it may answer before the end
-                wire.sendall(content)
-            answer = http.client.HTTPResponse(wire, method="HEAD" if content.startswith(b"HEAD") else "GET")
-            try:
-                answer.begin()
-                return Answer(answer.status, answer.headers.get("content-type", ""), answer.read())
-            except (ConnectionError, http.client.HTTPException):
-                return Answer(0, "", b"")
-            finally:
-                answer.close()

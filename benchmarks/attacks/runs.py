@@ -14,38 +14,25 @@ from typing import Any
 
 from attacks.calls import TINY, Ended, Fault, Show, Stage, call, faults_of, settings
 
-ACTIONS: dict[str, tuple[str, list[str]]] = {
-    "translate": ("run", ["translate", "run", "text.en"]),
-    "classify": ("classifier", ["classify", "classifier", "text.en"]),
-    "show": ("run", ["show", "run"]),
-    "card": ("run", ["card", "run"]),
-    "evaluate": ("run", ["evaluate", "run", "--src", "test.en", "--ref", "test.de", "--json"]),
-    "score": ("run", ["score-model", "run", "test.en", "test.de"]),
-    "export": ("run", ["export", "run", "--to", "ctranslate2", "--out", "out", "--sentences", "2"]),
-    "resume": (
-        "paused",
-        ["train", "recipe.toml", *settings(TINY), "--set", "training.max_steps=6", "--out", "paused"],
-    ),
+RESUME = ["train", "recipe.toml", *settings(TINY), "--set", "training.max_steps=6", "--out", "paused"]
+ACTIONS: dict[str, tuple[int, str, list[str]]] = {
+    "translate": (4, "run", ["translate", "run", "text.en"]),
+    "classify": (2, "classifier", ["classify", "classifier", "text.en"]),
+    "show": (2, "run", ["show", "run"]),
+    "card": (1, "run", ["card", "run"]),
+    "evaluate": (1, "run", ["evaluate", "run", "--src", "test.en", "--ref", "test.de", "--json"]),
+    "score": (2, "run", ["score-model", "run", "test.en", "test.de"]),
+    "export": (1, "run", ["export", "run", "--to", "ctranslate2", "--out", "out", "--sentences", "2"]),
+    "resume": (3, "paused", RESUME),
 }
-"""The run that is damaged, and the command that is given it."""
-WEIGHTS = {
-    "translate": 4,
-    "classify": 2,
-    "show": 2,
-    "card": 1,
-    "evaluate": 1,
-    "score": 2,
-    "export": 1,
-    "resume": 3,
-}
-
+"""How often, the run that is damaged, and the command that is given it."""
 DESCRIBES = ("show", "card")
 """They tell what there is; what is gone they cannot tell."""
-
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 10**30, 1e308, float("nan"), float("inf"), "", "x", "../../x", "\x1b[2J", [], {},
     [[]], "x" * 10**5,
 )  # fmt: skip
+TOML_VALUES = ("-1", "0", "1e400", "nan", '"x"', "[]", "{}", "9" * 400, "true", "'''", "2**3", '"\\u0007"')
 
 
 class Runs:
@@ -56,14 +43,10 @@ class Runs:
         self.whole: dict[str, bytes] = {}
         """What the commands give before the damage."""
 
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def result(self, action: str, damage: Callable[[Path], None] = lambda run: None) -> tuple[Ended, bytes]:
+    def result(self, action: str, damage: Callable[[Path], object] = str) -> tuple[Ended, bytes]:
         """Return exit code and output of a command for a run damaged by `damage`."""
-        name, argv = ACTIONS[action]
-        texts = [f"{part}.{side}" for part in ("train", "valid", "test") for side in ("en", "de")]
-        folder = self.stage.fresh(name, "recipe.toml", *texts)
+        _, name, argv = ACTIONS[action]
+        folder = self.stage.fresh(name, "recipe.toml")
         shutil.copy(folder / "test.en", folder / "text.en")
         (folder / "secret.txt").write_text("secret\n")
         damage(folder / name)
@@ -76,14 +59,15 @@ class Runs:
 
     def faults(self, seed: int, show: Show) -> list[Fault]:
         rng = random.Random(f"runs:{seed}")
-        action = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        [action] = rng.choices(list(ACTIONS), [weight for weight, _, _ in ACTIONS.values()])
         if action not in self.whole:
             self.whole[action] = self.result(action)[1]
-        done: list[str] = []
-        ended, given = self.result(action, lambda run: done.extend(damage(rng, run)))
-        what, certain = done[0], done[1] == "certain"
-        show(f"{action}, {what}; files in {self.stage.case}: dragoman {' '.join(ACTIONS[action][1])}")
-        show(f"exit code {ended.code}\nstdout {ended.stdout[:1500]!r}\nstderr {ended.stderr[-3000:]}")
+        done: list[tuple[str, bool]] = []
+        ended, given = self.result(action, lambda run: done.append(damage(rng, run)))
+        [(what, certain)] = done
+        show(
+            f"{action}, {what}; files in {self.stage.case}: dragoman {' '.join(ACTIONS[action][2])}\n{ended}"
+        )
         found = [(sort, f"{action}, {what}: {text}") for sort, text in faults_of(ended)]
         if not found and ended.code == 0 and given != self.whole[action]:
             certain = certain and action not in DESCRIBES
@@ -91,144 +75,95 @@ class Runs:
         return found
 
 
-def damage(rng: random.Random, run: Path) -> tuple[str, str]:
-    """Damage one file of a run: what was done, and "certain" if it cannot have given another whole run."""
+def damage(rng: random.Random, run: Path) -> tuple[str, bool]:
+    """Damage one file of a run: what was done, and whether that cannot have given another whole run."""
     files = sorted(path for path in run.rglob("*") if path.is_file())
     likely = [
-        path
-        for path in files
-        if path.parent.name == "tokenizer" or path.name in ("config.toml", "model.safetensors")
+        p for p in files if p.parent.name == "tokenizer" or p.name in ("config.toml", "model.safetensors")
     ]
     path = rng.choice(likely if likely and rng.random() < 0.5 else files)
     name, content = path.relative_to(run), path.read_bytes()
-    act = rng.choice(ACTS + [_edited] * 5)
-    if act is _edited:
-        edited = _edited(rng, path, content)
-        if edited is not None:
-            path.write_bytes(edited)
-            return f"{name} edited", "perhaps"
-        act = _flip
-    certain = act(rng, path, content, files)
+    kind = rng.choice(["content", "content", "edit", "place"])
+    if kind == "edit" and (edited := _edited(rng, path.suffix, content)) is not None:
+        path.write_bytes(edited)
+        return f"{name} edited", False
+    if kind == "place":
+        act = rng.choice(list(PLACES))
+        PLACES[act](rng, path, rng.choice(files))
+        return f"{name} {act}", False
+    contents = _damaged(rng, path.suffix, content)
+    act = rng.choice(list(contents))
+    path.write_bytes(contents[act])
     structured = path.suffix in (".safetensors", ".json")
-    return f"{name} {act.__name__.strip('_')}", "certain" if certain and structured else "perhaps"
+    return f"{name} {act}", structured and act in ("truncated", "empty", "tensors zeroed", "nested", "binary")
 
 
-def _truncate(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.write_bytes(content[: rng.randint(0, max(0, len(content) - 2))])
-    return True
-
-
-def _empty(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.write_bytes(b"")
-    return True
-
-
-def _delete(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.unlink()
-    return False
-
-
-def _delete_folder(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    shutil.rmtree(path.parent)
-    return False
-
-
-def _flip(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    changed = bytearray(content)
-    for _ in range(rng.choice([1, 1, 3, 50])):
-        if changed:
-            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    path.write_bytes(changed)
-    return False
-
-
-def _zeros(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
+def _damaged(rng: random.Random, suffix: str, content: bytes) -> dict[str, bytes]:
+    """Return other contents of a file, by what they are called."""
+    flipped = bytearray(content)
+    for _ in range(rng.choice([1, 1, 3, 50]) * bool(content)):
+        flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     start = rng.randint(0, len(content))
-    path.write_bytes(content[:start] + bytes(len(content) - start))
-    return False
+    # The head of a file of tensors stays; of another file, its first bytes.
+    head = 8 + (struct.unpack("<Q", content[:8])[0] if suffix == ".safetensors" else 0)
+    return {
+        "truncated": content[: rng.randint(0, max(0, len(content) - 2))],
+        "empty": b"",
+        "flipped": bytes(flipped),
+        "zeroed": content[:start] + bytes(len(content) - start),
+        "tensors zeroed": content[:head] + bytes(max(0, len(content) - head)),
+        "longer": content + rng.choice([b"\0", b"\0" * 4096, rng.randbytes(100), content, b"}"]),
+        "nested": rng.choice([b"[", b'{"a":', b"a = ["]) * 100_000,
+        "binary": rng.choice([rng.randbytes(500), b"\xff\xfe" + b"a\0" * 50, b"\x80\x04\x95", b"null", b"3"]),
+    }
 
 
-def _zero_tensors(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    """Zero the numbers of a file of tensors and leave its head; of another file, all but its first bytes."""
-    start = 8 + struct.unpack("<Q", content[:8])[0] if path.suffix == ".safetensors" else 8
-    path.write_bytes(content[:start] + bytes(max(0, len(content) - start)))
-    return True
-
-
-def _append(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.write_bytes(content + rng.choice([b"\0", b"\0" * 4096, rng.randbytes(100), content, b"}"]))
-    return False
-
-
-def _swap(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    other = rng.choice(files)
+def _swap(_: random.Random, path: Path, other: Path) -> None:
+    content = path.read_bytes()
     path.write_bytes(other.read_bytes())
     other.write_bytes(content)
-    return False
 
 
-def _folder(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.unlink()
-    path.mkdir()
-    return False
+def _replace(make: Callable[[random.Random, Path], object]) -> Callable[[random.Random, Path, Path], None]:
+    def replace(rng: random.Random, path: Path, _: Path) -> None:
+        path.unlink()
+        make(rng, path)
+
+    return replace
 
 
-def _link(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.unlink()
+def _link(rng: random.Random, path: Path) -> None:
     path.symlink_to(rng.choice([path.name, "nowhere", "../secret.txt", "/proc/self/mem", "/"]))
-    return False
 
 
-def _pipe(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.unlink()
-    os.mkfifo(path)
-    return False
+PLACES: dict[str, Callable[[random.Random, Path, Path], object]] = {
+    "deleted": _replace(lambda rng, path: None),
+    "deleted with its folder": lambda rng, path, other: shutil.rmtree(path.parent),
+    "swapped": _swap,
+    "a folder": _replace(lambda rng, path: path.mkdir()),
+    "a link": _replace(_link),
+    "a pipe": _replace(lambda rng, path: os.mkfifo(path)),
+    "with holes": lambda rng, path, other: os.truncate(path, rng.choice([1 << 28, 1 << 36])),
+}
+"""What stands in a file's place."""
 
 
-def _holes(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    with path.open("r+b") as file:
-        file.truncate(rng.choice([1 << 28, 1 << 36]))
-    return False
-
-
-def _nested(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.write_bytes(rng.choice([b"[", b'{"a":', b"a = ["]) * 100_000)
-    return True
-
-
-def _binary(rng: random.Random, path: Path, content: bytes, files: list[Path]) -> bool:
-    path.write_bytes(
-        rng.choice([rng.randbytes(500), b"\xff\xfe" + b"a\0" * 50, b"\x80\x04\x95", b"null", b"3"])
-    )
-    return True
-
-
-ACTS = [
-    _truncate, _truncate, _empty, _delete, _delete_folder, _flip, _flip, _flip, _zeros, _zero_tensors,
-    _append, _swap, _folder, _link, _pipe, _holes, _nested, _binary,
-]  # fmt: skip
-
-
-def _edited(rng: random.Random, path: Path, content: bytes, *_: object) -> bytes | None:
+def _edited(rng: random.Random, suffix: str, content: bytes) -> bytes | None:
     """Return a file of settings with one value or key changed; None: it holds none."""
     try:
-        if path.suffix == ".json":
+        if suffix == ".json":
             return _edited_json(rng, content)
-        if path.suffix == ".jsonl":
-            lines = content.splitlines()
+        lines = content.splitlines()
+        if suffix == ".jsonl":
             i = rng.randrange(len(lines))
             lines[i] = _edited_json(rng, lines[i])
             return b"\n".join(lines) + b"\n"
-        if path.suffix == ".toml":
-            lines = content.splitlines()
+        if suffix == ".toml":
             i = rng.choice([i for i, line in enumerate(lines) if b" = " in line])
-            value = rng.choice(
-                ["-1", "0", "1e400", "nan", '"x"', "[]", "{}", "9" * 400, "true", "'''", "2**3", '"\\u0007"']
-            )
-            lines[i] = lines[i].partition(b"=")[0] + b"= " + value.encode()
+            lines[i] = lines[i].partition(b"=")[0] + b"= " + rng.choice(TOML_VALUES).encode()
             lines += [b"extra = 1"] * (rng.random() < 0.2)
             return b"\n".join(lines) + b"\n"
-        if path.suffix == ".safetensors":
+        if suffix == ".safetensors":
             (length,) = struct.unpack("<Q", content[:8])
             header = _edited_json(rng, content[8 : 8 + length])
             return struct.pack("<Q", len(header)) + header + content[8 + length :]
