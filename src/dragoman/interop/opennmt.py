@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig
+from dragoman.config import SearchConfig
 from dragoman.errors import RunError
 from dragoman.interop.assembling import Names, assemble, count_layers, model_config
 from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignFormat, ForeignVocabulary, ImportOptions
@@ -172,38 +172,16 @@ def _foreign(
     tensors: ForeignTensors,
     vocab: ForeignSettings,
 ) -> Foreign:
-    """Return the model with what cuts the text, and what is written round it."""
+    """Return the model with what cuts the text, and what is written round it. RunError: as `read`."""
+    at, transforms = dialect.at, settings.texts("transforms")
+
+    def transform(name: str, setting: str) -> str:
+        """Return a setting of a transform: beside the others (OpenNMT-py), or below its name (eole)."""
+        of_eole = f"transforms_configs.{name}.{setting}"
+        return settings.text(of_eole, settings.text(setting)) if name in transforms else ""
+
     src, tgt = (_vocabulary(vocab, side) for side in ("src", "tgt"))
     languages = options.languages(None, None, where=folder.given)
-    ends = _transform(settings, "suffix", "src_suffix") == src.pieces[src.eos]
-    model, weights = _convert(dialect, settings, tensors, (src, tgt), ends=ends)
-    cut = []
-    for side in ("src", "tgt"):
-        spm, codes = (
-            _transform(settings, transform, f"{side}_subword_model")
-            or _transform(settings, transform, "src_subword_model")
-            for transform in ("sentencepiece", "bpe")
-        )
-        cut.append(folder.segmentation(options, side, spm=folder.beside(spm), codes=folder.beside(codes)))
-    notes = []
-    if prefix := _transform(settings, "prefix", "src_prefix"):
-        notes.append(f"every source began with {prefix!r} (transform prefix): write it in front yourself")
-    if "onmt_tokenize" in settings.texts("transforms"):
-        notes.append("text was cut by OpenNMT's Tokenizer (transform onmt_tokenize): give it so")
-    search = SearchConfig(length_penalty=0.0)
-    return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
-
-
-def _convert(
-    dialect: Dialect,
-    settings: ForeignSettings,
-    tensors: ForeignTensors,
-    vocabularies: tuple[ForeignVocabulary, ForeignVocabulary],
-    *,
-    ends: bool,
-) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return settings and parameters in Dragoman's names; `ends`: the encoder reads the end of a source."""
-    at = dialect.at
     settings.refuse_where_set({f"{at}{name}": reason for name, reason in UNKNOWN_HERE.items()})
     settings.check(Setting(f"{at}{name}", choices[0], choices) for name, choices in KNOWN_HERE.items())
     width = settings.get(f"{at}hidden_size".replace("*", "encoder"))  # -1 where another one holds it
@@ -215,29 +193,35 @@ def _convert(
     settings.check(Setting(f"{at}{name}", 0, (0, values["n_heads"])) for name in ("num_kv", "heads_kv"))
     values |= count_layers(tensors, dialect.names) | {
         "norm": "pre", "scale_embeddings": True, "max_positions": N_POSITIONS,
-        "output_bias": "generator.bias" in tensors, "source_end": ends,
+        "output_bias": "generator.bias" in tensors,
+        "source_end": transform("suffix", "src_suffix") == src.pieces[src.eos],
     }  # fmt: skip
-    model = model_config(values, where=settings.where)
+    checked = model_config(values, where=settings.where)
+    for name in [name for name in tensors if name.endswith(".layer_scalar")]:  # of eole 0.6
+        if (factor := tensors.take(name, 1).item()) != 1.0:
+            reason = f"{name} is {factor:g}: a layer whose output is scaled"
+            raise RunError(f"{tensors.where}: {reason}; the model cannot be imported")
 
     def tables() -> Iterable[Tensor]:
         """Position encodings (P, D) of both sides: in the file, or computed."""
-        encodings = [tensors.take_table(name, model.d_model) for name in dialect.tables if name in tensors]
-        return encodings if len(encodings) == 2 else [sinusoids(N_POSITIONS, model.d_model)] * 2
+        encodings = [tensors.take_table(name, checked.d_model) for name in dialect.tables if name in tensors]
+        return encodings if len(encodings) == 2 else [sinusoids(N_POSITIONS, checked.d_model)] * 2
 
-    for name in [name for name in tensors if name.endswith(".layer_scalar")]:  # of eole 0.6
-        if (factor := tensors.take(name, 1).item()) != 1.0:
-            raise RunError(
-                f"{tensors.where}: {name} is {factor:g}: a layer whose output is scaled; "
-                "the model cannot be imported"
-            )
-    return assemble(tensors, dialect.names, model, vocabularies, tables)
-
-
-def _transform(settings: ForeignSettings, transform: str, name: str) -> str:
-    """Return a setting of a transform: beside the others (OpenNMT-py), or below its name (eole)."""
-    if transform not in settings.texts("transforms"):
-        return ""
-    return settings.text(f"transforms_configs.{transform}.{name}", settings.text(name))
+    model, weights = assemble(tensors, dialect.names, checked, (src, tgt), tables)
+    cut = []
+    for side in ("src", "tgt"):
+        spm, codes = (
+            transform(name, f"{side}_subword_model") or transform(name, "src_subword_model")
+            for name in ("sentencepiece", "bpe")
+        )
+        cut.append(folder.segmentation(options, side, spm=folder.beside(spm), codes=folder.beside(codes)))
+    notes = []
+    if prefix := transform("prefix", "src_prefix"):
+        notes.append(f"every source began with {prefix!r} (transform prefix): write it in front yourself")
+    if "onmt_tokenize" in transforms:
+        notes.append("text was cut by OpenNMT's Tokenizer (transform onmt_tokenize): give it so")
+    search = SearchConfig(length_penalty=0.0)
+    return Foreign(model, weights, src, tgt, cut[0], cut[1], *languages, search, tuple(notes))
 
 
 def _vocabulary(vocab: ForeignSettings, side: str) -> ForeignVocabulary:

@@ -47,17 +47,6 @@ def random_case(seed: int, n: int = 200, n_classes: int = 4) -> tuple[np.ndarray
     return rng.integers(0, n_classes, n), rng.normal(0, 2, (n, n_classes))
 
 
-def test_a_case_by_hand() -> None:
-    confusion = confusion_matrix(LABELS, FOUND, n_classes=3)
-    scores = scores_of(LABELS, FOUND)
-    assert scores["accuracy"].value == pytest.approx(400 / 7)
-    first, second, third = per_class(counts_of(confusion))
-    assert first == pytest.approx((75.0, 75.0, 75.0, 4))
-    assert second == pytest.approx((100 / 3, 50.0, 40.0, 2))
-    assert third == (0.0, 0.0, 0.0, 1)
-    assert scores["macro_f1"].value == pytest.approx((75 + 40 + 0) / 3)
-
-
 @pytest.mark.slow
 def test_scores_are_those_of_scikit_learn() -> None:
     reference = pytest.importorskip("sklearn.metrics")

@@ -103,7 +103,7 @@ def test_any_text_is_read_and_comes_back(words: list[str], language: str) -> Non
         assert_case_comes_back(text, language)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_letter_with_case_is_read_and_comes_back() -> None:
     for c in filter(lambda c: c.lower() != c.upper(), map(chr, range(sys.maxunicode + 1))):
         for text in (f"{c}STANBUL VE", f"STRA{c}E VE", f"{c}stanbul Ve Ankara Çok", f"Ve Ank{c}ra Çok Güzel"):

@@ -146,19 +146,6 @@ def test_the_file_keeps_the_expression_that_splits(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 @spacy_installed
-def test_spacy_splits_by_the_rules_of_the_language() -> None:
-    text = "Don't split z.B. it's."
-    english = train_tokenizer([text], words(splitter="spacy"), lang="en")
-    german = train_tokenizer([text], words(splitter="spacy"), lang="de")
-    assert pieces(english, text)[:2] == ["Do", "n't"]
-    assert "it" in pieces(english, text)
-    assert "z.B." in pieces(german, text)
-    assert pieces(german, text)[0] == "Don't"
-    assert english.fingerprint != german.fingerprint
-
-
-@pytest.mark.slow
-@spacy_installed
 def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
     text = "We don't know (yet) if it's 3.5 km."
     tokenizer = train_tokenizer(
@@ -174,12 +161,15 @@ def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @spacy_installed
-def test_each_side_of_a_pair_has_the_rules_of_its_language() -> None:
-    corpus = [("Don't go, z.B. now.", "Don't go, z.B. now.")]
-    config = words(splitter="spacy", shared=False)
-    pair = TokenizerPair.train(corpus, config, src_lang="en", tgt_lang="de")
-    assert "n't" in pieces(pair.src, "Don't")
-    assert "z.B." in pieces(pair.tgt, "z.B.")
+def test_each_side_of_a_pair_is_split_by_the_rules_of_its_language() -> None:
+    text = "Don't split z.B. it's."
+    settings = words(splitter="spacy", shared=False)
+    pair = TokenizerPair.train([(text, text)], settings, src_lang="en", tgt_lang="de")
+    assert pieces(pair.src, text)[:2] == ["Do", "n't"]
+    assert "it" in pieces(pair.src, text)
+    assert "z.B." in pieces(pair.tgt, text)
+    assert pieces(pair.tgt, text)[0] == "Don't"
+    assert pair.src.fingerprint != pair.tgt.fingerprint
 
 
 @spacy_installed
