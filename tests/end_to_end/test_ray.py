@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from dragoman.bulk.input import Input
 from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Status, translate_file
 from dragoman.bulk.scoring import PairsInput, ScoringJob
-from dragoman.errors import RunError
 from dragoman.predict.flow import TranslationRequest
 from tiny import WORDS, damaged_run
 
@@ -38,17 +38,22 @@ class StoppedError(Exception):
     """What stands for a kill."""
 
 
+def write_lines(folder: Path, n_lines: int) -> Path:
+    rng = random.Random(n_lines)
+    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(n_lines)]
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder / "in.txt"
+
+
+def job_of(run: Path, source: Path, name: str) -> Job:
+    return Job(ModelSpec(run), Input.of(str(source)), source.with_name(name), request=GREEDY)
+
+
 def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     tmp_path: Path, tiny_run: Path
 ) -> None:
-    rng = random.Random(5)
-    source = tmp_path / "in.txt"
-    lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(40)]
-    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-    def job(name: str) -> Job:
-        return Job(ModelSpec(tiny_run), Input.of(str(source)), tmp_path / name, request=GREEDY)
-
+    source = write_lines(tmp_path, 40)
+    job = partial(job_of, tiny_run, source)
     translate_file(job("alone.zst"), chunk_lines=8)
 
     def stop(status: Status) -> None:
@@ -59,6 +64,12 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     summary = translate_file(job("together.zst"), chunk_lines=8, ray="local", n_workers=2)
     assert 40 - summary.n_new in (0, 8)
     assert (tmp_path / "together.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
+
+
+def test_lines_of_stdin_go_to_a_cluster(tmp_path: Path, tiny_run: Path) -> None:
+    lines = write_lines(tmp_path, 10).read_bytes()
+    alone = succeed("translate", tiny_run, "--beam-size", 1, stdin=lines).stdout
+    assert succeed("translate", tiny_run, "--beam-size", 1, "--ray", "local", stdin=lines).stdout == alone
 
 
 @pytest.mark.nightly
@@ -99,14 +110,14 @@ SOON = {
 
 
 @contextmanager
-def two_nodes(*, head_cores: int) -> Iterator[tuple[str, int]]:
+def two_nodes() -> Iterator[tuple[str, int]]:
     """The address of a cluster of two nodes on this machine, and the process of the second one's raylet."""
     for variable, value in cluster.QUIET.items():
         os.environ.setdefault(variable, value)
     from ray.cluster_utils import Cluster
 
     common: dict[str, Any] = {"object_store_memory": 100 << 20, "node_ip_address": LOOPBACK}
-    head = {"num_cpus": head_cores, "include_dashboard": False, "_system_config": SOON, **common}
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": SOON, **common}
     nodes = Cluster(initialize_head=True, head_node_args=head)
     try:
         second = nodes.add_node(num_cpus=1, **common)
@@ -115,64 +126,22 @@ def two_nodes(*, head_cores: int) -> Iterator[tuple[str, int]]:
         nodes.shutdown()
 
 
-class Text:
-    """A file of 1,200 lines, translated by one process as `alone.zst`."""
-
-    def __init__(self, folder: Path, run: Path) -> None:
-        rng = random.Random(6)
-        self.folder, self.run, self.source = folder, run, folder / "in.txt"
-        lines = [" ".join(rng.choices(list(WORDS), k=rng.randint(0, 9))) for _ in range(1200)]
-        self.source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        translate_file(self.job("alone.zst"), chunk_lines=8)
-
-    def job(self, name: str) -> Job:
-        return Job(ModelSpec(self.run), Input.of(str(self.source)), self.folder / name, request=GREEDY)
-
-    def is_the_same(self, name: str) -> bool:
-        return (self.folder / name).read_bytes() == (self.folder / "alone.zst").read_bytes()
-
-
-def killer(pid: int) -> Any:
-    """A callback that kills the process when a little is done."""
-    killed: list[int] = []
-
-    def watch(status: Status) -> None:
-        if not killed and status.n_new >= 24:
-            os.kill(pid, signal.SIGKILL)
-            killed.append(status.n_read)
-
-    watch.killed = killed  # type: ignore[attr-defined]
-    return watch
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 @pytest.mark.nightly
 def test_a_machine_that_dies_costs_no_line_and_makes_none_twice(tmp_path: Path, tiny_run: Path) -> None:
-    text = Text(tmp_path, tiny_run)
-    with two_nodes(head_cores=1) as (address, pid):
-        watch = killer(pid)
-        translate_file(text.job("two.zst"), chunk_lines=8, ray=address, n_workers=2, watch=watch)
-    assert watch.killed
-    assert watch.killed[0] < 1200
-    assert text.is_the_same("two.zst")
+    source = write_lines(tmp_path, 1200)
+    translate_file(job_of(tiny_run, source, "alone.zst"), chunk_lines=8)
+    killed: list[int] = []
+    with two_nodes() as (address, pid):
+
+        def kill(status: Status) -> None:
+            if not killed and status.n_new >= 24:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(status.n_read)
+
+        job = job_of(tiny_run, source, "two.zst")
+        translate_file(job, chunk_lines=8, ray=address, n_workers=2, watch=kill)
+    assert killed[0] < 1200
+    assert (tmp_path / "two.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.zst", "in.txt", "two.zst"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
-@pytest.mark.nightly
-def test_without_a_machine_for_workers_one_line_says_so_and_the_same_call_continues(
-    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
-    text = Text(tmp_path, tiny_run)
-    with two_nodes(head_cores=0) as (address, pid), pytest.raises(RunError) as caught:
-        translate_file(text.job("two.zst"), chunk_lines=8, ray=address, n_workers=1, watch=killer(pid))
-    assert str(caught.value) == (
-        "the Ray cluster has had no machine with 1 CPU for 3 seconds (machines that are left: 1); what was "
-        "finished is kept, and the same command continues"
-    )
-    summary = translate_file(text.job("two.zst"), chunk_lines=8)
-    assert summary.n_new <= 1200 - 24
-    assert text.is_the_same("two.zst")

@@ -144,7 +144,7 @@ def test_a_score_below_the_tolerance_or_of_another_signature_fails_with_exit_cod
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[-1] == "FAIL: 2 of 4 scores"
-    (scored,) = [line for line in lines if "FAIL: scored in another way: version " in line]
+    (scored,) = [line for line in lines if "FAIL: scored in another way: version is " in line]
     assert "BLEU" in scored
     (failed,) = [line for line in lines if "worse, and 1 allowed" in line]
     assert "chrF2" in failed

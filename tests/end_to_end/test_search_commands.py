@@ -161,6 +161,7 @@ def test_a_file_of_pairs_is_scored_as_two_aligned_files_are(tiny_run: Path) -> N
     texts = zip(TEXT.splitlines(), ["rot Katze", "", "alt Haus"], strict=True)
     rows = write("a.tsv", "".join(f"x\t{source}\t{target}\n" for source, target in texts))
     assert succeed("score-model", tiny_run, rows, "--columns", "1,2").stdout == expected
+    assert succeed("score-model", tiny_run, "phrasebook:valid", "--mean").stdout.count("\n") > 99
 
 
 REFUSED = [

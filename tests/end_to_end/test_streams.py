@@ -184,7 +184,7 @@ def test_numbers_out_of_bounds_are_no_values(arguments: str) -> None:
 # --- pipes are files --------------------------------------------------------------------------------------
 
 
-def test_a_pipe_is_translated_like_a_file(text: Path, tiny_run: Path) -> None:
+def test_a_pipe_is_read_like_a_file(text: Path, tiny_run: Path, tiny_classifier_run: Path) -> None:
     expected, content = succeed("translate", tiny_run, text).stdout, text.read_text()
     with pipe(text.with_name("stdout"), content) as source:
         assert succeed("translate", tiny_run, source).stdout == expected
@@ -193,10 +193,7 @@ def test_a_pipe_is_translated_like_a_file(text: Path, tiny_run: Path) -> None:
     assert Path("out.txt").read_text() == expected
     with pipe(text.with_name("document"), content) as source:
         assert succeed("translate", tiny_run, source, "--document").stdout == expected
-
-
-def test_a_pipe_is_classified_like_a_file(text: Path, tiny_classifier_run: Path) -> None:
-    with pipe(text.with_name("pipe"), text.read_text()) as source:
+    with pipe(text.with_name("texts"), content) as source:
         found = succeed("classify", tiny_classifier_run, source).stdout
     assert found == succeed("classify", tiny_classifier_run, text).stdout
 

@@ -2,8 +2,7 @@
 
 The run must be at the same place on all machines, as on a network file system. If a machine dies, its
 workers start on the others, and its chunks are done again: the same bytes, since the result of a chunk
-depends on the chunk alone. If no machine is left that can hold a worker, Ray waits without an end;
-`_finished` gives up then.
+depends on the chunk alone. If no machine is left that can hold a worker, Ray waits for one.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,8 +26,6 @@ LOCAL = "local"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 STORE_BYTES = 256 << 20
 """Object-store bytes of a temporary cluster: some hundreds of chunks."""
-PATIENCE = 300.0
-"""Seconds without a machine for workers before giving up: a cluster that grows by itself needs minutes."""
 DEATHS = 10
 """Deaths of workers, for each of them, without a result in between, before giving up."""
 
@@ -96,7 +92,6 @@ def _in_order(ray: Any, job: Job, chunks: Iterator[Chunk], *, n_workers: int) ->
     """
     n_gpus = int(ray.cluster_resources().get("GPU", 0))
     share = gpu_of_worker(job.model.device, n_workers=n_workers, n_gpus=n_gpus)
-    needed = {"GPU": share} if share else {"CPU": 1.0}
     worker_class = ray.remote(num_cpus=0 if share else 1, num_gpus=share)(ClusterWorker)
     idle: list[Any] = []
     busy: dict[Any, tuple[Any, Chunk | None]] = {}
@@ -119,7 +114,7 @@ def _in_order(ray: Any, job: Job, chunks: Iterator[Chunk], *, n_workers: int) ->
             busy[worker.translate.remote(chunk)] = worker, chunk
         if idle and not pending:
             return
-        for reference in _finished(ray, [*busy], needed=needed):
+        for reference in ray.wait([*busy])[0]:
             worker, chunk = busy.pop(reference)
             try:
                 result: Done | str | None = ray.get(reference)
@@ -141,22 +136,6 @@ def _in_order(ray: Any, job: Job, chunks: Iterator[Chunk], *, n_workers: int) ->
 def gpu_of_worker(device: str, *, n_workers: int, n_gpus: int) -> float:
     """Return each worker's share of a GPU, 0 to 1; several share one if there are fewer GPUs than workers."""
     return 1 / -(-n_workers // n_gpus) if n_gpus and device != "cpu" else 0.0
-
-
-def _finished(ray: Any, results: Sequence[Any], *, needed: Mapping[str, float]) -> Sequence[Any]:
-    """Wait for some of `results`. RunError: no machine had room for a worker for `PATIENCE` seconds."""
-    last_possible = time.monotonic()
-    while not (finished := ray.wait(results, timeout=1.0)[0]):
-        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if any(all(one.get(kind, 0) >= n for kind, n in needed.items()) for one in alive):
-            last_possible = time.monotonic()
-        elif time.monotonic() > last_possible + PATIENCE:
-            what = " and ".join(f"{n:g} {kind}" for kind, n in needed.items())
-            raise RunError(
-                f"the Ray cluster has had no machine with {what} for {PATIENCE:g} seconds (machines that "
-                f"are left: {len(alive)}); what was finished is kept, and the same command continues"
-            )
-    return finished
 
 
 class ClusterWorker:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +37,7 @@ class Journal:
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
         """Take everything that the output depends on besides its input as `settings`, a JSON value.
 
-        Raises:
-            RunError: `out` is a folder, its folder is missing, or an unfinished output has other settings.
+        RunError: `out` is a folder, or its folder is missing.
         """
         try:
             target = files.destination(out)
@@ -62,44 +61,44 @@ class Journal:
         self.finished = False
         self._file: IO[bytes] | None = None
         self._open = ExitStack()
-        self._read()
 
     def __enter__(self) -> Journal:
-        """Open the partial file at its end of valid bytes. RunError: it is locked, or too short."""
-        with ExitStack() as opened:
-            try:
-                if self.resumable:
-                    lock = self.out.with_name(f".{self.out.name}.lock")
-                    opened.enter_context(files.locked(lock, what=self.out))
-                    self._file = self._take_over(opened)
+        """Open the partial file at its end of valid bytes.
+
+        RunError: it is locked, too short, or was begun with other settings.
+        """
+        with ExitStack() as opened, self._complaints(self.out):
+            if not self.resumable:
+                self._file = opened.enter_context(files.open_through(self.out))
+            else:
+                lock = self.out.with_name(f".{self.out.name}.lock")
+                opened.enter_context(files.locked(lock, what=self.out))
+                files.remove_unfinished(self.path)
+                if self.path.exists():
+                    self._read()
+                elif self.partial.exists():
+                    raise RunError(
+                        f"{self.partial}: is no unfinished output, for it has no journal; move it, or name "
+                        "another output"
+                    )
                 else:
-                    self._file = opened.enter_context(files.open_through(self.out))
-            except OSError as error:
-                raise _cannot_write(self.out, error) from error
+                    self._write()  # first, so that the partial file is known as ours
+                if not self.finished:
+                    self._file = opened.enter_context(self.partial.open("ab"))
+                    self._cut_off()
             self._open = opened.pop_all()
         return self
 
-    def _take_over(self, opened: ExitStack) -> IO[bytes] | None:
-        """Return the partial file, truncated to its valid bytes; None = the output is complete."""
-        files.remove_unfinished(self.path)
-        if not self._read():
-            if self.partial.exists():
-                raise RunError(
-                    f"{self.partial}: is no unfinished output, for it has no journal; move it, or name "
-                    "another output"
-                )
-            self._write()  # first, so that the partial file is known as ours
-        if self.finished:
-            return None
-        file = opened.enter_context(self.partial.open("ab"))
-        size = file.seek(0, os.SEEK_END)
+    def _cut_off(self) -> None:
+        """Truncate the partial file to its valid bytes. RunError: it has fewer."""
+        assert self._file is not None, "is open"
+        size = self._file.seek(0, os.SEEK_END)
         if size < self.n_bytes:
             raise RunError(
                 f"{self.partial}: has {size} bytes where {self.path.name} counts {self.n_bytes}; "
                 "delete both to start over"
             )
-        file.truncate(self.n_bytes)
-        return file
+        self._file.truncate(self.n_bytes)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         with self._open:
@@ -126,53 +125,35 @@ class Journal:
             self._append(compressed(b"", self.out.name))  # no bytes at all are no compressed file
         self.finished = True
         self._write()
-        try:
+        with self._complaints(self.out):
             if self._file is not None:
                 self._file.close()  # Windows renames no open file
             if self.resumable:
                 if self.partial.exists():  # it is not, if a kill came right here
                     files.put_in_place(self.partial, self.out)
                 self.path.unlink()
-        except OSError as error:
-            raise _cannot_write(self.out, error) from error
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None, "is open"
-        try:
+        with self._complaints(self.partial if self.resumable else self.out):
             self._file.write(data)
             self._file.flush()
             if self.resumable:
                 os.fsync(self._file.fileno())
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _cannot_write(self.partial if self.resumable else self.out, error) from error
         self.n_bytes += len(data)
 
     def _write(self) -> None:
-        record = {
-            "settings": self.settings,
-            "n_lines": self.n_lines,
-            "digest": self.digest,
-            "n_bytes": self.n_bytes,
-            "counts": dict(self.counts),
-            "finished": self.finished,
-        }
+        """Write the journal, unless the output is a device or a pipe."""
         if self.resumable:
-            files.write_atomically(
-                self.path, json.dumps(record, indent=2, ensure_ascii=False).encode() + b"\n"
-            )
+            names = ("settings", "n_lines", "digest", "n_bytes", "counts", "finished")
+            record = {name: getattr(self, name) for name in names}
+            text = json.dumps(record, indent=2, ensure_ascii=False)
+            files.write_atomically(self.path, text.encode() + b"\n")
 
-    def _read(self) -> bool:
-        """Load the journal, if there is one. RunError: it has other settings, or is damaged."""
-        if not self.resumable:
-            return False
+    def _read(self) -> None:
+        """Load the journal. RunError: it has other settings, or is damaged."""
         try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return False
-        try:
-            record = parse_json(content)
+            record = parse_json(self.path.read_bytes())
             settings = dict(record["settings"])
             self.n_lines, self.n_bytes = int(record["n_lines"]), int(record["n_bytes"])
             self.digest = str(record["digest"])
@@ -188,8 +169,13 @@ class Journal:
                 f"{self.path}: {self.out.name} is unfinished, and was begun with other settings ({changed}); "
                 f"use the same ones to continue, or delete it and {self.partial.name} to start over"
             )
-        return True
 
-
-def _cannot_write(path: Path, error: OSError) -> RunError:
-    return RunError(f"{files.cannot_write(path, error)}; the same command continues")
+    @contextmanager
+    def _complaints(self, path: Path) -> Iterator[None]:
+        """RunError: `path` cannot be written; a pipe that nobody reads is the caller's matter."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise RunError(f"{files.cannot_write(path, error)}; the same command continues") from error

@@ -101,13 +101,9 @@ def load_expected(path: Path) -> dict[str, Expectation]:
             f"{path}: cannot be read ({error.strerror}); docs/reproduce.md says how it is written"
         ) from error
     except ValidationError as error:
-        kinds = {"missing": "is missing", "extra_forbidden": "is not known here"}
         problems = "; ".join(
-            f"{name} {kinds[problem['type']]}"
-            if problem["type"] in kinds
-            else f"{name}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg'].lower()}"
             for problem in error.errors()
-            for name in [".".join(map(str, problem["loc"])) or "the file"]
         )
         raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from error
 

@@ -29,7 +29,7 @@ from dragoman.reproduction.recipe import (
     version_of_run,
     version_option,
 )
-from dragoman.runs import Run, only_writer
+from dragoman.runs import Run, differences, only_writer
 from dragoman.tasks import task_of
 from dragoman.tasks.request import EvaluationRequest, Say
 from dragoman.tasks.translation.robustness import OF_SET
@@ -215,13 +215,11 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
         worse, problem, note = (value - one.value) * (1 if one.better == "lower" else -1), "", ""
         if score["signature"] != one.signature:
             # Scored in another way, figures cannot be compared.
-            ours, theirs = (
+            theirs, ours = (
                 dict(part.partition(":")[::2] for part in signature.split("|"))
-                for signature in (score["signature"], one.signature)
+                for signature in (one.signature, score["signature"])
             )
-            names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
-            parts = [f"{n} {ours.get(n, 'not there')}, expected {theirs.get(n, 'none')}" for n in names]
-            problem = f"scored in another way: {'; '.join(parts)}"
+            problem = f"scored in another way: {'; '.join(differences(theirs, ours))}"
         elif worse > one.tolerance + 1e-9:
             problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
         elif -worse > one.tolerance:
@@ -231,14 +229,10 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
 
 def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:
     """Describe differences from the machine that recorded the expected scores."""
-    for name, version in expectation.versions.items():
-        if environment.get(name) != version:
-            yield f"{name} {environment.get(name) or 'unknown'}, recorded with {version}"
-    machine = expectation.machine
-    for name, value in (("cpu", machine.cpu), ("n_threads", machine.n_threads)):
+    machine = {"cpu": expectation.machine.cpu, "n_threads": expectation.machine.n_threads}
+    for name, value in {**expectation.versions, **machine}.items():
         if environment.get(name) != value:
-            words = {"cpu": "processor", "n_threads": "threads"}[name]
-            yield f"{words}: {environment.get(name) or 'unknown'}, recorded with {value}"
+            yield f"{name} {environment.get(name) or 'unknown'}, recorded with {value}"
     if environment.get("gpus"):
         yield f"with {environment['gpus'][0]}"
 

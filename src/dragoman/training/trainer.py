@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -246,10 +245,7 @@ class Trainer:
         if processes.first:
             self.score(weights)
         processes.wait()  # which may take longer than the timeout of what follows
-        if processes.size > 1:
-            shared = json.loads(processes.from_first(json.dumps(asdict(position))))
-            for name, value in shared.items():
-                setattr(position, name, value)
+        vars(position).update(processes.from_first(vars(position)))
 
     def score(self, weights: Weights) -> None:
         """Score `weights`, keep them if they are the best so far, and record the result."""

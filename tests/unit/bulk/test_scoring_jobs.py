@@ -1,6 +1,5 @@
 """Corpora scored as a stream: as in memory, resumable as a translation, with a line for each pair."""
 
-import json
 import random
 import shutil
 from dataclasses import replace
@@ -64,27 +63,6 @@ def test_scores_of_a_stream_are_those_of_memory(
     assert [a for a, _ in known] == pytest.approx([b for _, b in known], abs=2e-4)
     assert summary.counts["with an empty side"] == 2
     assert summary.counts["with a side longer than the model accepts"] == 2
-
-
-@pytest.mark.slow
-def test_every_format_of_a_corpus_is_scored_alike(tmp_path: Path, tiny_run: Path) -> None:
-    pairs = pairs_of(12)
-    src, tgt = write_pairs(tmp_path, pairs)
-    contents = {
-        "a.tsv": "".join(f"{en}\t{de}\n" for en, de in pairs),
-        "a.csv": "en,de\n" + "".join(f"{en},{de}\n" for en, de in pairs),
-        "a.jsonl": "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs),
-        "a.tmx": '<tmx version="1.4"><body>' + "".join(
-            f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
-            for en, de in pairs
-        ) + "</body></tmx>",
-    }  # fmt: skip
-    expected = succeed("score-model", tiny_run, src, tgt, "--mean").stdout
-    assert len(expected.splitlines()) == 12
-    for name, content in contents.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        assert succeed("score-model", tiny_run, tmp_path / name, "--mean").stdout == expected, name
-    succeed("score-model", tiny_run, "phrasebook:valid", "--mean")
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -301,7 +301,7 @@ def open_bytes(
                 file: Any = io.BufferedReader(_ZstdReader(stored, zstandard), 1 << 16)
             else:
                 file = _UNPACKERS[suffix](stored) if suffix in _UNPACKERS else stored
-            with file:
+            with nullcontext() if file is stored else file:  # of a closed file nobody knows the offset
                 yield file
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _DamagedError) as error:
         raise DataError(

@@ -97,17 +97,12 @@ class Processes:
             self.wait()
         self.wait()
 
-    def from_first(self, text: str) -> str:
-        """Broadcast the text of rank 0."""
-        if self.size == 1:
-            return text
-        content = text.encode() if self.first else b""
-        length = int(self.total(float(len(content)))[0])
-        ids = torch.zeros(length, dtype=torch.uint8, device=self.device)
-        if self.first:
-            ids.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        dist.broadcast(ids, src=0)
-        return bytes(ids.tolist()).decode()
+    def from_first(self, value: Any) -> Any:
+        """Return the value of rank 0, which can be pickled."""
+        values = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(values, src=0, group=self.group)
+        return values[0]
 
     def gather(self, values: torch.Tensor) -> list[torch.Tensor]:
         """Gather the tensors of all processes, of equal shape and type, by rank."""
