@@ -25,7 +25,9 @@ class Counting(Classifier):
 
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
         sums = [sum(WEIGHTS.get(word, 0.0) for word in text.split()) for text in texts]
-        return Logits(np.array([[0.0, s] for s in sums]), np.zeros(len(texts), dtype=np.int64))
+        return Logits(
+            np.array([[0.0, s] for s in sums]), np.zeros(len(texts), np.int64), np.zeros(len(texts), bool)
+        )
 
 
 def effects_of(explanation: Any) -> dict[str, float]:
