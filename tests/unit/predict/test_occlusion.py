@@ -88,15 +88,6 @@ def test_a_text_is_explained_as_it_is_alone(unsure_classifier: Classifier) -> No
     assert together[1].effects == ()
 
 
-@pytest.mark.parametrize("n_classes", [2, 5])
-def test_log_odds_are_those_of_the_probability(n_classes: int) -> None:
-    logits = np.random.default_rng(1).normal(size=(20, n_classes)) * 5
-    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    for number in range(n_classes):
-        expected = np.log(p[:, number] / (1 - p[:, number]))
-        np.testing.assert_allclose(Exclusive().log_odds(logits, number), expected, atol=1e-8)
-
-
 def test_log_odds_of_a_class_that_is_certain_are_finite() -> None:
     assert Exclusive().log_odds(np.array([[2000.0, 0.0, 0.0]]), 0)[0] == pytest.approx(2000 - math.log(2))
 
