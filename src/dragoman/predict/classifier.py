@@ -136,11 +136,11 @@ class Classifier(Pretrained):
         logits, n_cut, is_empty = self.logits(texts, progress=progress)
         probabilities = self.labelling.probabilities(logits, temperature=self.temperature)
         order = np.argsort(-probabilities, axis=1, kind="stable").tolist()
-        given = self.labelling.numbers(self.give(logits))
+        label_numbers = self.labelling.numbers(self.give(logits))
         results = Shown(Classification(text, "", {}) for text in texts)
         for i in (~is_empty).nonzero()[0].tolist():
             likely = {self.labels[number]: float(probabilities[i, number]) for number in order[i]}
-            labels = tuple(self.labels[number] for number in order[i] if number in given[i])
+            labels = tuple(self.labels[number] for number in order[i] if number in label_numbers[i])
             results[i] = Classification(texts[i], next(iter(likely)), likely, int(n_cut[i]), labels)
         return results
 
