@@ -67,8 +67,7 @@ class DocumentFile:
     def __init__(self, file: DocumentFormat, languages: tuple[str, str], budget: Budget) -> None:
         """Cut the passages of `file` into sentences. `languages`: source and target.
 
-        DataError: a line is too long, or there are too many sentences. MissingExtraError: sentencex is not
-        installed.
+        DataError: a line is too long, or sentences are too many. MissingExtraError: sentencex is missing.
         """
         most = longest_line()
         for passage in file.passages:
@@ -80,16 +79,14 @@ class DocumentFile:
         """Such as "line" or "paragraph"."""
         self._file, self._languages, self._budget = file, languages, budget
         self._cut = [CutPassage.of(passage, languages[0], budget) for passage in file.passages]
-        each = [s for passage in self._cut for s in passage.sentences]
+        each = [sentence for cut in self._cut for sentence in cut.sentences]
         has_tags = any(not isinstance(piece, str) for sentence in each for piece in sentence.pieces)
         self.tags = Tags.apart_from((p.text for p in file.passages), is_used=has_tags)
         self.sentences = tuple(self.tags.marked(sentence.pieces) for sentence in each)
         """Each has a letter. Formatting and other things inside one are `tags`."""
-        self.places = tuple(
-            passage.place + sentence.line - 1 if self.noun == "line" else passage.place
-            for passage, cut in zip(file.passages, self._cut, strict=True)
-            for sentence in cut.sentences
-        )
+        both = zip(file.passages, self._cut, strict=True)
+        places = ((passage.place, sentence.line - 1) for passage, cut in both for sentence in cut.sentences)
+        self.places = tuple(place + k * (self.noun == "line") for place, k in places)
         """Where each is, counted from 1 in units of `noun`."""
         self.n_characters = sum(len(text_of(sentence.pieces)) for sentence in each)
         """Those of all sentences, without tags."""
@@ -97,12 +94,7 @@ class DocumentFile:
 
     @staticmethod
     def check_ending(name: str, ending: str) -> None:
-        """Check that documents of a format can be read here.
-
-        Raises:
-            DataError: there is no such format.
-            MissingExtraError: a package for it is not installed.
-        """
+        """DataError: there is no such format. MissingExtraError: a package for it is not installed."""
         if ending not in _HOME:
             remedy = f"save it as {SAVED_AS[ending]} first; " if ending in SAVED_AS else ""
             raise DataError(

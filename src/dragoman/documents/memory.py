@@ -126,8 +126,7 @@ class Memory(Reader):
         self._target = max(self._n_segments, key=self._n_segments.__getitem__, default=languages[1])
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
-        parts: list[bytes] = []
-        done = 0
+        parts, done = list[bytes](), 0
         for unit, translation in zip(self._units, translations, strict=True):
             self._budget.step(1 + len(translation))
             start, end, text = self._edit(unit, translation)

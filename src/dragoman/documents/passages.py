@@ -281,11 +281,10 @@ class CutPassage(NamedTuple):
         places = [p for p in Document.read(text, language, budget).places if is_wordy(text[p[0] : p[1]])]
         cuts: list[Cut] = []
         for start, end, _ in places:
-            cuts.append(Cut(start - bisect_left(added, start), "left"))
-            cuts.append(Cut(end - bisect_left(added, end), "right"))
+            first, last = (place - bisect_left(added, place) for place in (start, end))
+            cuts += [Cut(first, "left"), Cut(last, "right")]
         parts = cut(passage.pieces, cuts, budget)
-        sentences: list[Sentence] = []
-        gaps = [parts[:1]]
+        sentences, gaps = list[Sentence](), [parts[:1]]
         for inside, after, (*_, line) in zip(parts[1::2], parts[2::2], places, strict=True):
             if sum(isinstance(piece, Code) for piece in inside) > MOST_CODES:
                 gaps[-1] += [inside, after]
@@ -311,18 +310,17 @@ class CutPassage(NamedTuple):
 
 def _with_gaps(pieces: Pieces) -> tuple[str, list[int]]:
     """Return the text with a space for each gap between two characters, and where these spaces are."""
-    texts, added, n_characters, is_gap = list[str](), list[int](), 0, False
+    text, added, is_gap = "", list[int](), False
     for piece in pieces:
         if isinstance(piece, Code):
             is_gap = is_gap or piece.kind == "gap"
             continue
-        if is_gap and texts and not texts[-1][-1].isspace() and not piece[0].isspace():
-            added.append(n_characters)
-            texts.append(" ")
-            n_characters += 1
-        texts.append(piece)
-        n_characters, is_gap = n_characters + len(piece), False
-    return "".join(texts), added
+        if is_gap and text and not text[-1].isspace() and not piece[0].isspace():
+            added.append(len(text))
+            text += " "
+        text += piece
+        is_gap = False
+    return text, added
 
 
 class Tags(NamedTuple):

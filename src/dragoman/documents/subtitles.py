@@ -150,7 +150,7 @@ class Saying:
         text = text_of(translation)
         places = self._places(text, spaces=spaces)
         cuts: list[Cut] = []
-        for place in sorted(p for p in places if p is not None):
+        for place in filter(None, places):
             is_space = text[place].isspace()  # which goes
             cuts += [Cut(place, "left" if is_space else "right"), Cut(place + is_space, "right")]
         parts = cut(translation, cuts)[::2]

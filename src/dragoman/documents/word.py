@@ -19,6 +19,8 @@ from copy import deepcopy
 from itertools import count
 from typing import Any, NamedTuple
 
+from lxml import etree
+
 from dragoman.documents.budget import Budget
 from dragoman.documents.markup import Reader, without_controls
 from dragoman.documents.passages import Passage, Pieces, Thing, coded
@@ -44,9 +46,9 @@ _BODY, *_NOTES = (
 )
 """The types of the parts that hold text."""
 _CONTAINERS = frozenset(
-    _W + name for name in ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
+    _W + name for name in ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo", "sdt")
 )
-"""What may stand around runs, but for <sdt>, which has its runs one level deeper."""
+"""What may stand around runs; <sdt> has its runs one level deeper."""
 _DROPPED = frozenset(_W + name for name in ("proofErr", "lastRenderedPageBreak", "softHyphen"))
 """What a program noted about the text that was."""
 _INVISIBLE = frozenset(_W + name for name in ("lang", "noProof"))
@@ -69,13 +71,6 @@ class _Item(NamedTuple):
     element: Any
     run: Any = None
     """The run that it is in."""
-
-
-class _Container(NamedTuple):
-    """An element around runs, and the one in it that holds them: itself, or a child."""
-
-    element: Any
-    content: Any
 
 
 class WordParagraph:
@@ -102,7 +97,7 @@ class WordParagraph:
         self._properties = properties.get(most)
         """Those of most of the text."""
         pieces, self._things = coded(_formatted(items, most))
-        """By their codes: the items at a place, a container, or the properties of runs."""
+        """By their codes: the items at a place, a container, or the <rPr> of runs, which may be None."""
         self.passage = Passage(pieces, place, separators="\t")
 
     def write(self, pieces: Pieces, budget: Budget) -> None:
@@ -119,32 +114,33 @@ class WordParagraph:
                     if item.run is not None:
                         parents[-1].append(_run(item.run.find(f"{_W}rPr"), "", budget))
                     (parents[-1] if item.run is None else parents[-1][-1]).append(item.element)
-            elif piece.kind == "close":
-                (parents if isinstance(thing, _Container) else properties).pop()
-            elif isinstance(thing, _Container):
-                del thing.content[:]
-                copy = _copy(thing.element, budget)
-                parents[-1].append(copy)
-                is_outer = thing.content is thing.element  # the one that is to be filled
-                parents.append(copy if is_outer else copy.find(f"{_W}sdtContent"))
+            elif thing is None or thing.tag == f"{_W}rPr":
+                properties = [*properties, thing] if piece.kind == "open" else properties[:-1]
+            elif piece.kind == "open":
+                del _holder(thing)[:]
+                parents[-1].append(_copy(thing, budget))
+                parents.append(_holder(parents[-1][-1]))
             else:
-                properties.append(thing)
+                parents.pop()
+
+
+def _holder(container: Any) -> Any:
+    """Return what holds the runs of a container: itself, or a child, or nothing."""
+    return container.find(f"{_W}sdtContent") if container.tag == f"{_W}sdt" else container
 
 
 def _contents(parent: Any, field_runs: set[Any], budget: Budget) -> Iterator[_Text | _Item | Thing]:
     """Yield text, elements that stay, and both sides of containers."""
     for child in parent:
         budget.step()
-        content = child.find(f"{_W}sdtContent") if child.tag == f"{_W}sdt" else child
         if child.tag == f"{_W}pPr" or child.tag in _DROPPED:
             continue
         if child.tag == f"{_W}r" and child not in field_runs:
             yield from _run_contents(child)
-        elif child.tag in _CONTAINERS or (child.tag == f"{_W}sdt" and content is not None):
-            container = _Container(child, content)
-            yield Thing("open", "container", container)
+        elif child.tag in _CONTAINERS and (content := _holder(child)) is not None:
+            yield Thing("open", "container", child)
             yield from _contents(content, field_runs, budget)
-            yield Thing("close", "container", container)
+            yield Thing("close", "container", child)
         else:
             yield _Item(child)
 
@@ -204,8 +200,6 @@ class WordFile:
 
     def written(self, translations: Sequence[Pieces]) -> bytes:
         """DataError: the file would have too many pieces."""
-        from lxml import etree
-
         copied = self._budget.renewed()
         for paragraph, translation in zip(self._paragraphs, translations, strict=True):
             paragraph.write(translation, copied)
@@ -274,8 +268,6 @@ def _stories(name: str, xml: Mapping[str, bytes], budget: Budget) -> Iterator[tu
 
 def _root(name: str, part: str, xml: bytes, budget: Budget) -> Any:
     """Return the root of a part. DataError: it is not XML, or has more pieces than the `budget`."""
-    from lxml import etree
-
     _Counter(f"{name}/{part}", xml, budget).read()
     try:
         return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True))
@@ -347,8 +339,6 @@ def _copy(element: Any, budget: Budget) -> Any:
 
 def _run(properties: Any, text: str, budget: Budget) -> Any:
     """Return a run of `text`, with tabs and line breaks."""
-    from lxml import etree
-
     run = etree.Element(f"{_W}r")
     if properties is not None:
         run.append(_copy(properties, budget))

@@ -69,6 +69,8 @@ class Logits(NamedTuple):
     """(N, C)."""
     n_cut: npt.NDArray[np.int64]
     """(N,): tokens at the end of each text that were not read, because of data.max_windows."""
+    is_empty: npt.NDArray[np.bool_]
+    """(N,): whether a text has no token."""
 
 
 def classification_config(run: Run) -> ClassificationConfig:
@@ -131,18 +133,15 @@ class Classifier(Pretrained):
         """
         if isinstance(texts, str):
             raise DataError("classify takes a list of texts; for a single one write classify([text])")
-        ids = self.tokenizer.encode_batch(texts)
-        filled = [i for i, tokens in enumerate(ids) if tokens]
-        results = Shown(Classification(text, "", {}) for text in texts)
-        logits, n_cut = self._logits([ids[i] for i in filled], progress)
+        logits, n_cut, is_empty = self.logits(texts, progress=progress)
         probabilities = self.labelling.probabilities(logits, temperature=self.temperature)
+        order = np.argsort(-probabilities, axis=1, kind="stable").tolist()
         label_numbers = self.labelling.numbers(self.give(logits))
-        rows = zip(filled, probabilities.tolist(), label_numbers, n_cut.tolist(), strict=True)
-        for i, row, numbers, cut in rows:
-            ranked = sorted(range(len(row)), key=lambda number: -row[number])
-            likely = {self.labels[number]: row[number] for number in ranked}
-            labels = tuple(self.labels[number] for number in ranked if number in numbers)
-            results[i] = Classification(texts[i], self.labels[ranked[0]], likely, cut, labels)
+        results = Shown(Classification(text, "", {}) for text in texts)
+        for i in (~is_empty).nonzero()[0].tolist():
+            likely = {self.labels[number]: float(probabilities[i, number]) for number in order[i]}
+            labels = tuple(self.labels[number] for number in order[i] if number in label_numbers[i])
+            results[i] = Classification(texts[i], next(iter(likely)), likely, int(n_cut[i]), labels)
         return results
 
     def give(self, logits: Floats) -> Labels:
@@ -153,13 +152,11 @@ class Classifier(Pretrained):
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
         """Return the logits of each text; of one that is empty, those of an unknown token."""
         ids = self.tokenizer.encode_batch(texts)
-        return self._logits([tokens or [UNK_ID] for tokens in ids], progress)
-
-    def _logits(self, texts: Sequence[list[int]], progress: Callable[[int], None] | None) -> Logits:
-        read = [np.array(ids[: max_tokens(self.config) or None], dtype=np.int64) for ids in texts]
-        n_cut = [len(ids) - len(kept) for ids, kept in zip(texts, read, strict=True)]
+        read = [np.array((each or [UNK_ID])[: max_tokens(self.config) or None], np.int64) for each in ids]
+        n_tokens = np.array([len(each) for each in ids], np.int64)
+        n_cut = np.maximum(n_tokens - [len(each) for each in read], 0)
         values = class_logits(self.model, read, self.config, progress=progress)
-        return Logits(values, np.array(n_cut, dtype=np.int64))
+        return Logits(values, n_cut, n_tokens == 0)
 
 
 @torch.inference_mode()

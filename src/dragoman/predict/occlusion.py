@@ -73,7 +73,7 @@ def word_importance(
         for text, (spans, _) in zip(texts, parts, strict=True)
         for variant in (text, *(_without(text, start, end) for start, end in spans))
     ]
-    logits, _ = classifier.logits(variants, progress=progress)
+    logits = classifier.logits(variants, progress=progress).values
     remaining = iter(logits / classifier.temperature)
     explanations = []
     for i, (text, (spans, n_each)) in enumerate(zip(texts, parts, strict=True)):

@@ -37,7 +37,7 @@ def test_it_tells_what_it_was_trained_to_tell(classifier: Classifier) -> None:
 
 def test_probabilities_are_those_of_the_logits_over_the_temperature(classifier: Classifier) -> None:
     texts = [example.text for example in EXAMPLES]
-    values, _ = classifier.logits(texts)
+    values = classifier.logits(texts).values
     expected = softmax(values, temperature=classifier.temperature)
     for found, row in zip(classifier.classify(texts), expected, strict=True):
         assert found.probabilities == pytest.approx(dict(zip(classifier.labels, row, strict=True)))

@@ -307,7 +307,7 @@ def evaluate(classifier: Classifier, name: str, examples: Sequence[Labelled]) ->
     ]
     start = time.perf_counter()
     texts = tuple(example.text for example in examples)
-    logits, n_cut = classifier.logits(texts)
+    logits, n_cut, _ = classifier.logits(texts)
     seconds = time.perf_counter() - start
     return ClassificationScores(
         name,
