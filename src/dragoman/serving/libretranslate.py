@@ -52,8 +52,8 @@ router = APIRouter(
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that fields may come in."""
 
-EMPTY: tuple[Any, ...] = (None, "", [])
-"""Values of fields that are as good as missing."""
+NEEDED = ("q", "source", "target")
+"""Fields that are as good as missing if they are empty."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -71,7 +71,9 @@ async def read(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
             raise HTTPError(400, "Invalid request: api_key parameter is not a text")
         service_of(request).admit(request, key)
         try:
-            asked = kind.model_validate({name: field for name, field in fields.items() if field not in EMPTY})
+            asked = kind.model_validate(
+                {name: field for name, field in fields.items() if field or name not in NEEDED}
+            )
         except ValidationError as error:
             raise refusal_of(error) from error
         yield asked
@@ -305,17 +307,6 @@ def spec() -> schemas.LibreSpec:
     The interface itself is described at /openapi.json.
     """
     return schemas.LibreSpec(info=schemas.LibreInfo(title="LibreTranslate"))
-
-
-@router.post(
-    "/suggest",
-    summary="Suggest a better translation",
-    status_code=403,
-    responses={403: {"model": schemas.Problem, "description": "Always."}},
-)
-async def suggest(_: Request) -> Response:
-    """Unsupported: suggestions are not stored."""
-    raise HTTPError(403, "Suggestions are disabled on this server.")
 
 
 class Direction(NamedTuple):
