@@ -35,8 +35,8 @@ TEXT = {"text": "red cat"}
 @pytest.fixture(scope="module")
 def service(tiny_run: Path) -> Iterator[tuple[int, Server]]:
     settings = (
-        "limits.characters=100", "limits.sentences=5", "limits.waiting_sentences=6", "limits.requests=3",
-        "limits.beam_size=4", "limits.body_bytes=4096",
+        "limits.sentences=5", "limits.waiting_sentences=6", "limits.requests=3",
+        "limits.body_bytes=4096",
     )  # fmt: skip
     with service_in_thread([tiny_run], *settings) as served:
         yield served
@@ -65,23 +65,6 @@ def busy(server: Server) -> Iterator[Callable[[], None]]:
     finally:
         over.set()
         result.result(LONGEST)
-
-
-@pytest.mark.parametrize(
-    ("asked", "setting"),
-    [
-        ({"text": "x" * 101}, "limits.characters"),
-        ({"text": ["a"] * 6, "split": False}, "limits.sentences"),
-        ({"text": "a", "beam_size": 5}, "limits.beam_size"),
-        ({"text": "a", "model": "x" * 5000}, "limits.body_bytes"),
-    ],
-)
-def test_what_is_over_a_limit_is_answered_with_413_and_the_name_of_the_limit(
-    port: int, asked: dict[str, object], setting: str
-) -> None:
-    answer = ask(port, "POST", "/v1/translate", asked)
-    assert answer.status == 413
-    assert setting in answer.json["error"]
 
 
 @contextmanager
