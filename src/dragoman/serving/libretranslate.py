@@ -177,11 +177,11 @@ async def translate_text(
     """Translate each text; up to `n_alternatives` others, which differ, follow its translation."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
     answer = await service.run(request, partial(translation, service, request, served, asked))
-    results = []
-    for each in answer.translations:
-        alternatives = (alternative_of(each, k) for k in range(1, n_alternatives + 1))
-        results.append(list(dict.fromkeys((each.text, *filter(None, alternatives)))))
-    return results
+    numbers = range(1, n_alternatives + 1)
+    return [
+        list(dict.fromkeys((each.text, *filter(None, (alternative_of(each, k) for k in numbers)))))
+        for each in answer.translations
+    ]
 
 
 def alternative_of(translation: schemas.TranslationMessage, k: int) -> str:
