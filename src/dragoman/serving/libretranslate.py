@@ -285,16 +285,16 @@ def download_file(request: Request, filename: str) -> Response:
 def frontend_settings(request: Request) -> schemas.LibreSettings:
     """Return settings for a web page that uses this service. Needs no key."""
     service = service_of(request)
-    automatic = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
-    targets = [target for _, target in service.models.directions][:1]
-    first = [schemas.NamedLanguage(code=target, name=name_of(target)) for target in targets]
+    automatic = first = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
+    for _, target in service.models.directions[:1]:
+        first = schemas.NamedLanguage(code=target, name=name_of(target))
     return schemas.LibreSettings(
         apiKeys=service.keys is not None,
         charLimit=service.config.limits.characters,
         filesTranslation=True,
         frontendTimeout=FRONTEND_TIMEOUT,
         keyRequired=service.keys is not None,
-        language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
+        language=schemas.LibreDirection(source=automatic, target=first),
         suggestions=False,
         supportedFilesFormat=list(FORMATS),
     )

@@ -449,15 +449,6 @@ def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server
     until(lambda: held(server) == (0, 0))
 
 
-def test_the_body_of_a_request_counts_as_known_once_its_key_is(locked: tuple[int, Server]) -> None:
-    port, server = locked
-    body = {"q": "red cat", "source": "en", "target": "de", "api_key": KEY}
-    with busy(server), Wire(port) as wire:
-        wire.send(request("POST", "/translate", body))
-        until(lambda: server.service.batcher.n_waiting == 1)
-        assert held(server) == (len(json.dumps(body)), 0)
-
-
 def test_bodies_that_nobody_reads_are_not_held(locked: tuple[int, Server]) -> None:
     with ExitStack() as stack:
         wires = [stack.enter_context(Wire(locked[0])) for _ in range(3)]
