@@ -10,7 +10,7 @@ from typing import Any
 
 ROUTES = (
     "/v1/translate", "/v1/classify", "/v1/detect", "/v1/documents",
-    "/translate", "/detect", "/translate_file", "/suggest",
+    "/translate", "/detect", "/translate_file",
 )  # fmt: skip
 
 GOOD: dict[str, dict[str, Any]] = {

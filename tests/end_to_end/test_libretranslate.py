@@ -315,10 +315,3 @@ def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) 
         },
     }  # fmt: skip
     assert HTTP.get(f"{locked.url}/frontend/settings").json()["keyRequired"] is True
-
-
-def test_it_is_healthy_and_takes_no_suggestions(free: Running) -> None:
-    assert HTTP.get(f"{free.url}/health").json() == {"status": "ok"}
-    suggested = free.post("/suggest", {"q": "red", "s": "rot", "source": "en", "target": "de"})
-    assert refusal_of(suggested, 403) == "Suggestions are disabled on this server."
-    assert "/translate" in HTTP.get(f"{free.url}/docs", follow_redirects=True).json()["paths"]

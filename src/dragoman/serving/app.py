@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.formparsers import MultiPartParser
@@ -114,12 +114,6 @@ def metrics(request: Request) -> Response:
     service = service_of(request)
     service.admit(request, counted=False)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-@operations.get("/docs", include_in_schema=False)
-def docs() -> Response:
-    """Lead from the address that LibreTranslate describes its interface at to the description of this one."""
-    return RedirectResponse("openapi.json")
 
 
 @operations.get("/health")

@@ -81,12 +81,6 @@ class _Body:
         self._n_bytes += len(piece)
         self._held[self.is_known] += len(piece)
 
-    def let_in(self) -> None:
-        """Count the body as that of an authenticated sender from now on."""
-        self.release()
-        self.is_known = True
-        self._held[True] += self._n_bytes
-
     def release(self) -> None:
         """Stop counting the body."""
         self._held[self.is_known] -= self._n_bytes
@@ -125,7 +119,7 @@ class Gate:
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = secrets.token_hex(8)
         body = _Body(self._service.held, most=self._service.config.limits.buffered_bytes)
-        scope.setdefault("state", {}).update(request_id=request_id, let_in=body.let_in)
+        scope.setdefault("state", {})["request_id"] = request_id
         status = LEFT
 
         async def send_safely(message: Message) -> None:

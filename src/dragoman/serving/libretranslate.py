@@ -52,8 +52,8 @@ router = APIRouter(
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that fields may come in."""
 
-EMPTY: tuple[Any, ...] = (None, "", [])
-"""Values of fields that are as good as missing."""
+NEEDED = ("q", "source", "target")
+"""Fields that are as good as missing if they are empty."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -71,7 +71,9 @@ async def read(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
             raise HTTPError(400, "Invalid request: api_key parameter is not a text")
         service_of(request).admit(request, key)
         try:
-            asked = kind.model_validate({name: field for name, field in fields.items() if field not in EMPTY})
+            asked = kind.model_validate(
+                {name: field for name, field in fields.items() if field or name not in NEEDED}
+            )
         except ValidationError as error:
             raise refusal_of(error) from error
         yield asked
@@ -175,11 +177,11 @@ async def translate_text(
     """Translate each text; up to `n_alternatives` others, which differ, follow its translation."""
     asked = schemas.TranslateRequest(text=list(texts), n_best=n_alternatives + 1)
     answer = await service.run(request, partial(translation, service, request, served, asked))
-    results = []
-    for each in answer.translations:
-        alternatives = (alternative_of(each, k) for k in range(1, n_alternatives + 1))
-        results.append(list(dict.fromkeys((each.text, *filter(None, alternatives)))))
-    return results
+    numbers = range(1, n_alternatives + 1)
+    return [
+        list(dict.fromkeys((each.text, *filter(None, (alternative_of(each, k) for k in numbers)))))
+        for each in answer.translations
+    ]
 
 
 def alternative_of(translation: schemas.TranslationMessage, k: int) -> str:
@@ -283,16 +285,16 @@ def download_file(request: Request, filename: str) -> Response:
 def frontend_settings(request: Request) -> schemas.LibreSettings:
     """Return settings for a web page that uses this service. Needs no key."""
     service = service_of(request)
-    automatic = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
-    targets = [target for _, target in service.models.directions][:1]
-    first = [schemas.NamedLanguage(code=target, name=name_of(target)) for target in targets]
+    automatic = first = schemas.NamedLanguage(code=AUTO, name="Auto Detect")
+    for _, target in service.models.directions[:1]:
+        first = schemas.NamedLanguage(code=target, name=name_of(target))
     return schemas.LibreSettings(
         apiKeys=service.keys is not None,
         charLimit=service.config.limits.characters,
         filesTranslation=True,
         frontendTimeout=FRONTEND_TIMEOUT,
         keyRequired=service.keys is not None,
-        language=schemas.LibreDirection(source=automatic, target=first[0] if first else automatic),
+        language=schemas.LibreDirection(source=automatic, target=first),
         suggestions=False,
         supportedFilesFormat=list(FORMATS),
     )
@@ -305,17 +307,6 @@ def spec() -> schemas.LibreSpec:
     The interface itself is described at /openapi.json.
     """
     return schemas.LibreSpec(info=schemas.LibreInfo(title="LibreTranslate"))
-
-
-@router.post(
-    "/suggest",
-    summary="Suggest a better translation",
-    status_code=403,
-    responses={403: {"model": schemas.Problem, "description": "Always."}},
-)
-async def suggest(_: Request) -> Response:
-    """Unsupported: suggestions are not stored."""
-    raise HTTPError(403, "Suggestions are disabled on this server.")
 
 
 class Direction(NamedTuple):

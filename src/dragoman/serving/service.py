@@ -119,7 +119,6 @@ class Service:
         if wait:
             raise come_later(f"more than {per_minute:,} requests a minute; retry in {wait:.0f} s", wait)
         request.state.user = user.name
-        request.state.let_in()  # count its body as that of a known sender
 
     def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> int:
         """Record model and size of a request for the log and the metrics; return its characters."""

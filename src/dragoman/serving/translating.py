@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from fastapi import Request
 
+from dragoman.config import SearchConfig
 from dragoman.documents import Document, DocumentFile
 from dragoman.errors import DataError
 from dragoman.predict.alignment import WordProbability, word_probabilities
@@ -42,10 +43,6 @@ Fields: TypeAlias = dict[str, Any]
 
 AUTO = "auto"
 """Source language of a request whose language is to be detected."""
-
-SEARCH_SETTINGS = (
-    "beam_size", "length_penalty", "no_repeat_ngram", "method", "temperature", "top_k", "top_p", "seed",
-)  # fmt: skip
 
 
 def translation(
@@ -136,7 +133,7 @@ def _plan(
         raise too_much("glossary entries", len(asked.glossary), limits.glossary_entries, "glossary_entries")
     kinds = PATTERNS if asked.protect is True else asked.protect
     plan = TranslationRequest(
-        settings={name: getattr(asked, name) for name in SEARCH_SETTINGS},
+        settings=asked.model_dump(include=set(SearchConfig.model_fields) - {"n_best"}),
         n_best=asked.n_best,
         glossary=Glossary.of(asked.glossary, inflect=asked.inflect) if asked.glossary else None,
         protection=Protection(kinds) if kinds else None,

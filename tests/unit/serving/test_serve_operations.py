@@ -35,8 +35,8 @@ TEXT = {"text": "red cat"}
 @pytest.fixture(scope="module")
 def service(tiny_run: Path) -> Iterator[tuple[int, Server]]:
     settings = (
-        "limits.characters=100", "limits.sentences=5", "limits.waiting_sentences=6", "limits.requests=3",
-        "limits.beam_size=4", "limits.body_bytes=4096",
+        "limits.sentences=5", "limits.waiting_sentences=6", "limits.requests=3",
+        "limits.body_bytes=4096",
     )  # fmt: skip
     with service_in_thread([tiny_run], *settings) as served:
         yield served
@@ -65,23 +65,6 @@ def busy(server: Server) -> Iterator[Callable[[], None]]:
     finally:
         over.set()
         result.result(LONGEST)
-
-
-@pytest.mark.parametrize(
-    ("asked", "setting"),
-    [
-        ({"text": "x" * 101}, "limits.characters"),
-        ({"text": ["a"] * 6, "split": False}, "limits.sentences"),
-        ({"text": "a", "beam_size": 5}, "limits.beam_size"),
-        ({"text": "a", "model": "x" * 5000}, "limits.body_bytes"),
-    ],
-)
-def test_what_is_over_a_limit_is_answered_with_413_and_the_name_of_the_limit(
-    port: int, asked: dict[str, object], setting: str
-) -> None:
-    answer = ask(port, "POST", "/v1/translate", asked)
-    assert answer.status == 413
-    assert setting in answer.json["error"]
 
 
 @contextmanager
@@ -464,15 +447,6 @@ def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server
         assert ask(port, "POST", "/translate", {**asked, "api_key": KEY}).status == 200
         assert ask(port, "POST", "/translate", asked).status == 403
     until(lambda: held(server) == (0, 0))
-
-
-def test_the_body_of_a_request_counts_as_known_once_its_key_is(locked: tuple[int, Server]) -> None:
-    port, server = locked
-    body = {"q": "red cat", "source": "en", "target": "de", "api_key": KEY}
-    with busy(server), Wire(port) as wire:
-        wire.send(request("POST", "/translate", body))
-        until(lambda: server.service.batcher.n_waiting == 1)
-        assert held(server) == (len(json.dumps(body)), 0)
 
 
 def test_bodies_that_nobody_reads_are_not_held(locked: tuple[int, Server]) -> None:
