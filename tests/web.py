@@ -55,10 +55,6 @@ class Web:
                 web.answer(self, web.replies.pop(0) if web.replies else Reply())
                 self.close_connection = True
 
-            def do_HEAD(self) -> None:
-                web.answer(self, Reply())
-                self.close_connection = True
-
             def log_message(self, *arguments: object) -> None:
                 pass
 
@@ -101,8 +97,6 @@ class Web:
         self._send(handler, page.content[start:], reply)
 
     def _send(self, handler: BaseHTTPRequestHandler, body: bytes, reply: Reply) -> None:
-        if handler.command == "HEAD":
-            return
         if reply.drop_after is not None:
             body = body[: reply.drop_after]
         elif reply.hang_after is not None:

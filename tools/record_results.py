@@ -141,10 +141,7 @@ def figures(run: Run, config: Config) -> Iterator[tuple[tuple[str, str, str], fl
     if missing := [name for name in NEEDED if not (run.path / name).exists()]:
         raise RunError(f"{run.path}: has no {missing[0]}; train it to its end and evaluate it first")
     check_settings(run.path, config)
-    search = getattr(run.config, "search", None)  # a classifier has none
-    settings = {name: getattr(search, name) for name in ("beam_size", "length_penalty") if search}
-    kept = [one for one in saved_scores(run) if settings.items() <= one.items() and not one.get("search")]
-    records = {record["name"]: record for record in kept}
+    records = {record["name"]: record for record in saved_scores(run) if is_own_search(run.config, record)}
     for test in run.config.tests:
         if test not in records:
             raise RunError(
