@@ -5,7 +5,6 @@ the embedded phrasebook.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import starmap, zip_longest
 from pathlib import Path
@@ -63,10 +62,7 @@ class AlignedFiles(Corpus):
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
 
     def hashes(self) -> dict[str, str]:
-        with ThreadPoolExecutor(2) as pool:
-            return dict(
-                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
-            )
+        return {str(path): hash_file(path) for path in (self.src, self.tgt)}
 
 
 class TableCorpus(Corpus):
