@@ -270,7 +270,7 @@ class TranslationDataConfig(DataConfig):
     """Parallel text.
 
     A corpus is two aligned files `["train.en", "train.de"]`, one file with both sides (tab-separated, CSV,
-    JSON lines, TMX, PO, Parquet), or a split of the embedded corpus `["phrasebook:train"]`. Several corpora,
+    JSON lines, TMX, Parquet), or a split of the embedded corpus `["phrasebook:train"]`. Several corpora,
     as `[["a.en", "a.de"], ["b.tmx"]]`, are read one after the other as one. Corpora that are mixed, or in
     several languages, are listed as [[data.corpora]] in place of train, valid and test.
     """

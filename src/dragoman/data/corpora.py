@@ -1,11 +1,8 @@
-"""Parallel text, read as a stream: two aligned files, one file of a dozen formats, a data set of the hub, or
-the embedded phrasebook.
-"""
+"""Parallel text, read as a stream: two aligned files, a table, a memory, or the embedded phrasebook."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import starmap, zip_longest
 from pathlib import Path
@@ -13,7 +10,6 @@ from typing import Any
 
 from dragoman.config import Column, each_corpus
 from dragoman.data import phrasebook
-from dragoman.data.readers import formats
 from dragoman.data.readers.columns import looks_like_names, match_parallel
 from dragoman.data.readers.files import (
     ReadOffset,
@@ -23,6 +19,7 @@ from dragoman.data.readers.files import (
     hash_strings,
     open_lines,
 )
+from dragoman.data.readers.formats import tmx
 from dragoman.data.readers.tables import Notes, RecordTable, TabSeparated, check_format, open_table
 from dragoman.data.records import Corpus, JoinedCorpora, Numbered, Pair, has_text
 from dragoman.errors import DataError
@@ -63,10 +60,7 @@ class AlignedFiles(Corpus):
         return hash_strings("aligned", hash_file(self.src), hash_file(self.tgt))
 
     def hashes(self) -> dict[str, str]:
-        with ThreadPoolExecutor(2) as pool:
-            return dict(
-                zip(map(str, (self.src, self.tgt)), pool.map(hash_file, (self.src, self.tgt)), strict=True)
-            )
+        return {str(path): hash_file(path) for path in (self.src, self.tgt)}
 
 
 class TableCorpus(Corpus):
@@ -112,25 +106,21 @@ class TableCorpus(Corpus):
         return self.table.fingerprint(self.columns)
 
 
-_BILINGUAL = {".tmx": (formats.tmx, "units"), ".po": (formats.po, "entries")}
-"""By suffix: the reader of a format that knows of languages, and what it counts."""
-
-
-class BilingualFile(Corpus):
-    """One file of a format that knows of languages: TMX, or gettext PO."""
+class TranslationMemory(Corpus):
+    """A TMX file."""
 
     def __init__(self, path: Path, *, src_lang: str, tgt_lang: str) -> None:
         self.path, self.src_lang, self.tgt_lang = path, src_lang, tgt_lang
         self.name = str(path)
-        self._reader, self._things = _BILINGUAL[format_suffix(path.name)]
 
     def _read(self) -> Iterator[Pair]:
-        self._notes = Notes(self._things)
-        pairs = self._reader(self.path, src_lang=self.src_lang, tgt_lang=self.tgt_lang, notes=self._notes)
-        return starmap(Pair, pairs)
+        self._notes = Notes("units")
+        return starmap(
+            Pair, tmx(self.path, src_lang=self.src_lang, tgt_lang=self.tgt_lang, notes=self._notes)
+        )
 
     def fingerprint(self) -> str:
-        return hash_strings(self._things, self.src_lang, self.tgt_lang, hash_file(self.path))
+        return hash_strings("units", self.src_lang, self.tgt_lang, hash_file(self.path))
 
 
 class Embedded(Corpus):
@@ -158,7 +148,7 @@ def open_corpus(
     """Open a corpus: two aligned files, one file of any format, or a set such as "phrasebook:train".
 
     A list of such lists is one corpus as well, read in their order. One file is read by its suffix: .csv,
-    .jsonl (.ndjson, .json), .parquet, .tmx, .po, and anything else as tab-separated columns;
+    .jsonl (.ndjson, .json), .parquet, .tmx, and anything else as tab-separated columns;
     "hf:owner/name:split" is a data set of the hub. A relative name is looked up in the working directory,
     then in $DRAGOMAN_DATA, then among the fetched data sets. `columns` are numbers, counted from 0, or
     names; where they are left at the default, a file that names its columns is asked for the languages'
@@ -190,8 +180,8 @@ def open_corpus(
                 languages = ", ".join(phrasebook.LANGUAGES)
                 raise DataError(f"{name}: no language {lang!r} in the phrasebook; there are {languages}")
         return Embedded(name, lambda: starmap(Pair, phrasebook.pairs(split, src_lang, tgt_lang)))
-    if format_suffix(name) in _BILINGUAL:
-        return BilingualFile(find_file(name), src_lang=src_lang, tgt_lang=tgt_lang)
+    if format_suffix(name) == ".tmx":
+        return TranslationMemory(find_file(name), src_lang=src_lang, tgt_lang=tgt_lang)
     table = open_table(name, setting=SETTING)
     match = partial(match_parallel, src_lang=src_lang, tgt_lang=tgt_lang)
     columns = _columns_of(table, columns, src_lang=src_lang, tgt_lang=tgt_lang)

@@ -50,12 +50,10 @@ class LabelledTable(TableCorpus):
             yield Numbered(n, Labelled(table.text(cells[0], n, text), table.label(cells[1], n, label)))
 
     def _read(self) -> Iterator[Labelled]:
-        first_label, n_first, n_bare = "", 0, 0
+        n_bare = 0
         for _, (text, label) in self._rows():
             notes = self._notes
             notes.n_read += 1
-            first_label = first_label or label
-            n_first += label == first_label
             n_bare += bool(text.strip()) and not label
             if text.strip() and (label or self.separator):
                 yield Labelled(text, label)
@@ -63,16 +61,9 @@ class LabelledTable(TableCorpus):
                 notes.skipped["without label" if text.strip() else "without text"] += 1
         if self.separator and n_bare:
             notes.remarks.append(f"{n_bare} of {notes.n_read} examples have none of the labels")
-        is_headerless = isinstance(self.table, TabSeparated) and isinstance(self.columns[1], int)
-        if is_headerless and n_first == 1 and notes.n_read >= 5:
-            notes.remarks.append(
-                f"the label {first_label!r} of line 1 occurs nowhere else; if that line holds the names of "
-                f"columns, ask for columns by name ({LABEL_SETTING})"
-            )
 
     def fingerprint(self) -> str:
-        separators = [self.separator] if self.separator else []
-        return hash_strings("labelled", super().fingerprint(), *separators)
+        return hash_strings("labelled", super().fingerprint(), *filter(None, [self.separator]))
 
 
 def open_labelled(

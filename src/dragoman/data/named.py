@@ -22,12 +22,12 @@ from dragoman.data.readers.files import find_file
 from dragoman.data.records import (
     Corpus,
     JoinedCorpora,
-    Reversed,
     Unseen,
     has_text,
     hash_plain,
     part_of,
     split_held_out,
+    turned_round,
 )
 from dragoman.errors import DataError
 
@@ -40,16 +40,13 @@ def open_text(data: TranslationDataConfig | ClassificationDataConfig, files: Cor
     if isinstance(data, ClassificationDataConfig):
         text, label, separator = data.text_column, data.label_column, data.label_separator
         return open_labelled(files, text_column=text, label_column=label, separator=separator)
-    direction = data.src_lang, data.tgt_lang
-    listed = [(data.corpus_with(one), one) for one in each_corpus(files)]
-    if not any(corpus for corpus, _ in listed):
-        return open_corpus(files, src_lang=data.src_lang, tgt_lang=data.tgt_lang, columns=data.columns)
+    src_lang, tgt_lang = data.src_lang, data.tgt_lang
     return _as_one(
         [
-            open_listed(corpus, one, direction)
-            if corpus
-            else open_corpus(one, src_lang=data.src_lang, tgt_lang=data.tgt_lang)
-            for corpus, one in listed
+            open_listed(listed, one, (src_lang, tgt_lang))
+            if (listed := data.corpus_with(one))
+            else open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, columns=data.columns)
+            for one in each_corpus(files) or [()]
         ]
     )
 
@@ -74,9 +71,8 @@ def _open_split(
 
 def open_listed(corpus: CorpusConfig, files: Corpora, direction: tuple[str, str]) -> Corpus:
     """Open some files of a listed corpus, the source of `direction` first. DataError: as `open_corpus`."""
-    src, tgt = corpus.langs
-    text = open_corpus(files, src_lang=src, tgt_lang=tgt, columns=corpus.columns)
-    return text if direction == corpus.langs else Reversed(text)
+    text = open_corpus(files, src_lang=corpus.langs[0], tgt_lang=corpus.langs[1], columns=corpus.columns)
+    return text if direction == corpus.langs else turned_round(text)
 
 
 class TrainingPart(NamedTuple):
@@ -184,11 +180,11 @@ def _open_several(
             n_held_out=n_held_out,
             seed=seed if one.split_seed < 0 else one.split_seed,
         )
-        held[one.name] = held_out if direction == one.langs else Reversed(held_out)
+        held[one.name] = held_out if direction == one.langs else turned_round(held_out)
         for name, text in opened.items():  # another corpus may have the same sources, and the other way round
             as_listed = read[name] == one.langs
-            rest = held_out.taken_from(text if as_listed else Reversed(text))
-            opened[name] = rest if as_listed else Reversed(rest)
+            rest = held_out.taken_from(text if as_listed else turned_round(text))
+            opened[name] = rest if as_listed else turned_round(rest)
     parts = [TrainingPart(opened[one.name], one, read[one.name]) for one in listed]
     if data.choose_by:
         texts = held | {
@@ -229,7 +225,7 @@ class ListedText(NamedTuple):
         """Return it with the source of `direction` first; None: it is in other languages."""
         if direction == self.langs:
             return self.corpus
-        return Reversed(self.corpus) if direction == self.langs[::-1] else None
+        return turned_round(self.corpus) if direction == self.langs[::-1] else None
 
 
 def listed_texts(config: Config) -> dict[str, ListedText]:

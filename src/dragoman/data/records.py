@@ -247,11 +247,9 @@ class View(Corpus):
         return self.corpus.hashes()
 
 
-class Reversed(View):
-    """A corpus whose targets are the sources."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        super().__init__(corpus, lambda pairs: (Pair(tgt, src) for src, tgt in pairs), "reversed")
+def turned_round(corpus: Corpus) -> Corpus:
+    """Return a corpus whose sources are the targets of `corpus`."""
+    return View(corpus, lambda pairs: (Pair(tgt, src) for src, tgt in pairs), "reversed")
 
 
 class HeldOut(View):

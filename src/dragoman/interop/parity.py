@@ -68,8 +68,7 @@ def sentences_to_compare(config: Config, tokenizer: Tokenizer, n: int, longest: 
     texts: list[str] = []
     try:
         records = open_text(config.data, files).records() if files else iter(())  # an imported model has none
-        read = (record[0] for record in records)
-        texts = list(islice((text for text in read if 0 < len(tokenizer.encode(text)) <= longest), n))
+        texts = list(islice((text for text, _ in records if 0 < len(tokenizer.encode(text)) <= longest), n))
     except DragomanError:  # no such file here, or an extra that reads it
         pass
     if len(texts) == n:

@@ -39,9 +39,7 @@ class TrainingRequest:
     valid: Annotated[str | None, "Labelled texts for validation; default: hold out a part."] = None
     src: Annotated[Files, "Source sentences, one per line; repeatable."] = ()
     tgt: Annotated[Files, "Translations of --src, line by line; one file for each --src."] = ()
-    tsv: Annotated[
-        Files, "File of pairs: .tmx, .po, .csv, .jsonl, .parquet, or tab-separated; repeatable."
-    ] = ()
+    tsv: Annotated[Files, "File of pairs: .tmx, .csv, .jsonl, .parquet, or tab-separated; repeatable."] = ()
     columns: Annotated[
         tuple[int | str, int | str] | None,
         "Columns of source and target in a file of pairs: names, or numbers from 0.",

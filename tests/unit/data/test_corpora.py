@@ -216,11 +216,12 @@ def test_columns_that_do_not_tell_are_an_error_that_lists_them(tmp_path: Path, h
 
 
 def test_what_a_part_leaves_out_is_what_its_corpus_leaves_out(tmp_path: Path) -> None:
-    entries = "".join(f'msgid "s {i}"\nmsgstr "t {i}"\n\n' for i in range(50))
-    corpus = corpus_of(write(tmp_path / "a.po", entries + 'msgid "x"\nmsgstr ""\n'))
+    texts = [f'<tuv xml:lang="{lang}"><seg>a {{}}</seg></tuv>' for lang in ("en", "de")]
+    units = "".join(f"<tu>{texts[0]}{texts[1]}</tu>".format(i, i) for i in range(50))
+    corpus = corpus_of(write(tmp_path / "a.tmx", f"<tmx><body>{units}<tu>{texts[0]}</tu></body></tmx>"))
     train, _ = split_held_out(corpus, n_held_out=5, seed=1)
     assert len(list(train.pairs())) == 45
-    assert train.notes() == [f"{corpus.name}: left out 1 of 51 entries: 1 untranslated"]
+    assert train.notes() == [f"{corpus.name}: left out 1 of 51 units: 1 without de"]
 
 
 def test_names_and_numbers_of_columns_have_different_fingerprints(tmp_path: Path) -> None:

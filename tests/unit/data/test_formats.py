@@ -139,7 +139,6 @@ def test_the_lines_of_a_text_are_joined_by_spaces() -> None:
         ("a.jsonl", '{"en": "one", "de": "eins"}\n{"en": "two"}\n', ("en", "de")),
         ("a.jsonl", '{"en": "one", "de": "eins"}\n[]\n', ("en", "de")),
         ("a.tmx", "<tmx><body><tu></tmx>", DEFAULT),
-        ("a.po", 'msgid "a"\nmsgid "b"\n', DEFAULT),
     ],
 )
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -425,72 +424,6 @@ def test_memory_does_not_grow_with_a_tmx(monkeypatch: pytest.MonkeyPatch) -> Non
     assert peak_of(20_000) < 1.5 * peak_of(2_000) < 3e6
 
 
-# gettext PO
-
-HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
-
-
-def po_of(tmp_path: Path, text: str, *, header: str = HEADER) -> str:
-    return write(tmp_path / "a.po", header + text)
-
-
-def test_entries_of_a_po_file_are_pairs(tmp_path: Path) -> None:
-    path = po_of(
-        tmp_path,
-        '# a translator\n#. a programmer\n#: file.c:12\n#, c-format\n#| msgid "old"\n'
-        'msgctxt "menu"\nmsgid "Open %s"\nmsgstr "Öffne %s"\n'
-        'msgid ""\n"two "\n  "lines\\n" "three"\nmsgstr\n"zwei "\n"Zeilen\\n"\n"drei"\n',
-    )
-    assert read(path) == [("Open %s", "Öffne %s"), ("two lines three", "zwei Zeilen drei")]
-    assert notes(path) == []
-
-
-def test_escapes_of_a_po_file_are_those_of_c(tmp_path: Path) -> None:
-    path = po_of(tmp_path, r'msgid "a\tb \"q\" c:\\n \x41\102 \303\274"' + "\n" + r'msgstr "x\u"')
-    assert read(path) == [('a\tb "q" c:\\n AB ü', "xu")]
-
-
-def test_fuzzy_obsolete_and_untranslated_entries_are_left_out_and_counted(tmp_path: Path) -> None:
-    path = po_of(
-        tmp_path,
-        'msgid "a"\nmsgstr "A"\n\n#, c-format, fuzzy\n#| msgid "x"\nmsgid "b"\nmsgstr "B"\n\n'
-        'msgid "c"\nmsgstr ""\n\n#~ msgid "d"\n#~ msgstr "D"\n\n#, fuzzy\n#~| msgid "x"\n#~ msgid "e"\n'
-        '#~ msgstr "E"\n#~ msgid "f"\n#~ msgstr ""\nmsgid "g"\nmsgstr "G"\n',
-    )
-    assert read(path) == [("a", "A"), ("g", "G")]
-    assert notes(path) == ["left out 5 of 7 entries: 1 fuzzy, 1 untranslated, 3 obsolete"]
-
-
-def test_a_plural_entry_gives_singular_and_plural(tmp_path: Path) -> None:
-    path = po_of(
-        tmp_path,
-        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d plik"\nmsgstr[1] "%d pliki"\n'
-        'msgstr[2] "%d plików"\n\nmsgid "x"\nmsgid_plural "xs"\nmsgstr[0] "y"\nmsgstr[1] ""\n',
-        header="",
-    )
-    assert read(path, langs="en pl") == [("%d file", "%d plik"), ("%d files", "%d plików")]
-    assert notes(path, langs="en pl") == [
-        "left out 1 of 2 entries: 1 untranslated",
-        "1 entries with plural forms give two pairs each",
-    ]
-
-
-def test_sides_of_a_po_file_change_places_where_it_translates_into_the_source(tmp_path: Path) -> None:
-    path = po_of(tmp_path, 'msgid "one"\nmsgstr "eins"\n')
-    assert read(path, langs="de en") == [("eins", "one")]
-    assert notes(path, langs="de en") == ["translates into de; source and target change places"]
-    assert complaint(path, langs="en pl") == (
-        f"{path}: translates into de, by its header, which is neither en nor pl; "
-        "give another file (data.src_lang, data.tgt_lang)"
-    )
-
-
-def test_the_header_of_a_po_file_may_name_a_variant_and_only_newline_ends_a_line(tmp_path: Path) -> None:
-    of_austria = HEADER.replace(": de", ": de_AT")
-    path = po_of(tmp_path, 'msgid "a\u2028b\x85"\nmsgstr "eins"\n', header=of_austria)
-    assert read(path) == read(path, langs="en de-AT") == [("a\u2028b\x85", "eins")]
-
-
 # Parquet
 
 
@@ -579,12 +512,12 @@ def declared(encoding: str) -> str:
 
 
 NO_COLUMNS = "has no columns that can be read; give .tsv, .csv"
-NO_TEXT = "neither a comment nor a text in quotes"
 FOREIGN = "declares an encoding that is not read in XML ("
 
 REFUSED = [
     ("a.zip", "PK", f": a .zip file {NO_COLUMNS}"),
     ("a.xlsx", "PK", f": a .xlsx file {NO_COLUMNS}"),
+    ("a.po", 'msgid "a"', f": a .po file {NO_COLUMNS}"),
     ("a.pdf", "PK", f": a .pdf file {NO_COLUMNS}"),
     ("a.csv", 'en,de\n"one\n\ntwo",eins\nbad\n', " line 5: 1 columns where line 1 names 2"),
     ("a.csv", 'en,de\n"Hi" he said,x\n', " line 2: not CSV (',' expected after '\"'); a text with quotes"),
@@ -623,18 +556,6 @@ REFUSED = [
     ("a.tmx", "one\teins\n", " line 1: not XML, or cut short (syntax error at column 0)"),
     *(("a.tmx", TWO_PAIRS[:n], " line ") for n in (0, 1, 60, 200)),
     *(("a.tmx", declared(name), f": {FOREIGN}") for name in ("gbk", "shift_jis", "rot13", "nothing")),
-    ("a.po", HEADER + 'msgid "a"\nmsgstr "b', f" line 7: {NO_TEXT}"),
-    ("a.po", HEADER + 'msgid "a"\nmsgstr b\n', f" line 7: {NO_TEXT}"),
-    ("a.po", HEADER + '"a"\n', f" line 6: {NO_TEXT}"),
-    ("a.po", HEADER + "Hello world\n", f" line 6: {NO_TEXT}"),
-    ("a.po", HEADER + 'msgid "a "quoted" word"\nmsgstr "b"\n', f" line 6: {NO_TEXT}"),
-    ("a.po", HEADER + 'msgid "' + 'a\\"' * 300_000 + "\n", f" line 6: {NO_TEXT}"),
-    ("a.po", HEADER + 'msgid "a"\nmsgid "b"\nmsgstr "c"\n', " line 7: a second msgid in one entry"),
-    ("a.po", HEADER + '# x\nmsgid "a"\n', " line 7: an entry without msgstr"),
-    ("a.po", HEADER + 'msgstr "a"\n\n', " line 6: an entry without msgid"),
-    ("a.po", HEADER + 'msgid_plural "a"\nmsgstr[0] "b"\n', " line 6: an entry without msgid"),
-    ("a.po", HEADER + 'msgid "\\377"\nmsgstr "a"\n', " line 6: an escape that is not UTF-8"),
-    ("a.po", HEADER + 'msgid "a"\nmsgstr ""\n', ": empty corpus (left out 1 of 1 entries: 1 untranslated); "),
     ("a.xml", "<mteval/>", f": a .xml file {NO_COLUMNS}"),
     ("train.tags.en-de.en", "a", ": a tagged file of IWSLT; get its text with: dragoman data fetch"),
 ]  # fmt: skip
@@ -642,8 +563,6 @@ ADVICE = {
     "line 1: not JSON": "; write one object a line, for example with: jq -c '.[]'",
     "cut short": "; check its encoding, or write it again with the program it is from",
     FOREIGN: "; write it again in UTF-8",
-    NO_TEXT: "; check the file with: msgfmt --check",
-    "msgid": "; check the file with: msgfmt --check",
     "empty corpus": "give files with one sentence a line",
 }
 """What the message of a fault ends with."""

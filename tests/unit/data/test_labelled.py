@@ -125,13 +125,6 @@ def test_texts_in_the_place_of_labels_are_noticed(tmp_path: Path, n: int) -> Non
     )
 
 
-def test_a_label_of_line_1_that_never_returns_is_remarked_on(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "klass\tsatz\n" + "ja\tx\nnein\ty\n" * 3)
-    [note] = notes(path)
-    assert note.startswith("the label 'klass' of line 1 occurs nowhere else; if that line holds the names")
-    assert notes(path, text_column="satz", label_column="klass") == []
-
-
 def test_the_fingerprint_depends_on_content_and_columns(tmp_path: Path) -> None:
     path = tsv_of(tmp_path, EXAMPLES)
     prints = [
@@ -373,7 +366,7 @@ def test_every_label_stays_in_the_training_part_and_is_held_out(tmp_path: Path) 
 
 def test_a_store_of_several_labels_holds_all_of_them(tmp_path: Path) -> None:
     corpus = topics(tmp_path, "a|b\tone", "\ttwo", "b\tthree")
-    tokenizer = train_tokenizer(corpus.sources(), TokenizerConfig(kind="words"))
+    tokenizer = train_tokenizer((text for text, _ in corpus.examples()), TokenizerConfig(kind="words"))
 
     def stored(*labels: str) -> list[list[int]]:
         cache = tmp_path / "".join(labels)

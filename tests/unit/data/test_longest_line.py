@@ -45,7 +45,6 @@ def parquet(**columns: object) -> bytes:
 def files(n: int) -> dict[str, tuple[str | bytes, str]]:
     """A file of each format whose second text has `n` bytes, and where that is."""
     text, plain = "é" * (n // 2) + "x" * (n % 2), "x" * n
-    po = f'msgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n"{text[:50]}"\n"{text[50:]}"\n'
     return {
         "a.tsv": (f"a\tb\nc\t{text[1:]}\n", "line 2"),
         "a.csv": (f'a,b\n1,2\n"{plain[:140]}\n","{plain[140:280]}\n{plain[280:]}"\n', "line 3"),
@@ -53,7 +52,6 @@ def files(n: int) -> dict[str, tuple[str | bytes, str]]:
             json.dumps({"a": "x", "b": "y"}) + "\n" + f'{{"a": "x", "b": "{text[10:]}"}}\n',
             "line 2",
         ),
-        "a.po": (po.replace("é", "e" * 2), "line 7"),
         "a.tmx": (tmx("x" * (n - 80 - n % 2), note=""), "line 2"),
         "a.parquet": (parquet(a=["x", "y"], b=["z", text]), "row 2"),
         "b.parquet": (parquet(t=[{"a": "x", "b": "y"}, {"a": text, "b": "y"}]), "row 2"),
@@ -70,7 +68,7 @@ def test_a_corpus_with_a_longer_text_is_refused_by_file_and_place(
     for n, is_fine in ((MOST - 20, True), (2 * MOST, False)):
         content, where = files(n)[name]
         path = write(tmp_path / f"{name}{compressed}", content)
-        options = {} if name in ("a.tsv", "a.tmx", "a.po") else {"columns": columns}
+        options = {} if name in ("a.tsv", "a.tmx") else {"columns": columns}
         corpus = open_corpus([path], src_lang="a", tgt_lang="b", **options)
         if is_fine:
             if name != "a.tmx":

@@ -102,8 +102,7 @@ def download(
         raise DataError(f"{path.parent}: cannot be made ({error.strerror}); choose another folder") from error
     with locked(path.with_name(f".{path.name}.lock"), what=path):
         if path.is_file():
-            wrong = _mismatch(path, checksum, checksum_origin)
-            if wrong:
+            if wrong := _mismatch(path, checksum, checksum_origin):
                 raise DataError(f"{path}: {wrong}; remove the file to download it again")
             return Downloaded(path, "", path.stat().st_size, checksum_of(path, "sha256"))
         reasons: dict[str, list[str]] = {}
@@ -254,8 +253,7 @@ class _Source:
 
     def accept(self, checksum: str, origin: str) -> None:
         """Give the file its name. _AddressError: its checksum is wrong; it is put aside then."""
-        wrong = _mismatch(self.part, checksum, origin)
-        if wrong:
+        if wrong := _mismatch(self.part, checksum, origin):
             aside = self.path.with_name(f"{self.path.name}.wrong")
             with self.writing():
                 self.part.replace(aside)

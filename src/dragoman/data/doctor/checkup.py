@@ -403,17 +403,14 @@ class Tally:
         """Add pairs that occurred before, wholly or nearly, by hashes."""
         src, tgt, near = map(np.asarray, self._hashes)
         numbers, earlier = np.asarray(self._numbers), f"as {self.unit} {{}}"
-        is_filled = (src != hash_of("")) & (tgt != hash_of(""))
-        is_other = is_filled.copy()
-        for some in _partitions(src):
-            filled = some[is_filled[some]]
-            repeats, firsts = (filled[lines] for lines in duplicates(src[filled], tgt[filled]))
-            is_other[repeats] = False
-            self.mark("duplicate", repeats, earlier, numbers[firsts])
-        for some in _partitions(near):
-            distinct = some[is_other[some]]
-            repeats, firsts = (distinct[lines] for lines in duplicates(near[distinct]))
-            self.mark("duplicate-near", repeats, earlier, numbers[firsts])
+        is_distinct = (src != hash_of("")) & (tgt != hash_of(""))
+        for kind, hashes in (("duplicate", (src, tgt)), ("duplicate-near", (near,))):
+            for some in _partitions(hashes[0]):
+                distinct = some[is_distinct[some]]
+                among = duplicates(*(one[distinct] for one in hashes))
+                repeats, firsts = (distinct[lines] for lines in among)
+                is_distinct[repeats] = False
+                self.mark(kind, repeats, earlier, numbers[firsts])
 
     def report(self, corpus: Corpus, notes: Iterable[str] = ()) -> Report:
         """Return the report, with examples spread over the corpus, which is read again for their texts."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -27,8 +26,7 @@ from dragoman.data.doctor.language import check_languages, wrong_declarations
 from dragoman.data.doctor.words import NumberedSide, SideReader, conflicts, duplicates
 from dragoman.data.named import open_listed, open_named, open_text
 from dragoman.data.records import Corpus, JoinedCorpora, has_text
-from dragoman.errors import DataError, MissingExtraError, counted, printable
-from dragoman.text.languages import detect, language_code
+from dragoman.errors import DataError, counted, printable
 
 Hashes = npt.NDArray[np.int64]
 
@@ -36,8 +34,6 @@ SCANNED = 250_000
 """Examples that are read at most."""
 MAX_BLOCKS = 8
 """Blocks of BLOCK consecutive examples, evenly spread, that the checks see at most."""
-N_IDENTIFIED = 50
-"""Texts of each side whose language is identified at most."""
 N_SHOWN = 3
 """Examples that are shown."""
 LONGEST = 100
@@ -62,8 +58,6 @@ FAULTY = {
     "conflict": 0.02,
 }
 """Share of examples with a fault, one of `KINDS`, from which it is reported ..."""
-ERRORS, MANY_ERRORS = 0.01, 100
-"""Share and number of pairs with errors of whatever kinds from which these are reported together."""
 MIN_FAULTY = 3
 """... and the minimum number of examples with it."""
 
@@ -166,8 +160,8 @@ def inspect_pairs(corpus: Corpus, *, langs: tuple[str, str], few: int = FEW_PAIR
         sides = readers[0].side(), readers[1].side()
         concerns = [
             *_misaligned(sides),
-            *_languages(pairs, sides, langs),
-            *_faulty_pairs(pairs, sides, n_read=n_read),
+            *_languages(sides, langs),
+            *_faulty_pairs(pairs, sides),
             *_share("duplicate", len(duplicates(src_hashes, tgt_hashes)[0]), n_read),
         ]
     concerns += _few(n_read, few, "pairs: a model learns these by heart, and little else")
@@ -199,8 +193,7 @@ def _scan(parts: Sequence[Corpus]) -> tuple[list[tuple[str, str]], Hashes, Hashe
     kept: list[list[tuple[str, str]]] = []
     hashes: tuple[list[int], list[int]] = [], []
     stride = 1
-    blocks = (block for part in parts for block in _blocks(part, limit))
-    for n, block in enumerate(blocks):
+    for n, block in enumerate(_blocks(parts, limit)):
         for column, texts in zip(hashes, zip(*block, strict=True), strict=True):
             column.extend(hash(" ".join(text.split())) for text in texts)
         if n % stride:
@@ -212,12 +205,12 @@ def _scan(parts: Sequence[Corpus]) -> tuple[list[tuple[str, str]], Hashes, Hashe
     return [example for block in kept for example in block], first, second
 
 
-def _blocks(corpus: Corpus, limit: int) -> Iterator[list[tuple[str, str]]]:
-    """Yield the first labelled texts, or pairs with text on both sides, in lists of BLOCK."""
-    usable = corpus.examples() if corpus.is_labelled else filter(has_text, corpus.pairs())
-    records: Iterator[tuple[str, str]] = islice(usable, limit)
-    while block := list(islice(records, BLOCK)):
-        yield block
+def _blocks(corpora: Sequence[Corpus], limit: int) -> Iterator[list[tuple[str, str]]]:
+    """Yield the first labelled texts of each, or pairs with text on both sides, in lists of BLOCK."""
+    for corpus in corpora:
+        records = islice((one for one in corpus.records() if corpus.is_labelled or has_text(one)), limit)
+        while block := list(islice(records, BLOCK)):
+            yield block
 
 
 def _spread(examples: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -252,20 +245,12 @@ def _misaligned(sides: tuple[NumberedSide, NumberedSide]) -> Iterator[Concern]:
         yield Concern("unaligned", f"{KINDS['unaligned'].title}: {KINDS['unaligned'].remedy}")
 
 
-def _languages(
-    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide], langs: tuple[str, str]
-) -> Iterator[Concern]:
+def _languages(sides: tuple[NumberedSide, NumberedSide], langs: tuple[str, str]) -> Iterator[Concern]:
     src, tgt = sides
     if min(len(side.bags.ids) for side in sides) < MIN_WORDS:
         return
     complaints = wrong_declarations(src, tgt, langs=langs)
-    swapped = bool(complaints) and not wrong_declarations(src, tgt, langs=(langs[1], langs[0]))
-    if not complaints:
-        some, codes = pairs[:: max(1, len(pairs) // N_IDENTIFIED)], [*map(language_code, langs)]
-        with suppress(MissingExtraError):  # language identification is optional
-            detected = [detect(" ".join(side))[0].language for side in zip(*some, strict=True)]
-            swapped = codes[0] != codes[1] and detected == codes[::-1]
-    if swapped:
+    if complaints and not wrong_declarations(src, tgt, langs=(langs[1], langs[0])):
         what = (
             f"the sides are swapped: the source seems to be {langs[1]} and the target {langs[0]}; "
             "swap the files or columns, or the declared languages"
@@ -293,23 +278,14 @@ def _numbers(examples: Sequence[tuple[str, ...]], names: tuple[str, ...], *, set
 
 
 def _faulty_pairs(
-    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide], *, n_read: int
+    pairs: Sequence[tuple[str, str]], sides: tuple[NumberedSide, NumberedSide]
 ) -> Iterator[Concern]:
-    """Faults of single pairs that are too frequent, each by itself or all errors together."""
+    """Faults of single pairs that are too frequent."""
     counts = {kind: sum(bool(check(*pair)) for pair in pairs) for kind, check in PAIR_CHECKS.items()}
     languages = check_languages(*sides, langs=(None, None))
     counts |= {kind: len(lines) for kind, lines in languages.lines.items()}
-    concerns = [concern for kind, n in counts.items() for concern in _share(kind, n, len(pairs))]
-    yield from concerns
-    errors = {kind: n for kind, n in counts.items() if n and KINDS[kind].severity == "error"}
-    n_errors = sum(errors.values()) * n_read // len(pairs)
-    if not concerns and n_errors >= max(MANY_ERRORS, ERRORS * n_read):
-        kinds = ", ".join(f"{kind} {n * n_read // len(pairs):,}" for kind, n in errors.items())
-        what = (
-            f"about {n_errors:,} of {n_read:,} pairs have errors ({kinds}); dragoman data check shows them, "
-            "and with --write-clean DIR writes a copy without them"
-        )
-        yield Concern("errors", what)
+    for kind, n in counts.items():
+        yield from _share(kind, n, len(pairs))
 
 
 def _share(kind: str, count: int, n: int) -> Iterator[Concern]:

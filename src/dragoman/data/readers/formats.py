@@ -1,8 +1,6 @@
-"""The formats of translators, read as streams: TMX and gettext PO.
+"""XML that a stranger wrote, and translation memories (TMX), read as streams.
 
-No package reads them as we need it. TMX: expat is what everybody uses; entities are refused, and memory
-does not grow with the file. PO: polib reads a file whole, cuts a text at U+2028, and takes an entry whose
-quote is never closed for one that is not translated.
+expat is what everybody uses; entities are refused, and memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -11,14 +9,13 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
-from dragoman.data.readers.files import longest_line, open_bytes, open_lines, too_long
+from dragoman.data.readers.files import longest_line, open_bytes, too_long
 from dragoman.data.readers.tables import Notes, one_line
 from dragoman.errors import DataError
 from dragoman.text.languages import language_code
@@ -320,122 +317,3 @@ class XmlUnits(XmlParser):
             self._language = ""
         elif tag in self.format.unit:
             self._finished.append(self._unit)
-
-
-@dataclass
-class Entry:
-    """One entry of a PO file."""
-
-    line: int
-    is_fuzzy: bool = False
-    is_obsolete: bool = False
-    strings: dict[str, str] = field(default_factory=dict)
-    """By keyword: "msgid", "msgid_plural", "msgstr", "msgstr[0]", ..."""
-
-    @property
-    def translations(self) -> list[str]:
-        """The translation, or those of a plural entry in the order of their numbers."""
-        return [text for keyword, text in self.strings.items() if keyword.startswith("msgstr")]
-
-
-def po(path: Path, *, src_lang: str, tgt_lang: str, notes: Notes) -> Iterator[tuple[str, str]]:
-    """Yield the source and target of each finished entry of a gettext PO file.
-
-    Fuzzy, obsolete and untranslated entries are left out. A plural entry gives two pairs: singular with
-    the first form, plural with the last. Where the header says that the file translates into `src_lang`,
-    source and target change places. DataError: the file is no PO, or translates into another language.
-    """
-    swapped = False
-    n_plural = 0
-    for entry in _entries(path):
-        if entry.strings["msgid"] == "" and "msgctxt" not in entry.strings:
-            match = _LANGUAGE.search(entry.translations[0])
-            language = match[1].replace("@", "-") if match else tgt_lang
-            if language_matches(language, tgt_lang) or language_matches(tgt_lang, language):
-                continue
-            if not (language_matches(language, src_lang) or language_matches(src_lang, language)):
-                raise DataError(
-                    f"{path}: translates into {language}, by its header, which is neither {src_lang} nor "
-                    f"{tgt_lang}; give another file (data.src_lang, data.tgt_lang)"
-                )
-            swapped = True
-            notes.remarks.append(f"translates into {src_lang}; source and target change places")
-            continue
-        notes.n_read += 1
-        if entry.is_obsolete or entry.is_fuzzy or not all(entry.translations):
-            state = "obsolete" if entry.is_obsolete else "fuzzy" if entry.is_fuzzy else "untranslated"
-            notes.skipped[state] += 1
-            continue
-        pairs = [(entry.strings["msgid"], entry.translations[0])]
-        if "msgid_plural" in entry.strings:
-            n_plural += 1
-            pairs.append((entry.strings["msgid_plural"], entry.translations[-1]))
-        for pair in pairs:
-            src, tgt = map(one_line, pair)
-            yield (tgt, src) if swapped else (src, tgt)
-    if n_plural:
-        notes.remarks.append(f"{n_plural} entries with plural forms give two pairs each")
-
-
-_LANGUAGE = re.compile(r"^Language: *([A-Za-z]{2,3}(?:[_@-]\w+)*) *$", re.MULTILINE)
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(?=\"|$)")
-_STRINGS = re.compile(r'(?:"(?:[^"\\]|\\.)*"\s*)+')
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_ESCAPES = re.compile(r"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{3}))+|\\.")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    """Yield the entries of a PO file, the header and the obsolete ones included."""
-    entry, keyword, most = Entry(1), "", longest_line()
-    for n, text in enumerate(map(str.strip, open_lines(path)), start=1):
-        is_obsolete, line = text.startswith("#~"), text.removeprefix("#~").strip()
-        if (not line or line.startswith(("#", "|", "msgid", "msgctxt"))) and entry.translations:
-            yield _checked(path, entry)
-            entry, keyword = Entry(n), ""
-        if line.startswith("#"):
-            entry.is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
-        if not line or line.startswith(("#", "|")):  # obsolete entries keep their previous text behind "#~|"
-            continue
-        entry.is_obsolete |= is_obsolete
-        strings = line
-        if match := _KEYWORD.match(line):  # else there is more text of the last keyword
-            keyword, strings = match[1], line[match.end() :]
-            if keyword in entry.strings:
-                raise DataError(f"{path} line {n}: a second {keyword} in one entry; {_REMEDY}")
-            entry.line = entry.line if entry.strings else n
-            entry.strings[keyword] = ""
-        if not keyword or (strings and not _STRINGS.fullmatch(strings)):
-            raise DataError(f"{path} line {n}: neither a comment nor a text in quotes; {_REMEDY}")
-        entry.strings[keyword] += _unescaped("".join(_STRING.findall(strings)), path, n)
-        if len(entry.strings[keyword]) > most:
-            raise too_long(f"{path} line {n}", most)
-    if entry.strings:
-        yield _checked(path, entry)
-
-
-_REMEDY = "check the file with: msgfmt --check"
-
-
-def _checked(path: Path, entry: Entry) -> Entry:
-    """Return the entry. DataError: it is only a part of one."""
-    for keyword, is_there in (("msgid", "msgid" in entry.strings), ("msgstr", entry.translations)):
-        if not is_there:
-            raise DataError(f"{path} line {entry.line}: an entry without {keyword}; {_REMEDY}")
-    return entry
-
-
-def _unescaped(text: str, path: Path, n: int) -> str:
-    """Return the text that stands in quotes in line `n`, with the escapes of C replaced."""
-
-    def replace(match: re.Match[str]) -> str:
-        escape = match[0][1:]
-        if len(match[0]) == 2:
-            return _ESCAPED.get(escape, escape)
-        numbers = [int(part[1:], 16) if part[0] == "x" else int(part, 8) for part in escape.split("\\")]
-        return bytes(number % 256 for number in numbers).decode()
-
-    try:
-        return _ESCAPES.sub(replace, text) if "\\" in text else text
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} line {n}: an escape that is not UTF-8; {_REMEDY}") from error

@@ -450,7 +450,7 @@ def check_format(name: str) -> None:
     if suffix in _NO_TABLES:
         raise DataError(
             f"{name}: a {suffix} file has no columns that can be read; give .tsv, .csv, .jsonl or .parquet "
-            "(a spreadsheet can be saved as .csv, XLIFF as .tmx)"
+            "(a spreadsheet can be saved as .csv, XLIFF or PO as .tmx)"
         )
     if Path(name).name.startswith("train.tags."):
         raise DataError(

@@ -78,8 +78,8 @@ def _check_file(file: Path, *, is_clear: bool) -> None:
     """ConfigError: `file` is a folder, or neither its name nor `is_clear` says that it holds translations."""
     if file.is_dir():
         raise ConfigError(f"{file}: is a folder; give a recipe.toml, or a file of text")
-    if not (is_clear or format_suffix(file.name) in (".tmx", ".po")):
-        check_format(find_file(file.as_posix()).as_posix())
+    if not (is_clear or format_suffix(file.name) == ".tmx"):
+        check_format(file.as_posix())
         raise ConfigError(
             f"{file}: is not a recipe.toml; to learn its translations say their languages, as in "
             "--src-lang en --tgt-lang de, to learn its labels add --task classification"

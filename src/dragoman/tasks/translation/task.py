@@ -79,9 +79,7 @@ class TranslationTask(Task):
             )
         named = zip(reading.languages, (files[0], files[-1]), strict=True)
         src, tgt = (lang or (_language_in(file) if len(files) == 2 else None) for lang, file in named)
-        if not (src and tgt) and (
-            files[0].startswith(PHRASEBOOK) or format_suffix(files[0]) in (".tmx", ".po")
-        ):
+        if not (src and tgt) and (files[0].startswith(PHRASEBOOK) or format_suffix(files[0]) == ".tmx"):
             raise ConfigError(f"{files[0]}: give its languages, as in --src-lang en --tgt-lang de")
 
         def open_(some: Sequence[str]) -> Corpus:

@@ -25,7 +25,6 @@ from dragoman.data.labelled import open_labelled
 from dragoman.data.records import Corpus, JoinedCorpora, Labelled, Pair
 from dragoman.errors import DataError
 from dragoman.tasks.training import train
-from dragoman.text import languages
 from dragoman.training.trainer import TrainingListener
 from tiny import TINY, labelled_texts, write_corpus
 
@@ -93,14 +92,6 @@ def shuffled(pairs: Pairs) -> Pairs:
 
 
 BROKEN: dict[str, tuple[Callable[[Pairs], Pairs], str, bool]] = {
-    "hundreds of errors of two kinds": (
-        lambda pairs: [
-            (src, src if i % 20 == 0 else f"{tgt}\ufffd" if i % 40 == 10 else tgt)
-            for i, (src, tgt) in enumerate(pairs)
-        ],
-        "errors",
-        False,
-    ),
     "the source on both sides": (lambda pairs: [(src, src) for src, _ in pairs], "equal", True),
     "the target on both sides, in capitals": (lambda p: [(t, t.upper()) for _, t in p], "equal", True),
     "three lines missing from the source": (lambda pairs: shifted(pairs, 3), "shifted", True),
@@ -128,8 +119,8 @@ BROKEN: dict[str, tuple[Callable[[Pairs], Pairs], str, bool]] = {
         "identical",
         False,
     ),
-    "every tenth pair the other way round": (
-        lambda pairs: [pair[::-1] if i % 10 == 0 else pair for i, pair in enumerate(pairs)],
+    "every fifteenth pair the other way round": (
+        lambda pairs: [pair[::-1] if i % 15 == 0 else pair for i, pair in enumerate(pairs)],
         "swapped",
         False,
     ),
@@ -242,28 +233,6 @@ def test_a_wrong_language_is_not_called_swapped(phrases: dict[str, Pairs]) -> No
     (concern,) = look(phrases["pl"], "de").concerns
     assert concern.name == "languages"
     assert "the target is declared as de, but its short words are those of pl" in concern.what
-
-
-def test_languages_that_the_doctor_does_not_know_are_identified(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = [("un", "deux"), ("trois", "quatre")] * 100
-
-    def detect(text: str) -> list[languages.Detected]:
-        return [languages.Detected("eo" if "un" in text.split() else "la", 1.0)]
-
-    monkeypatch.setattr(inspection, "detect", detect)
-    swapped = {concern.name for concern in inspect_pairs(Listed(pairs), langs=("la", "eo")).concerns}
-    right = {concern.name for concern in inspect_pairs(Listed(pairs), langs=("eo", "la")).concerns}
-    assert swapped - right == {"swapped"}
-
-
-@pytest.mark.slow
-def test_without_language_identification_the_rest_is_checked(
-    phrases: dict[str, Pairs], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
-    languages._identifier.cache_clear()
-    assert look(phrases["de"]).concerns == ()
-    assert names([pair[::-1] for pair in phrases["de"]]) == {"swapped"}
 
 
 # What is said
