@@ -462,7 +462,7 @@ def may_change(path: str, case: CommandCase, given: set[str], *, succeeded: bool
     allowed |= {"keys.toml"} if case.command.startswith("key ") else set()
     if path in (*INPUT_TEXTS, case.document.name):
         return path in given
-    if is_conversion(path, case) or (top in ("run", "classifier") and case.command in WRITES_INTO_RUN):
+    if top in ("run", "classifier") and case.command in WRITES_INTO_RUN:
         return True
     if path.removesuffix(".partial").removesuffix(".journal") in allowed:  # the latter to continue from
         return True
@@ -474,15 +474,9 @@ def may_change(path: str, case: CommandCase, given: set[str], *, succeeded: bool
     return inside or above or (makes_folders and path.startswith("runs"))
 
 
-def is_conversion(path: str, case: CommandCase) -> bool:
-    """Whether this is a run's CTranslate2 conversion, which stays even if a later step fails."""
-    return path.startswith("run/ctranslate2") and "ctranslate2" in " ".join(case.argv)
-
-
 def stays_behind(path: str, case: CommandCase) -> bool:
     """Whether a command that fails may leave this."""
-    partial = path.endswith((".partial", ".journal"))
-    return partial or case.command in MAKES_FOLDERS or is_conversion(path, case)
+    return path.endswith((".partial", ".journal")) or case.command in MAKES_FOLDERS
 
 
 def lines(case: CommandCase, ended: Ended, folder: Path, out: str | None, name: str) -> Iterator[Fault]:

@@ -84,7 +84,6 @@ BENCHMARKS = (
     Benchmark("searches.py methods {run} {run} --limit 4 --methods greedy samples", r"samples \| \d"),
     Benchmark("searches.py constraints {run} --limit 6 --beam-sizes 3", r"100\.0%"),
     Benchmark("searches.py glossary {run} --limit 6", r"inflected \| \d"),
-    Benchmark("searches.py consensus {run} --limit 6", r"least risk \| \d"),
     Benchmark("serve_faults.py {run} --scale 0.01 --only 'slow heads'", r"slow heads \|", ("fastapi",)),
     Benchmark("serve_load.py {run} --clients 2 --seconds 5 --limit 4", r"% of offline", ("fastapi",)),
     Benchmark("serve_memory.py {run} 1", r"\| 1 \| \d", ("fastapi",)),
