@@ -154,12 +154,12 @@ class Rates:
     def __init__(self) -> None:
         self._due = memoryview(mmap.mmap(-1, 8 * N_SLOTS)).cast("d")
 
-    def wait(self, user: str, per_minute: int, *, now: float | None = None) -> float:
+    def wait(self, user: str, per_minute: int) -> float:
         """Count a request of `user`; return 0, or the seconds until the next allowed request.
 
         The update is not atomic among workers: in a race, one request more is allowed.
         """
-        now = time.time() if now is None else now
+        now = time.time()
         slot = int.from_bytes(hashlib.sha256(user.encode("utf-8", "replace")).digest()[:4], "big") % N_SLOTS
         due = max(self._due[slot], now) + 60 / per_minute
         early = due - now - 60

@@ -55,7 +55,7 @@ PIECE = 1 << 16
 SIMPLE = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that a browser sends to other origins without a CORS preflight."""
 
-NOTED = ("user", "model", "characters", "sentences", "text")
+NOTED = ("user", "model", "characters", "sentences")
 """What routes leave in the state of a request for the log."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)

@@ -35,15 +35,8 @@ from dragoman.serving.v1 import attachment, is_json
 from dragoman.text.languages import Detected, known, name_of, standard_code
 from dragoman.text.languages import detect as languages_of
 
-FRONTEND_TIMEOUT = 500
-"""Milliseconds that a page waits after a key press before it translates; LibreTranslate's value."""
-
 SURE = 0.1
 """Least confidence, of all languages, that a text is in the target language and comes back as it is."""
-
-MAX_SHOWN = 40
-"""Maximum characters of a client's text in a message."""
-
 
 router = APIRouter(
     tags=["LibreTranslate"], generate_unique_id_function=lambda route: f"libretranslate_{route.name}"
@@ -51,9 +44,6 @@ router = APIRouter(
 
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 """Content types that fields may come in."""
-
-NEEDED = ("q", "source", "target")
-"""Fields that are as good as missing if they are empty."""
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -71,9 +61,9 @@ async def read(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
             raise HTTPError(400, "Invalid request: api_key parameter is not a text")
         service_of(request).admit(request, key)
         try:
-            asked = kind.model_validate(
-                {name: field for name, field in fields.items() if field or name not in NEEDED}
-            )
+            needed = ("q", "source", "target")  # as good as missing if they are empty
+            given = {name: field for name, field in fields.items() if field or name not in needed}
+            asked = kind.model_validate(given)
         except ValidationError as error:
             raise refusal_of(error) from error
         yield asked
@@ -156,7 +146,7 @@ async def translate(
     for served in dict.fromkeys(direction.served for direction in directions if direction.served):
         places = [i for i, direction in enumerate(directions) if direction.served is served]
         of_model = [texts[i] for i in places]
-        service.note_texts(request, served.name, of_model)
+        service.note(request, served.name, sum(map(len, of_model)))
         translated = translate_html if is_html else translate_text
         translations = await translated(request, service, served, of_model, n_alternatives)
         for i, every in zip(places, translations, strict=True):
@@ -207,8 +197,8 @@ async def translate_html(
         protection: Protection | None = None
         for page in pages:
             protection = page.tags.protection(protection)
-        kept = TranslationRequest(protection=protection)
-        translations = yield from translated(served.translator, sentences, kept)
+        plan = TranslationRequest(protection=protection)
+        translations = yield from translated(served.translator, sentences, plan)
         targets = (translation.text for translation in translations)
         return [[page.written(list(islice(targets, len(page.sentences)))).decode()] for page in pages]
 
@@ -222,12 +212,11 @@ def languages(request: Request) -> Response:
     targets = {code: {code} for code in _languages(models)}
     for source, target in models.directions:
         targets[source].add(target)
-    return json_response(
-        [
-            schemas.LibreLanguage(code=code, name=name_of(code), targets=sorted(into))
-            for code, into in targets.items()
-        ]
-    )
+    messages = [
+        schemas.LibreLanguage(code=code, name=name_of(code), targets=sorted(into))
+        for code, into in targets.items()
+    ]
+    return json_response(messages)
 
 
 @endpoint("/detect", "Detect the language of a text", schemas.LibreDetect, list[schemas.LibreDetection])
@@ -292,7 +281,7 @@ def frontend_settings(request: Request) -> schemas.LibreSettings:
         apiKeys=service.keys is not None,
         charLimit=service.config.limits.characters,
         filesTranslation=True,
-        frontendTimeout=FRONTEND_TIMEOUT,
+        frontendTimeout=500,  # milliseconds of rest before a page translates; LibreTranslate's value
         keyRequired=service.keys is not None,
         language=schemas.LibreDirection(source=automatic, target=first),
         suggestions=False,
@@ -360,5 +349,5 @@ def _detected(guess: Detected) -> schemas.LibreDetection:
 
 
 def shown(value: Any) -> str:
-    """Return a client's text for a message: on one line, truncated."""
-    return " ".join(str(value).encode("utf-8", "replace").decode().split())[:MAX_SHOWN]
+    """Return a client's text for a message: on one line, 40 characters at most."""
+    return " ".join(str(value).encode("utf-8", "replace").decode().split())[:40]

@@ -10,7 +10,6 @@ from starlette.datastructures import UploadFile
 Number = float | None
 """A number; null = not finite."""
 
-
 Term: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 

@@ -120,18 +120,15 @@ class Service:
             raise come_later(f"more than {per_minute:,} requests a minute; retry in {wait:.0f} s", wait)
         request.state.user = user.name
 
-    def note_texts(self, request: Request, model: str, texts: Sequence[str]) -> int:
-        """Record model and size of a request for the log and the metrics; return its characters."""
-        n_characters = sum(map(len, texts))
+    def note(self, request: Request, model: str, n_characters: int) -> None:
+        """Record model and size of a request for the log and the metrics."""
         request.state.model, request.state.characters = model, n_characters
-        if self.config.log_text:
-            request.state.text = "\n".join(texts)
         self.metrics.characters.labels(model).inc(n_characters)
-        return n_characters
 
     def take_texts(self, request: Request, model: str, texts: Sequence[str]) -> None:
-        """Record a request as `note_texts`, and check it. HTTPError: too long (413). DataError: no text."""
-        n_characters, limit = self.note_texts(request, model, texts), self.config.limits.characters
+        """Record a request as `note`, and check it. HTTPError: too long (413). DataError: no text."""
+        n_characters, limit = sum(map(len, texts)), self.config.limits.characters
+        self.note(request, model, n_characters)
         if n_characters > limit:
             raise too_much("characters", n_characters, limit, "characters")
         if not texts:

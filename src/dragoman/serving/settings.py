@@ -93,8 +93,6 @@ class ServeConfig(Settings):
     """Origins of other pages that may use the service (CORS), such as "https://example.org"; "*" = all."""
     log_format: Literal["text", "json"] = "text"
     """Format of the log: lines for people, or one JSON object per line."""
-    log_text: bool = False
-    """Whether the log contains the translated text."""
     behind_proxy: bool = False
     """Whether to trust the sender's address from a proxy on this machine (X-Forwarded-For)."""
     page: bool = True

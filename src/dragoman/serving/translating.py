@@ -218,9 +218,8 @@ async def translate_document(
         served = chosen(service.models, partial(readable, read), model, source, target)
         document = read(served.languages)
         n_characters, n_sentences = document.n_characters, len(document.sentences)
-        request.state.model, request.state.characters = served.name, n_characters
+        service.note(request, served.name, n_characters)
         request.state.sentences = n_sentences
-        service.metrics.characters.labels(served.name).inc(n_characters)
         if n_characters > limits.file_characters:
             raise too_much("characters", n_characters, limits.file_characters, "file_characters")
         service.metrics.sentences.labels(served.name).inc(n_sentences)

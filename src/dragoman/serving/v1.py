@@ -109,9 +109,6 @@ def is_json(request: Request) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-FACTS = ("name", "parameters", "precision")
-
-
 @router.get("/models", summary="List models", response_model_exclude_unset=True)
 def models(request: Request) -> schemas.ModelsResponse:
     """List models, their languages or labels, and the limits of a request. Needs no key."""
@@ -119,7 +116,7 @@ def models(request: Request) -> schemas.ModelsResponse:
     limits = service.config.limits
     messages: list[schemas.ModelMessage] = []
     for served in service.models.served:
-        facts: dict[str, Any] = {name: getattr(served, name) for name in FACTS}
+        facts: dict[str, Any] = {name: getattr(served, name) for name in ("name", "parameters", "precision")}
         if isinstance(served, ServedTranslator):
             source, target = served.languages
             beam_size = served.translator.config.search.beam_size

@@ -539,14 +539,6 @@ def test_a_traceback_cannot_look_like_other_lines_of_the_log() -> None:
     assert all(line.startswith("    ") and line.isprintable() for line in others)
 
 
-def test_the_log_holds_texts_where_it_is_told_to(tiny_run: Path) -> None:
-    with service_in_thread([tiny_run], "log_text=true") as (port, _), log_of(LineFormatter()) as lines:
-        ask(port, "POST", "/v1/translate", {"text": "red\ncat"})
-        until(lambda: lines)
-    assert r"text red\ncat" in lines[0]
-    assert "\n" not in lines[0]
-
-
 def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
     with service_in_thread([tiny_run], "limits.body_seconds=0.3") as (port, _):
         ask(port, "POST", "/v1/translate", TEXT)
