@@ -89,18 +89,5 @@ def test_what_is_in_dragoman_data_is_checked_and_not_fetched(
 def test_mistakes_are_answered_in_one_line(web: Web) -> None:
     assert error_of("data", "fetch", "imbd") == "error: imbd: no data set has this name; did you mean imdb?"
     assert "did you mean imdb?" in error_of("data", "list", "imbd")
-    web.put("imdb/aclImdb_v1.tar.gz", b"not it")
-    assert "the published one is" in error_of("data", "fetch", "imdb")
     web.put("opensubtitles-en-pl/en-pl.txt.zip", b"PK but not a zip")
     assert "no archive of this kind" in error_of("data", "fetch", "opensubtitles-en-pl")
-    web.pages.clear()
-    line = error_of("data", "fetch", "imdb")
-    assert "or put train.tsv.gz into imdb/ in the folder that $DRAGOMAN_DATA" in line
-
-
-def test_a_fetched_set_can_be_named_like_any_file(web: Web) -> None:
-    from dragoman.data.corpora import open_corpus
-
-    succeed("data", "fetch", "tatoeba-en-de")
-    files = ["tatoeba-en-de/val.en.gz", "tatoeba-en-de/val.de.gz"]
-    assert len(list(open_corpus(files, src_lang="en", tgt_lang="de").pairs())) == 20

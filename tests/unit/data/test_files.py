@@ -114,11 +114,6 @@ def test_a_nul_byte_is_reported_with_its_line_and_how_to_remove_it(tmp_path: Pat
     assert message.endswith("remove them with: tr -d '\\000'")
 
 
-def test_a_line_of_a_megabyte_is_a_line(tmp_path: Path) -> None:
-    path = Path(write(tmp_path / "a.zst", "ä" * 500_000 + "\nshort\n"))
-    assert [len(line) for line in open_lines(path)] == [500_000, 5]
-
-
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_damage_met_in_bytes_is_reported(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"text{suffix}"

@@ -49,17 +49,6 @@ def test_aligned_files_stay_two_files_of_their_names_and_compression(tmp_path: P
     assert [(tmp_path / name).read_bytes() for name in ("a.en.gz", "a.de.xz")] == before
 
 
-def test_zstd_files_stay_so(tmp_path: Path) -> None:
-    zstandard = pytest.importorskip("zstandard")
-    for name, texts in (("a.en.zst", EN), ("a.de.zst", DE)):
-        (tmp_path / name).write_bytes(zstandard.ZstdCompressor().compress(lines(texts).encode()))
-    clean(tmp_path / "a.en.zst", tmp_path / "a.de.zst", to=tmp_path / "clean")
-    corpus = open_corpus(
-        [str(tmp_path / "clean" / f"a.{lang}.zst") for lang in ("en", "de")], src_lang="en", tgt_lang="de"
-    )
-    assert [pair.src for pair in corpus.pairs()] == [EN[i] for i in KEPT]
-
-
 def test_files_of_one_name_are_told_apart_by_language(tmp_path: Path) -> None:
     for folder, texts in (("x", EN), ("y", DE)):
         (tmp_path / folder).mkdir()

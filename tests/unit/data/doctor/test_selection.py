@@ -125,7 +125,7 @@ def test_a_model_scores_and_the_filter_reads_its_scores(tiny_run: Path, tmp_path
         assert kept == [f"{src}\t{tgt}" for src, tgt in pairs if src]
 
 
-def test_records_of_tables_and_units_stay_whole(tmp_path: Path) -> None:
+def test_records_of_tables_stay_whole(tmp_path: Path) -> None:
     scores = write_scores(tmp_path / "scores", [-1.0, -3.0, -2.0])
     csv = 'en,de,x\n"one\nmore",eins,1\n"two\nand",zwei,2\nthree,drei,3\n'
     (tmp_path / "a.csv").write_text(csv, encoding="utf-8")
@@ -136,14 +136,6 @@ def test_records_of_tables_and_units_stay_whole(tmp_path: Path) -> None:
     )
     (dropped,) = (tmp_path / "csv" / "dropped.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(dropped)["number"] == 4  # the line on which the record begins
-    units = "".join(
-        f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
-        for en, de in (("one", "eins"), ("two", "zwei"), ("three", "drei"))
-    )
-    (tmp_path / "a.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
-    langs = ["--src-lang", "en", "--tgt-lang", "de"]
-    succeed("data", "filter", tmp_path / "a.tmx", *langs, *by_score, "--out", tmp_path / "tmx")
-    assert (tmp_path / "tmx" / "a.de").read_text(encoding="utf-8") == "eins\ndrei\n"
 
 
 GOOD = "".join(f"-{i}.5\n" for i in range(N))
