@@ -25,6 +25,9 @@ MAX_HEAD = 1 << 16
 PIECE = 1 << 12
 """Bytes that are parsed at once, so that their number is known to that many."""
 
+MAX_PIPELINED = 16
+"""Maximum requests of a connection that wait for the answer to an earlier one."""
+
 KEPT_SECONDS = 30
 """Seconds to keep an idle connection."""
 
@@ -51,7 +54,7 @@ class Connection(HttpToolsProtocol):
         self._in_body = False
         """Whether the newest request has a head, and no end yet."""
         self._running: RequestResponseCycle | None = None
-        """The request that is being answered."""
+        """The request that is being answered; `cycle` is the newest, which may wait for it."""
         self._refusal: HTTPError | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._n_left = KEPT_REQUESTS + secrets.randbelow(KEPT_REQUESTS)  # not all at once
@@ -66,6 +69,11 @@ class Connection(HttpToolsProtocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
         for name in tuple(self._timers):
             self._stop(name)
@@ -113,8 +121,8 @@ class Connection(HttpToolsProtocol):
             if self.parser.get_method() == b"CONNECT":
                 raise _bad("its method")
             return  # the parser leaves the body out; it is given the head once more
-        if self._running is not None:
-            raise come_later("an earlier request on this connection has no answer yet; wait for it", 1.0)
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise come_later(f"more than {MAX_PIPELINED} requests wait on this connection; read answers", 1.0)
         if len(self.connections) > self._service.config.limits.connections:
             message = "the service has no room for more connections; retry in 1 s"
             raise HTTPError(503, message, {"Retry-After": "1"})
@@ -124,7 +132,7 @@ class Connection(HttpToolsProtocol):
         self._n_left -= 1
         is_kept = self._n_left > 0 and self.loop.time() < self._kept_until and not self._service.closing
         self.cycle.keep_alive &= is_kept
-        self._running = self.cycle
+        self._running = self._running or self.cycle
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -136,9 +144,9 @@ class Connection(HttpToolsProtocol):
             self._head_bytes, self._in_body = 0, False
 
     def on_response_complete(self) -> None:
-        self._running = None
+        self._running = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
-        if self._refusal is not None and not self.transport.is_closing():
+        if self._running is None and self._refusal is not None and not self.transport.is_closing():
             self._answer(self._refusal)
         elif "head" in self._timers:  # it has begun to ask for more
             self._unset_keepalive_if_required()
@@ -177,7 +185,9 @@ class Connection(HttpToolsProtocol):
         """Answer what cannot be understood, after what could be; then the connection ends."""
         self._refusal = refusal
         self._stop("head")
-        if self._in_body and self._running is not None:
+        if self._in_body and self.cycle is not self._running:
+            self.pipeline.popleft()  # the newest, which will never be whole
+        elif self._in_body and self._running is not None:
             self._running.disconnected = True
             self._running.message_event.set()
             if self._running.response_started:

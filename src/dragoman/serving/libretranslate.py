@@ -62,8 +62,8 @@ async def read(request: Request, kind: type[Asked]) -> AsyncIterator[Asked]:
         service_of(request).admit(request, key)
         try:
             needed = ("q", "source", "target")  # as good as missing if they are empty
-            given = {name: field for name, field in fields.items() if field or name not in needed}
-            asked = kind.model_validate(given)
+            message = {name: field for name, field in fields.items() if field or name not in needed}
+            asked = kind.model_validate(message)
         except ValidationError as error:
             raise refusal_of(error) from error
         yield asked

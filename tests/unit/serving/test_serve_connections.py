@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from dragoman.serving import connections
 from dragoman.serving.access import KeyConfig, Keys
-from dragoman.serving.connections import MAX_HEAD, PIECE, Connection
+from dragoman.serving.connections import MAX_HEAD, MAX_PIPELINED, PIECE, Connection
 from dragoman.serving.running import Server
 from services import Wire, ask, request, service_in_thread
 from waiting import LONGEST, until
@@ -134,21 +134,17 @@ def test_what_is_no_http_is_answered_with_400_in_json(port: int, broken: bytes) 
         assert wire.is_closed()
 
 
+def test_requests_sent_at_once_are_answered_in_their_order(port: int) -> None:
+    asked = [request("GET", "/health"), request("POST", "/v1/translate", TEXT), request("GET", "/nowhere")]
+    with Wire(port) as wire:
+        wire.send(b"".join(asked))
+        assert [wire.answer().status for _ in asked] == [200, 200, 404]
+
+
 def test_what_was_whole_is_answered_before_what_is_broken(port: int) -> None:
     with Wire(port) as wire:
-        wire.send(request("POST", "/v1/translate", TEXT) + b"nonsense\r\n\r\n")
-        assert [wire.answer().status for _ in range(2)] == [200, 400]
-        assert wire.is_closed()
-
-
-def test_a_request_that_does_not_wait_for_the_earlier_one_is_refused_after_its_answer(port: int) -> None:
-    with Wire(port) as wire:
-        wire.send(request("POST", "/v1/translate", TEXT) * 3)
-        assert wire.answer().status == 200
-        answer = wire.answer()
-        assert answer.status == 429
-        assert answer.headers["retry-after"]
-        assert "has no answer yet; wait for it" in answer.json["error"]
+        wire.send(request("POST", "/v1/translate", TEXT) + request("GET", "/health") + b"nonsense\r\n\r\n")
+        assert [wire.answer().status for _ in range(3)] == [200, 200, 400]
         assert wire.is_closed()
 
 
@@ -217,14 +213,14 @@ def test_an_upgrade_is_answered_as_if_it_were_not_asked_for(port: int, size: int
     upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQ"}
     chunked = chunks({**upgrade, "Connection": "close, Upgrade"}, json.dumps(TEXT).encode())
     asked = request("POST", "/v1/translate", TEXT, upgrade)
-    answers = []
+    sent = [asked, request("GET", "/health", headers=upgrade), chunked]
     with Wire(port) as wire:
-        for whole in (asked, request("GET", "/health", headers=upgrade), chunked):
-            for start in range(0, len(whole), size):
-                wire.send(whole[start : start + size])
-            answers.append(wire.answer())
-    assert [answer.status for answer in answers] == [200, 200, 200]
-    assert answers[0].json == answers[2].json == ask(port, "POST", "/v1/translate", TEXT).json
+        whole = b"".join(sent)
+        for start in range(0, len(whole), size):
+            wire.send(whole[start : start + size])
+        answers = [wire.answer() for _ in sent]
+        assert [answer.status for answer in answers] == [200, 200, 200]
+        assert answers[0].json == answers[2].json == ask(port, "POST", "/v1/translate", TEXT).json
 
 
 def chunks(headers: dict[str, str], *content: bytes, extension: bytes = b"", trailers: bytes = b"") -> bytes:
@@ -256,6 +252,14 @@ def test_no_key_is_read_from_a_trailer(tiny_run: Path) -> None:
     with service_in_thread([tiny_run], keys=keys) as (port, _), Wire(port) as wire:
         wire.send(sent.replace(b"/v1/translate", b"/translate"))
         assert wire.answer().status == 403
+
+
+def test_requests_that_wait_for_an_earlier_one_are_few(port: int) -> None:
+    with Wire(port) as wire:
+        wire.send(request("GET", "/health") * (MAX_PIPELINED + 9))
+        statuses = [wire.answer().status for _ in range(MAX_PIPELINED + 2)]
+        assert statuses == [*[200] * (MAX_PIPELINED + 1), 429]
+        assert wire.is_closed()
 
 
 @pytest.mark.parametrize(("kept", "longest", "expected"), [(3, 60.0, range(3, 6)), (3, 0.0, range(1, 2))])
@@ -311,7 +315,7 @@ def test_uvicorn_has_what_its_subclasses_build_on() -> None:
         assert names <= set(dir(kind.__base__))
     with closing(asyncio.new_event_loop()) as loop:
         protocol = HttpToolsProtocol(uvicorn.Config(lambda *_: None, ws="none"), ServerState(), {}, loop)
-    for name in ("connections", "cycle", "flow", "headers", "loop", "parser", "transport"):
+    for name in ("connections", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport"):
         assert hasattr(protocol, name)
     assert callable(protocol._unset_keepalive_if_required)
     in_cycle = {"disconnected", "keep_alive", "message_event", "response_started"}
