@@ -23,11 +23,11 @@ REMOVED = {
     "--reverse": "score in both directions; data filter --by-score A --by-score B --dual",
     "--teacher-output": "train on the pairs: train --tsv FILE --from RUN --set model.n_decoder_layers=2",
     "--record": "run `python tools/record_results.py RECIPE RUN` in a checkout",
+    "log_text": "remove it; the log holds no text",
     "batching.joining": "remove it; requests are decoded in batches",
     "limits.required_characters": "set limits.required_cost, tokens times hypotheses times length",
     "mtdata:": "download with `mtdata get`, and give its files to --src and --tgt",
     "DRAGOMAN_MODELS": "name runs as hf:user/model",
-    "DRAGOMAN_MTDATA_PYTHON": "download with `mtdata get`, and give its files to --src and --tgt",
     "DRAGOMAN_PULSE_SECONDS": "set training.timeout_minutes",
     "DRAGOMAN_SILENCE_SECONDS": "set training.timeout_minutes",
 }
