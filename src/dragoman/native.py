@@ -21,7 +21,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.files import cache_folder
+from dragoman.files import WINDOWS, cache_folder
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-fno-math-errno", "-shared", "-fPIC")
@@ -154,7 +154,7 @@ def _is_whole(file: Path) -> bool:
 
 def _features() -> frozenset[str]:
     """Return what an x86-64 processor can do, as Linux calls it; nothing, of others and elsewhere."""
-    if sys.platform == "win32":
+    if WINDOWS:
         raise _UnavailableError("not under Windows")
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return frozenset()

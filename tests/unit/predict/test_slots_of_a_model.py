@@ -1,6 +1,5 @@
 """What is carried over stands in a translation, however bad the model is: its weights here are random."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,8 @@ import torch
 from dragoman.config import ModifiersConfig
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.flow import searched
 from dragoman.predict.scoring import score_ids, score_pairs
 from dragoman.predict.translator import Translator
-from dragoman.serving.batching import Batcher, Client
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
 
@@ -100,18 +97,6 @@ def test_drawn_translations_and_groups_of_a_beam_are_not_forced(translator: Tran
     for settings in ({"method": "sampling"}, {"diversity_groups": 3}):
         (found,) = translator.translate(TEXTS[:1], **settings)
         assert not set(found.text) & set(SLOTS)
-
-
-def test_a_client_of_the_service_sees_what_slots_stand_for(translator: Translator) -> None:
-    seen: list[str] = []
-    made = Batcher(n_threads=1, max_items=100, max_tokens=10_000)
-    try:
-        client = Client(made, lambda sentence, ids: seen.extend(translator.written(sentence, [ids])))
-        (found,) = asyncio.run(client.finish(searched(translator, TEXTS[:1], translator.config.search)))
-    finally:
-        made.close()
-    assert expected(TEXTS[0])[0] in found.text
-    assert any("14:30" in text for text in seen)
 
 
 def test_a_text_that_slots_make_too_long_is_translated_in_parts(

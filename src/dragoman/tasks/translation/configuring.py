@@ -79,7 +79,7 @@ def _check_file(file: Path, *, is_clear: bool) -> None:
     if file.is_dir():
         raise ConfigError(f"{file}: is a folder; give a recipe.toml, or a file of text")
     if not (is_clear or format_suffix(file.name) == ".tmx"):
-        check_format(file.as_posix())
+        check_format(find_file(file.as_posix()).as_posix())
         raise ConfigError(
             f"{file}: is not a recipe.toml; to learn its translations say their languages, as in "
             "--src-lang en --tgt-lang de, to learn its labels add --task classification"

@@ -209,7 +209,7 @@ def validated(run: Run) -> tuple[Classifier, list[Labelled], Any, Any]:
     """A run's classifier, the validation texts, their logits, and their labels by number."""
     classifier = Classifier.load(run.path, precision="fp32")
     examples = list(open_labelled(["valid.tsv"]).examples())
-    values, _ = classifier.logits([example.text for example in examples])
+    values = classifier.logits([example.text for example in examples]).values
     return classifier, examples, values, np.array([classifier.labels.index(e.label) for e in examples])
 
 

@@ -202,7 +202,7 @@ def test_any_classes_can_be_drawn_and_always_give_the_same_files(
 
 def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
     """Each label turned round, so that every text is a mistake."""
-    logits, n_cut = classifier.logits(texts)
+    logits, n_cut, _ = classifier.logits(texts)
     wrong = 1 - logits.argmax(1)
     return ClassificationScores(
         "turned", classifier.labels, wrong, logits, 1.0, 1.0, n_cut, no_baseline="none", texts=tuple(texts)
