@@ -224,9 +224,7 @@ def _check_value(parameter: Any, written: Any, value: Any) -> None:
     if isinstance(value, Path) and written == "-" and is_option and parameter.metavar != FILE_OR_STDOUT:
         raise ConfigError(f"{name} -: stdin and stdout are not possible here; give a path")
     if isinstance(value, Path) and "://" in written:
-        raise ConfigError(
-            f"{name} {written}: has to be on this machine; give a path here, and copy from or to it"
-        )
+        raise ConfigError(f"{name} {written}: has to be on this machine; give a path, and copy from or to it")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} {written}: is not a finite number; give a finite one")
 
