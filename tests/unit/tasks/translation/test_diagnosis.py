@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TrainingConfig, parse_config
@@ -117,7 +117,6 @@ def test_whatever_is_said_four_times_is_a_loop(words: list[str], n: int, before:
     assert has_loop(" ".join([before, *words * n]))
 
 
-@settings(max_examples=30)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_similarity_is_symmetric_and_one_for_equal_texts(a: str, b: str) -> None:
     assert 0.0 <= similarity(a, b) == similarity(b, a) <= 1.0
