@@ -249,7 +249,7 @@ typedef struct {
     const float *tokens;    /* (V, D) */
     const float *positions; /* (max_positions, D) */
     float scale;
-    float gain; /* levels of one, in int8 where no norm stands before the first layer */
+    float gain; /* of what the first layer reads where no norm stands before it: levels of one in int8, else 1 */
 } Embedding;
 
 typedef struct {
@@ -660,12 +660,14 @@ static void embed(const Embedding *embedding, int D, int64_t token, int position
 
 /* The parts of a layer; x (n, D) is the residual stream, `inputs` what the next product reads. */
 
-static void embed_rows(const Model *model, const Embedding *embedding, float *x, int n, char *inputs) {
-    const int D = model->d_model;
-    const Floats gain = spread(model->kind == INT8 ? embedding->gain : 1.0f);
-    for (int r = 0; r < n && model->norms_after; r++)
-        for (int i = 0; i < D; i += LANES)
-            write_inputs(model->kind, inputs + r * D * size_of(model->kind), i, tail(D - i), load(tail(D - i), x + (size_t)r * D + i) * gain);
+/* x (n, D) -> inputs, `gain` times as large. */
+static void read_rows(const Model *model, const float *x, float gain, int n, char *inputs) {
+    const size_t D = model->d_model, stride = D * size_of(model->kind);
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < model->d_model; i += LANES) {
+            const Mask mask = tail(model->d_model - i);
+            write_inputs(model->kind, inputs + r * stride, i, mask, load(mask, x + r * D + i) * spread(gain));
+        }
 }
 
 static void norm_rows(const Model *model, const Norm *norm, float *x, int n, char *inputs) {
@@ -680,10 +682,8 @@ static void product(const Model *model, const Linear *linear, const char *inputs
 static void add_context(const Model *model, const Linear *linear, const float *context, int n, char *inputs, float *x) {
     const int D = model->d_model;
     const size_t stride = D * size_of(model->kind);
-    for (int r = 0; r < n; r++) {
-        for (int i = 0; i < D; i += LANES) write_inputs(model->kind, inputs + r * stride, i, tail(D - i), load(tail(D - i), context + (size_t)r * D + i));
-        x[(size_t)r * D] += nan_of(context + (size_t)r * D, D);
-    }
+    read_rows(model, context, 1.0f, n, inputs);
+    for (int r = 0; r < n; r++) x[(size_t)r * D] += nan_of(context + (size_t)r * D, D);
     PRODUCTS[model->kind][ADD](linear, inputs, stride, n, (char *)x, D * sizeof(float));
 }
 
@@ -737,7 +737,7 @@ static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int 
     if (steps->failed) return 0;
     for (int s = 0, row = 0; s < n; s++)
         for (int i = 0; i < rows[s].sentence->n_tokens; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
-    embed_rows(model, &model->src, at.x, n_tokens, at.inputs);
+    if (model->norms_after) read_rows(model, at.x, model->src.gain, n_tokens, at.inputs);
     for (int l = 0; l < model->n_encoder_layers; l++) {
         const Layer *layer = &model->encoder[l];
         if (!model->norms_after) norm_rows(model, &layer->own_norm, at.x, n_tokens, at.inputs);
@@ -913,7 +913,7 @@ int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents,
             for (int j = 1; node != NULL; node = node->parent, j++) nodes[end - j] = node;
             embed(&model->tgt, D, last[first + i], rows[i].last->length - 1, at.x + (size_t)i * D);
         }
-        embed_rows(model, &model->tgt, at.x, n, at.inputs);
+        if (model->norms_after) read_rows(model, at.x, model->tgt.gain, n, at.inputs);
         for (int l = 0; l < model->n_decoder_layers; l++) {
             const Layer *layer = &model->decoder[l];
             if (!model->norms_after) norm_rows(model, &layer->own_norm, at.x, n, at.inputs);

@@ -101,6 +101,9 @@ class CompiledDecoder:
         self._activation = config.activation
         self._alive: list[Tensor] = []
         """What the structures point to."""
+        embeddings = (model.src_embedding, model.tgt_embedding) if int8 and self._norms_after else ()
+        self._reach = {embedding: reach_of(embedding) for embedding in embeddings}
+        """What 8 bits hold of embeddings, where products read these as levels."""
         encoder, decoder = [], []
         read: nn.Module = model.src_embedding  # what comes before a layer
         for layer in encoder_layers(model):
@@ -111,8 +114,8 @@ class CompiledDecoder:
         for decoder_layer in decoder_layers(model):
             decoder.append(self._layer(decoder_layer, read, memory))
             read = decoder_layer.residuals[-1].get_submodule("norm")
-        last = read if self._norms_after else model.decoder_norm
-        output, rows = self._linear(*self._reading(last, model.output.weight, model.output.bias))
+        read = read if self._norms_after else model.decoder_norm
+        output, rows = self._linear(*self._reading(read, model.output.weight, model.output.bias))
         self.model = _Model(
             kind=KINDS[self.dtype], d_model=config.d_model, n_heads=config.n_heads, d_ff=config.d_ff,
             n_encoder_layers=len(encoder), n_decoder_layers=len(decoder),
@@ -146,9 +149,8 @@ class CompiledDecoder:
         read = [before, *norms[:-1]] if self._norms_after else norms
         d_model = layer.self_attention.out_proj.out_features
         parts: dict[str, _Linear | _Norm] = {
-            "own_norm": self._norm(norms[0]),
-            "feed_forward_norm": self._norm(norms[-1]),
-        }
+            "own_norm": self._norm(norms[0]), "feed_forward_norm": self._norm(norms[-1]),
+        }  # fmt: skip
         weight, bias = self._reading(read[0], *with_scaled_queries(layer.self_attention))
         parts |= self._attention("own_in", "own_out", weight, bias, layer.self_attention.out_proj)
         if memory is not None and isinstance(layer, DecoderLayer):
@@ -157,9 +159,7 @@ class CompiledDecoder:
             query = self._reading(read[1], weight[:d_model], bias[:d_model])
             parts |= {"cross_norm": self._norm(norms[1]), "cross_query": self._linear(*query)[0]}
             weight, bias = self._reading(memory, weight[d_model:], bias[d_model:])
-            parts |= self._attention(
-                "cross_memory", "cross_out", weight, bias, layer.cross_attention.out_proj
-            )
+            parts |= self._attention("cross_memory", "cross_out", weight, bias, cross.out_proj)
         feed_forward = layer.feed_forward
         weight, bias = self._reading(read[-1], feed_forward.linear1.weight, feed_forward.linear1.bias)
         unit, gains, zero = torch.ones(len(weight)), torch.ones(len(weight)), ZERO
@@ -203,7 +203,7 @@ class CompiledDecoder:
         if self.dtype != torch.int8:
             return weight, bias
         if isinstance(read, Embedding):
-            return weight * (reach_of(read) / LEVELS), bias
+            return weight * (self._reach[read] / LEVELS), bias
         assert isinstance(read, LayerNorm)
         return weight * (read.weight.float() * (REACH / LEVELS)), bias + weight @ read.bias.float()
 
@@ -247,7 +247,7 @@ class CompiledDecoder:
         positions = embedding.positions.detach().float().contiguous()
         return _Embedding(
             tokens=self._pointer(tokens), positions=self._pointer(positions), scale=embedding.scale,
-            gain=LEVELS / reach_of(embedding),
+            gain=LEVELS / self._reach[embedding] if self._reach else 1.0,
         )  # fmt: skip
 
 
@@ -260,9 +260,9 @@ def with_scaled_queries(attention: MultiHeadAttention) -> tuple[Tensor, Tensor]:
 
 
 def largest(weight: Tensor) -> Tensor:
-    """(out,): how large the outputs of a projection that reads levels become, bias left out.
+    """(out,): the largest outputs of a projection that reads levels, bias left out.
 
-    REACH standard deviations, were its inputs independent.
+    It is REACH standard deviations, were its inputs independent.
     """
     return weight.norm(dim=1) * LEVELS
 

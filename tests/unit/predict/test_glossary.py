@@ -172,7 +172,7 @@ def test_pairs_of_a_request_are_checked_like_those_of_a_file() -> None:
 
 
 def test_terms_may_be_inflected() -> None:
-    (target,) = Glossary([("bank", "Bank")], inflect=True).required("bank")
-    assert isinstance(target, Inflectable)
-    (target,) = Glossary([("bank", "Bank")]).required("bank")
-    assert not isinstance(target, Inflectable)
+    inflected, plain = Glossary([("bank", "Bank")], inflect=True), Glossary([("bank", "Bank")])
+    assert isinstance(inflected.required("bank")[0], Inflectable)
+    assert not isinstance(plain.required("bank")[0], Inflectable)
+    assert inflected.fingerprint != plain.fingerprint
