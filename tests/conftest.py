@@ -37,7 +37,7 @@ def both_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
             pytest.skip(reason)
     else:
         monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
-        monkeypatch.setattr("dragoman.decoding.hypotheses.is_compiled", lambda _: False)
+        monkeypatch.setattr("dragoman.decoding.log_probs.is_compiled", lambda _: False)
 
 
 @pytest.fixture(scope="session")

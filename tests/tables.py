@@ -8,11 +8,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
 from hypothesis import strategies as st
-from torch import Tensor
 
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 
 BOS, EOS = 0, 1
 
@@ -60,7 +59,7 @@ class Stepper:
         self.table, self.sentences = table, sentences
         self.rows: list[tuple[int, tuple[int, ...]]] | None = None
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> ArrayLogProbs:
         if self.rows is None:
             assert last.tolist() == [BOS] * len(self.sentences)
             assert parents.tolist() == list(range(len(self.sentences)))
@@ -70,7 +69,7 @@ class Stepper:
                 (self.rows[row][0], (*self.rows[row][1], token))
                 for row, token in zip(parents.tolist(), last.tolist(), strict=True)
             ]
-        return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
+        return ArrayLogProbs(np.stack([self.table(*row) for row in self.rows]))
 
 
 def all_hypotheses(table: Table, sentence: int, max_length: int, alpha: float) -> list[Hypothesis]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
@@ -18,6 +18,7 @@ from dragoman.bulk.input import Chunk, Input
 from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.output import SyntheticPairs, as_line, json_line
 from dragoman.config import TokenizerConfig
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file
 from dragoman.interop.pipeline import pipeline
@@ -52,16 +53,16 @@ def is_clean(text: str) -> bool:
 def hostile(engine: NativeEngine, *_: object) -> Started:
     n_tokens, n_steps = len(engine.models[0].output.weight), 0
 
-    def step(last: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    def step(last: Ints, parents: Ints) -> ArrayLogProbs:
         nonlocal n_steps
         wanted = WRITTEN[n_steps] if n_steps < len(WRITTEN) else EOS_ID
         n_steps += 1
-        log_probs = torch.full((len(last), n_tokens), -9.0)
-        log_probs[:, : len(SPECIAL_TOKENS)] = -torch.inf
+        log_probs = np.full((len(last), n_tokens), -9.0)
+        log_probs[:, : len(SPECIAL_TOKENS)] = -np.inf
         log_probs[:, EOS_ID] = -5.0
         log_probs[:, WRITTEN] = -3.0
         log_probs[:, wanted] = -0.1
-        return log_probs
+        return ArrayLogProbs(log_probs)
 
     return Started(step)
 

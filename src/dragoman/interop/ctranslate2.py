@@ -66,7 +66,7 @@ class CTranslate2Engine:
         the end out of the probabilities of the first token, which makes these scores a little higher.
         """
         limits = [longest_translation(s, settings, limit=self.config.max_positions - 1) for s in sentences]
-        sources = self._sources(sentences)
+        sources = self._pieces([sentence.source for sentence in sentences])
         results = self._results(sources, settings, limits, least=0)
         if empty := [i for i, result in enumerate(results) if not all(result.hypotheses)]:
             again = self._results([sources[i] for i in empty], settings, limits, least=1)
@@ -95,15 +95,14 @@ class CTranslate2Engine:
             )
         )
 
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        sources = self._sources(sentences)
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
-        scored = self.translator.score_batch(sources, pieces, max_input_length=0)
+        scored = self.translator.score_batch(self._pieces(sources), pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
 
-    def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
+    def _pieces(self, sources: Sequence[Sequence[int]]) -> list[list[str]]:
         end = None if self.config.source_end else -1
-        return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
+        return [[self.src_pieces[i] for i in source[:end]] for source in sources]
 
 
 def convert(

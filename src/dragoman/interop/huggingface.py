@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
-from dragoman.data.batching import source_mask
+from dragoman.data.batching import pad, source_mask
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, their_names
@@ -38,6 +38,7 @@ from dragoman.predict.engine import (
     Started,
     StepEngine,
 )
+from dragoman.predict.tensor_steps import TensorStep
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors, save_tensors
@@ -319,18 +320,18 @@ class HuggingFaceEngine(StepEngine):
     def longest(self) -> int:
         return int(self.model.config.max_position_embeddings) - 1
 
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
+    def start(
+        self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
+    ) -> Started:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: transformers does not say here where it looks; set it to 0")
-        return Started(HuggingFaceSteps(self.model, self._read(src), self.first))
-
-    def _read(self, src: Tensor) -> Tensor:
-        """src (B, S) with padding where the model does not look."""
-        return src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
+        src = pad(sources)
+        src = src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)  # where it does not look
+        return Started(TensorStep([HuggingFaceSteps(self.model, src, self.first)]))
 
 
 class HuggingFaceSteps:
-    """The next-token function of their model for sources (B, S); the target's ids begin at `first`."""
+    """Computes the next tokens by their model for sources (B, S); the target's ids begin at `first`."""
 
     def __init__(self, model: Any, src: Tensor, first: int) -> None:
         from transformers import DynamicCache, EncoderDecoderCache

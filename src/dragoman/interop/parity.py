@@ -164,8 +164,8 @@ def _compare_scores(
     """Widen the differences of `parity` by those of these translations."""
     for start in range(0, len(pairs), BATCH):
         sentences, targets = zip(*pairs[start : start + BATCH], strict=True)
-        ours = score_ids([translator.model], [s.source for s in sentences], targets)
-        theirs = engine.score(sentences, targets)
+        sources = [sentence.source for sentence in sentences]
+        ours, theirs = score_ids([translator.model], sources, targets), engine.score(sources, targets)
         for a, b in zip(ours, theirs, strict=True):
             total = abs(sum(a) - sum(b))
             parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))

@@ -8,6 +8,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,10 +20,7 @@ from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.wrappers import (
-    AttendingEnsemble,
-    AttendingStep,
     Coverage,
-    Ensemble,
     ForcedPrefix,
     NoRepeatedNgrams,
     NotEmpty,
@@ -36,6 +34,7 @@ from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.shortlist import Shortlist
+from dragoman.predict.tensor_steps import AttendingTensorStep, TensorDecoder, TensorStep
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.transformations import Casing
 
@@ -83,18 +82,15 @@ class StepEngine(ABC):
     """Dragoman's own search over the next-token function of whatever computes it."""
 
     @property
-    def device(self) -> torch.device:
-        """Where its tokens and log-probabilities are."""
-        return torch.device("cpu")
-
-    @property
     @abstractmethod
     def longest(self) -> int:
         """The most tokens that a translation may have, the end token not counted."""
 
     @abstractmethod
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
-        """Return what computes the next tokens of the sources `src` (B, S).
+    def start(
+        self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
+    ) -> Started:
+        """Return what computes the next tokens of `sources`, the end token last in each.
 
         Forbidden tokens have log-probability -inf. A search of `sentences` may be limited to fewer tokens.
         ConfigError: a setting is beyond this engine.
@@ -131,8 +127,7 @@ class StepEngine(ABC):
 
     def _search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search for sentences that all require phrases, or none of them does."""
-        src = pad([sentence.source for sentence in sentences]).to(self.device)
-        started = self.start(src, settings, sentences)
+        started = self.start([sentence.source for sentence in sentences], settings, sentences)
         columns = started.columns
         step: NextToken = NotEmpty(started.step, eos_id=EOS_ID)
         if any(sentence.prefix for sentence in sentences):
@@ -165,21 +160,19 @@ class StepEngine(ABC):
             diversity_penalty=settings.diversity_penalty, phrases=phrases, **options,
         )  # fmt: skip
 
-    @torch.inference_mode()
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each target's tokens and of eos, computed token by token."""
-        src = pad([sentence.source for sentence in sentences]).to(self.device)
-        step = self.start(src, SearchConfig(beam_size=1)).step
-        tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
+        step = self.start(sources, SearchConfig(beam_size=1)).step
         scores: list[list[float]] = [[] for _ in targets]
-        rows = parents = torch.arange(len(targets))  # rows: the targets that go on
-        for t in range(tgt_in.shape[1]):
-            log_probs = step(tgt_in[rows, t], parents).cpu()
-            values = log_probs.gather(1, tgt_out[rows, t, None])[:, 0]
+        rows = parents = np.arange(len(targets))  # rows: the targets that go on
+        last = np.full(len(targets), BOS_ID)
+        for t in range(max(map(len, targets), default=-1) + 1):
+            tokens = np.array([targets[i][t] if t < len(targets[i]) else EOS_ID for i in rows.tolist()])
+            values = step(last, parents).at(np.arange(len(rows)), tokens)
             for row, value in zip(rows.tolist(), values.tolist(), strict=True):
                 scores[row].append(value)
-            parents = (tgt_out[rows, t] != EOS_ID).nonzero()[:, 0]
-            rows = rows[parents]
+            parents = np.array([k for k, i in enumerate(rows.tolist()) if t < len(targets[i])], np.int64)
+            rows, last = rows[parents], tokens[parents]
         return scores
 
 
@@ -201,11 +194,7 @@ class NativeEngine(StepEngine):
         self._parameters = [list(model.parameters()) for model in models]
         self._compiled: dict[int, tuple[list[int], CompiledDecoder]] = {}
         self._compiling = Lock()  # batches are searched in several threads
-        self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
-
-    @property
-    def device(self) -> torch.device:
-        return self._parameters[0][0].device  # asked for at every step
+        self._static = [StaticDecoder(model, max_bytes=resident_bytes(model.device)) for model in models]
 
     @property
     def longest(self) -> int:
@@ -216,29 +205,37 @@ class NativeEngine(StepEngine):
             decoder.stages.clear()
         super().free_memory()
 
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
+    def start(
+        self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
+    ) -> Started:
+        src = pad(sources)
         if settings.coverage_penalty > 0:
-            if any(model.stepping == "whole" for model in self.models):
-                raise ConfigError(
-                    "a coverage penalty needs the attention of model/layers.py as it was; set it to 0"
-                )
-            decoders = [
-                IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
-                for model in self.models
-            ]
-            attending: AttendingStep = decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
-            counted = (src != PAD_ID) & (src != EOS_ID)
-            coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
-            return Started(coverage, coverage.penalty)
+            return self._start_covering(src, settings.coverage_penalty)
         if all(can_compile(model, int8=self.int8) and not can_record(model) for model in self.models):
             return self._start_compiled(src, settings, sentences)
-        steps: list[NextToken] = []
+        decoders: list[TensorDecoder] = []
         for model, static in zip(self.models, self._static, strict=True):
-            begin: Callable[..., NextToken] = static.start
+            begin: Callable[..., TensorDecoder] = static.start
             if not can_record(model):
                 begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
-            steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
-        return Started(ensemble_of(steps))
+            at = src.to(model.device)
+            decoders.append(begin(at, _mask(model, at), forbidden=FORBIDDEN))
+        return Started(TensorStep(decoders))
+
+    def _start_covering(self, src: Tensor, beta: float) -> Started:
+        """Return the same with a coverage penalty, for sources (B, S)."""
+        if any(model.stepping == "whole" for model in self.models):
+            raise ConfigError(
+                "a coverage penalty needs the attention of model/layers.py as it was; set it to 0"
+            )
+        decoders = [
+            IncrementalDecoder(model, at, _mask(model, at), forbidden=FORBIDDEN, keep_attention=True)
+            for model in self.models
+            for at in [src.to(model.device)]
+        ]
+        counted = ((src != PAD_ID) & (src != EOS_ID)).numpy()
+        coverage = Coverage(AttendingTensorStep(decoders), beta=beta, counted=counted)
+        return Started(coverage, coverage.penalty)
 
     def _start_compiled(
         self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]
@@ -252,7 +249,8 @@ class NativeEngine(StepEngine):
             self._decoder(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
             for i, model in enumerate(self.models)
         ]
-        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
+        ids = None if steps[0].ids is None else steps[0].ids.numpy()
+        return Started(TensorStep(steps), columns=Columns(ids))
 
     def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledDecoder:
         """Return the weights of model i as they are now, packed for compiled code."""
@@ -276,11 +274,6 @@ def ranked_hypotheses(
         score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
         hypotheses.append(Hypothesis(ids, log_prob, score))
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
-
-
-def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
-    """Return several next-token functions as one."""
-    return steps[0] if len(steps) == 1 else Ensemble(steps)
 
 
 def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:

@@ -21,10 +21,9 @@ from warnings import warn
 import torch
 
 from dragoman.data.batching import pad, source_mask
-from dragoman.decoding.wrappers import mean_probability
 from dragoman.errors import DragomanWarning, RunError
 from dragoman.model.transformer import Seq2SeqTransformer, Stepping
-from dragoman.predict.engine import FORBIDDEN, NativeEngine, SearchInput
+from dragoman.predict.engine import FORBIDDEN, NativeEngine
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
@@ -98,10 +97,9 @@ def choose_stepping(engine: NativeEngine, probe: Probe, *, where: str) -> None:
     """
     (model,) = engine.models
     sources, targets = texts_for(model)
-    inputs = [SearchInput(source) for source in sources]
     tolerance = max(TOLERANCES[name] for name in (probe.dtype, _name(model.dtype)))
     for model.stepping in get_args(Stepping):
-        if probe.distance(engine.score(inputs, targets)) <= tolerance:
+        if probe.distance(engine.score(sources, targets)) <= tolerance:
             break
     else:
         raise RunError(
@@ -144,6 +142,6 @@ def score_ids(
         logits[:, list(FORBIDDEN)] = -torch.inf
         logits[:, UNK_ID] = torch.where(strange, unknown, -torch.inf)  # only there can <unk> be written
         by_model.append(logits.log_softmax(dim=-1))
-    log_probs = mean_probability(torch.stack(by_model)) if len(by_model) > 1 else by_model[0]
+    log_probs = torch.stack(by_model).logsumexp(dim=0) - math.log(len(by_model))
     values = iter(log_probs.gather(1, tgt_out[real][:, None])[:, 0].tolist())
     return [[next(values) for _ in range(len(ids) + 1)] for ids in targets]

@@ -194,10 +194,9 @@ def test_control_bytes_of_a_model_end_no_line_in_any_script(to: str, tmp_path: P
 
 def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:
     model = Translator.load(tiny_run, precision="fp32").model
-    sentences = [SearchInput([5, 6, 7, EOS_ID]), SearchInput([8, EOS_ID])]
-    targets = [[9], [10, 11, 12, 13]]
-    stepped = NativeEngine(model).score(sentences, targets)
-    forced = score_ids([model], [s.source for s in sentences], targets)
+    sources, targets = [[5, 6, 7, EOS_ID], [8, EOS_ID]], [[9], [10, 11, 12, 13]]
+    stepped = NativeEngine(model).score(sources, targets)
+    forced = score_ids([model], sources, targets)
     assert [len(row) for row in stepped] == [2, 5]
     for a, b in zip(stepped, forced, strict=True):
         assert a == pytest.approx(b, abs=1e-5)
@@ -257,9 +256,9 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
     n_table = model.output.weight.numel()
     assert decoder["UINT8"].count(n_table) == (2 if tie == "none" else 1)
     assert encoder["UINT8"].count(n_table) == 1
-    sentences, targets = [SearchInput([5, 6, 7, 8, EOS_ID])] * 2, [[9, 10, 11], [12]]
+    sources, targets = [[5, 6, 7, 8, EOS_ID]] * 2, [[9, 10, 11], [12]]
     after = onnx.OnnxEngine(tmp_path, max_positions=64)
-    for one, expected in zip(after.score(sentences, targets), before.score(sentences, targets), strict=True):
+    for one, expected in zip(after.score(sources, targets), before.score(sources, targets), strict=True):
         assert one == pytest.approx(expected, abs=0.5)
 
 

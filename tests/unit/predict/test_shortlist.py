@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.errors import RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.model.compiled import CompiledDecoder, can_compile
@@ -64,10 +65,6 @@ class Masked(StepEngine):
         self.inner, self.shortlist = inner, shortlist
 
     @property
-    def device(self) -> torch.device:
-        return self.inner.device
-
-    @property
     def longest(self) -> int:
         return self.inner.longest
 
@@ -75,18 +72,18 @@ class Masked(StepEngine):
         self.may_hold = [may_hold(self.shortlist, sentence) for sentence in sentences]
         return super()._search(sentences, settings)
 
-    def start(self, src: Tensor, settings: SearchConfig, sentences: object = ()) -> Started:
-        whole = self.inner.start(src, settings).step
-        rows = torch.arange(len(src))
+    def start(self, sources: object, settings: SearchConfig, sentences: object = ()) -> Started:
+        whole = self.inner.start(sources, settings).step
+        rows = np.arange(len(sources))
 
-        def masked(last: Tensor, parents: Tensor) -> Tensor:
+        def masked(last: Ints, parents: Ints) -> ArrayLogProbs:
             nonlocal rows
             rows = rows[parents]
-            log_probs = whole(last, parents).clone()
+            log_probs = whole(last, parents).all().copy()
             for row, sentence in zip(log_probs, rows.tolist(), strict=True):
                 out = [i for i in range(len(row)) if i not in self.may_hold[sentence]]
-                row[out] = -torch.inf
-            return log_probs.log_softmax(-1)
+                row[out] = -np.inf
+            return ArrayLogProbs(log_probs - np.log(np.exp(log_probs).sum(axis=1, keepdims=True)))
 
         return Started(masked)
 
@@ -165,7 +162,7 @@ def test_no_gradient_is_kept(translator: Translator, monkeypatch: pytest.MonkeyP
     start = engine.start
     monkeypatch.setattr(engine, "start", lambda *args: began.append(start(*args)) or began[-1])
     engine.search(sentences(translator), SearchConfig(beam_size=2))
-    (keys, values), *_ = began[0].step.cross  # type: ignore[attr-defined]
+    (keys, values), *_ = began[0].step._decoders[0].cross  # type: ignore[attr-defined]
     assert keys.is_inference()
     assert values.is_inference()
 
@@ -234,7 +231,7 @@ def test_ctranslate2_reads_it(translator: Translator, shortlist: Shortlist, tmp_
     pieces = translator.tokenizers.tgt.pieces()
     changed = 0
     for sentence in sentences(translator):
-        source = engine._sources([sentence])
+        source = engine._pieces([sentence.source])
         greedy = native.search([sentence], SearchConfig(beam_size=1, max_length_extra=20))[0][0]
         options = {"beam_size": 1, "min_decoding_length": 1, "max_decoding_length": len(greedy.ids) or 1}
         found = engine.translator.translate_batch(source, use_vmap=True, **options)[0].hypotheses[0]

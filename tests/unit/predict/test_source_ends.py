@@ -72,9 +72,9 @@ def test_ctranslate2_leaves_the_end_of_a_source_out(translator: Translator, tmp_
     torch.manual_seed(2)
     model = Seq2SeqTransformer(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
     convert(model, translator.tokenizers, tmp_path / "model")
-    sentence = SearchInput([10, 11, 12, EOS_ID])
-    native = NativeEngine(model).search([sentence], SearchConfig(beam_size=1))[0][0]
+    source = [10, 11, 12, EOS_ID]
+    native = NativeEngine(model).search([SearchInput(source)], SearchConfig(beam_size=1))[0][0]
     engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, config)
-    assert sum(engine.score([sentence], [native.ids])[0]) == pytest.approx(native.log_prob, abs=1e-4)
+    assert sum(engine.score([source], [native.ids])[0]) == pytest.approx(native.log_prob, abs=1e-4)
     engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config)
-    assert abs(sum(engine.score([sentence], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end
+    assert abs(sum(engine.score([source], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end
