@@ -1,10 +1,16 @@
 """Models of a few parameters, which have learnt nothing, and sources for them."""
 
+from typing import Any
+
+import pytest
 import torch
 
 from dragoman.config import ModelConfig
+from dragoman.model.compiled import CompiledModel, Kind, why_not_compiled
 from dragoman.model.kernels import PLAIN, Kernels
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.engine import TensorSteps, kind_of
+from dragoman.tensors import of_tensors
 
 V = 30
 """Entries of both vocabularies."""
@@ -20,3 +26,21 @@ def small_model(kernels: Kernels = PLAIN, **settings: object) -> Seq2SeqTransfor
 
 def random_ids(*shape: int) -> torch.Tensor:
     return torch.randint(4, V, shape, generator=torch.Generator().manual_seed(1))
+
+
+def compiled_steps(
+    model: Seq2SeqTransformer,
+    src: torch.Tensor,
+    src_mask: torch.Tensor,
+    *,
+    kind: Kind | None = None,
+    **options: Any,
+) -> TensorSteps:
+    """What `IncrementalDecoder` gives, by compiled code, in `kind` or the model's type."""
+    kind = kind or kind_of(model)
+    assert kind is not None
+    if reason := why_not_compiled(model.config, kind):
+        pytest.skip(reason)
+    made = CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
+    sources = [row[looks].tolist() for row, looks in zip(src, src_mask, strict=True)]
+    return TensorSteps(made.start(sources, **options))

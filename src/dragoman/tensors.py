@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
@@ -19,6 +21,7 @@ from torch import Tensor
 from dragoman.errors import RunError
 from dragoman.files import replacing
 from dragoman.hardware import memory
+from dragoman.model.weights import BF16
 
 DTYPES = {
     torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.float16: "F16",
@@ -173,6 +176,16 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """
     with open_tensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def of_tensors(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
+    """Return tensors on the CPU as arrays that share their memory."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, tensor in tensors.items():
+        is_bf16 = tensor.dtype == torch.bfloat16
+        array = (tensor.view(torch.int16) if is_bf16 else tensor).detach().numpy()
+        arrays[name] = array.view(np.uint16).view(BF16) if is_bf16 else array
+    return arrays
 
 
 def load_probe(path: Path) -> str:

@@ -31,11 +31,13 @@ from dragoman.decoding.wrappers import (
 )
 from dragoman.errors import ConfigError
 from dragoman.hardware import resident_bytes
-from dragoman.model.compiled import CompiledDecoder, can_compile
+from dragoman.model.compiled import CompiledModel, CompiledSteps, Kind, why_not_compiled
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
+from dragoman.model.kernels import FAST
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.shortlist import Shortlist
+from dragoman.tensors import of_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.transformations import Casing
 
@@ -199,7 +201,7 @@ class NativeEngine(StepEngine):
         self.int8 = int8
         self.shortlist = shortlist
         self._parameters = [list(model.parameters()) for model in models]
-        self._compiled: dict[int, tuple[list[int], CompiledDecoder]] = {}
+        self._compiled: dict[int, tuple[list[int], CompiledModel]] = {}
         self._compiling = Lock()  # batches are searched in several threads
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
 
@@ -248,19 +250,52 @@ class NativeEngine(StepEngine):
         if shortlist is not None and sentences and not sentences[0].required:
             prefixes = [sentence.prefix for sentence in sentences]
             allowed = shortlist.allowed(src, prefixes, self.models[0].output.out_features)
-        steps = [
-            self._decoder(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
-            for i, model in enumerate(self.models)
-        ]
-        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
+        steps = []
+        for i, model in enumerate(self.models):
+            sources = [row[looks].tolist() for row, looks in zip(src, _mask(model, src), strict=True)]
+            may_hold = None if allowed is None else allowed.numpy()
+            steps.append(self._decoder(i, model).start(sources, forbidden=FORBIDDEN, allowed=may_hold))
+        ids = None if steps[0].ids is None else torch.from_numpy(steps[0].ids)
+        return Started(ensemble_of([TensorSteps(each) for each in steps]), columns=Columns(ids))
 
-    def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledDecoder:
+    def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledModel:
         """Return the weights of model i as they are now, packed for compiled code."""
         versions = [parameter._version for parameter in self._parameters[i]]
         with self._compiling:
             if i not in self._compiled or self._compiled[i][0] != versions:
-                self._compiled[i] = versions, CompiledDecoder(model, int8=self.int8)
+                self._compiled[i] = versions, compiled(model, int8=self.int8)
             return self._compiled[i][1]
+
+
+class TensorSteps(NamedTuple):
+    """The steps of compiled code as a next-token function of tensors."""
+
+    steps: CompiledSteps
+
+    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+        """See `NextToken`; the result is good until the next call."""
+        return torch.from_numpy(self.steps(last.numpy(), parents.numpy()))
+
+
+def kind_of(model: Seq2SeqTransformer, *, int8: bool = False) -> Kind | None:
+    """Return what compiled code stores the weights of a model in; None: it knows none of its type."""
+    kinds: dict[torch.dtype, Kind] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+    return "int8" if int8 else kinds.get(model.dtype)
+
+
+def can_compile(model: Seq2SeqTransformer, *, int8: bool = False) -> bool:
+    """Whether compiled code computes `model` here, in its type or in int8, and is wanted."""
+    if model.device.type != "cpu" or model.kernels != FAST or model.stepping != "fast":
+        return False
+    kind = kind_of(model, int8=int8)
+    return kind is not None and not why_not_compiled(model.config, kind)
+
+
+def compiled(model: Seq2SeqTransformer, *, int8: bool = False) -> CompiledModel:
+    """Pack the weights of a model that one `can_compile`, as they are now."""
+    kind = kind_of(model, int8=int8)
+    assert kind is not None
+    return CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
 
 
 def ranked_hypotheses(

@@ -10,9 +10,8 @@ import torch
 
 from dragoman.errors import ConfigError, DataError, RunError, check_texts
 from dragoman.hardware import choose_device, choose_dtype
-from dragoman.model.compiled import can_compile
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine
+from dragoman.predict.engine import NativeEngine, can_compile
 from dragoman.predict.flow import TranslationRequest, searched, translated
 from dragoman.predict.loading import (
     Pretrained,

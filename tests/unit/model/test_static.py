@@ -187,7 +187,7 @@ def test_every_search_finds_the_same_on_a_static_decoder(
 ) -> None:
     expected = translator.translate(SENTENCES, **settings)
     monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: True)
-    monkeypatch.setattr("dragoman.predict.engine.CompiledDecoder", None)  # not to be called
+    monkeypatch.setattr("dragoman.predict.engine.CompiledModel", None)  # not to be called
     found = translator.translate(SENTENCES, **settings)
     for one, same in zip(found, expected, strict=True):
         for ours, theirs in zip(one.alternatives, same.alternatives, strict=True):

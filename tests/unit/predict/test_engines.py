@@ -10,8 +10,8 @@ import torch
 
 from commands import error_of, succeed
 from dragoman.errors import ConfigError, DataError
-from dragoman.model.compiled import can_compile
 from dragoman.model.kernels import FAST
+from dragoman.predict.engine import can_compile
 from dragoman.predict.threads import map_in_threads
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -80,7 +80,7 @@ def test_without_compiled_code_pytorch_finds_the_same(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = translator.translate(SENTENCES)
-    monkeypatch.setattr("dragoman.predict.engine.CompiledDecoder", None)  # not to be called
+    monkeypatch.setattr("dragoman.predict.engine.CompiledModel", None)  # not to be called
     monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
     found = translator.translate(SENTENCES)
     assert [t.text for t in found] == [t.text for t in expected]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,10 +11,9 @@ from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
-from dragoman.model.compiled import CompiledDecoder, can_compile
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine, SearchInput, Started, StepEngine
+from dragoman.predict.engine import NativeEngine, SearchInput, Started, StepEngine, can_compile, compiled
 from dragoman.predict.loading import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.translator import Translator
@@ -181,16 +181,16 @@ def test_what_needs_all_tokens_has_them(
 
 def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Shortlist) -> None:
     vocab_size = translator.tokenizers.tgt.vocab_size
-    decoder = CompiledDecoder(translator.model)
+    decoder = compiled(translator.model)
     for sentence in sentences(translator):
         src = torch.tensor([sentence.source])
         allowed = shortlist.allowed(src, [()], vocab_size)
         assert set(allowed[0].nonzero()[:, 0].tolist()) == may_hold(shortlist, sentence)
-        steps = decoder.start(src, src > 0, allowed=allowed)
-        log_probs = steps(torch.tensor([BOS_ID]), torch.tensor([0]))
+        steps = decoder.start([sentence.source], allowed=allowed.numpy())
+        log_probs = steps(np.array([BOS_ID]), np.array([0]))
         assert steps.ids is not None
         assert log_probs.shape == (1, len(steps.ids))
-        assert set(steps.ids[log_probs[0] > -torch.inf].tolist()) == may_hold(shortlist, sentence)
+        assert set(steps.ids[log_probs[0] > -np.inf].tolist()) == may_hold(shortlist, sentence)
         assert steps.ids[:N_RESERVED].tolist() == list(range(N_RESERVED))
 
 

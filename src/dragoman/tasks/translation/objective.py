@@ -23,9 +23,8 @@ from dragoman.errors import DataError, RunError, counted
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
-from dragoman.model.compiled import can_compile
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine
+from dragoman.predict.engine import NativeEngine, can_compile
 from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.model import translation_config
 from dragoman.predict.probe import Probe, choose_stepping
