@@ -426,7 +426,7 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
             const int column = first + LANES * c;
             const Mask mask = tail(linear->n_out - column);
             Floats v = values[r][c];
-            if (mode == RELU) v = largest(v, spread(0.0f));
+            if (mode == RELU) v = largest(spread(0.0f), v); /* of a NaN, the second */
             if (mode == RELU && kind == INT8) {
                 store_levels((Level *)row + column, mask, nearest_ints(smallest(v, spread(2 * LEVELS + 1))));
             } else if (mode == RELU) {

@@ -24,8 +24,9 @@ from dragoman.documents import DocumentFile, translate_document, translate_file
 from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
 from dragoman.predict.alignment import word_probabilities
-from dragoman.predict.engine import NativeEngine, Started
+from dragoman.predict.engine import CompiledEngine, Started
 from dragoman.predict.flow import TranslationRequest, aligned
+from dragoman.predict.probe import Probe
 from dragoman.predict.protection import Protection
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
@@ -50,8 +51,8 @@ def is_clean(text: str) -> bool:
     )
 
 
-def hostile(engine: NativeEngine, *_: object) -> Started:
-    n_tokens, n_steps = len(engine.models[0].output.weight), 0
+def hostile(engine: CompiledEngine, *_: object) -> Started:
+    n_tokens, n_steps = engine.models[0].n_tokens, 0
 
     def step(last: Ints, parents: Ints) -> ArrayLogProbs:
         nonlocal n_steps
@@ -70,8 +71,8 @@ def hostile(engine: NativeEngine, *_: object) -> Started:
 @pytest.fixture(scope="module", autouse=True)
 def _hostile_model() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeEngine, "start", hostile)
-        patch.setattr("dragoman.predict.translator.choose_stepping", lambda *_, **__: None)
+        patch.setattr(CompiledEngine, "start", hostile)
+        patch.setattr(Probe, "agrees", lambda *_: True)
         yield
 
 

@@ -38,7 +38,7 @@ from dragoman.predict.engine import (
     Started,
     StepEngine,
 )
-from dragoman.predict.tensor_steps import TensorStep
+from dragoman.predict.torch_engine import TensorStep
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors, save_tensors

@@ -14,8 +14,8 @@ from dragoman.data.named import open_text
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine
-from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine
-from dragoman.predict.probe import score_ids
+from dragoman.predict.engine import SearchInput, StepEngine
+from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -107,7 +107,7 @@ def compare(
     parity = Parity(len(texts), sentences_from)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
     sentences.sort(key=lambda sentence: len(sentence.source))
-    native = NativeEngine(translator.model)
+    native = engine_of(translator.model)
     n_same = dict.fromkeys((search.name for search in compared), 0)
     for start in range(0, len(sentences), BATCH):
         batch = sentences[start : start + BATCH]
@@ -165,7 +165,7 @@ def _compare_scores(
     for start in range(0, len(pairs), BATCH):
         sentences, targets = zip(*pairs[start : start + BATCH], strict=True)
         sources = [sentence.source for sentence in sentences]
-        ours, theirs = score_ids([translator.model], sources, targets), engine.score(sources, targets)
+        ours, theirs = TorchEngine(translator.model).score(sources, targets), engine.score(sources, targets)
         for a, b in zip(ours, theirs, strict=True):
             total = abs(sum(a) - sum(b))
             parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))

@@ -11,8 +11,8 @@ import torch
 from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
 from dragoman.model.transformer import decoder_layers, encoder_layers
-from dragoman.predict.alignment import watched
 from dragoman.predict.model import TranslationModel
+from dragoman.predict.networks import watched
 from dragoman.predict.scoring import pieces_with_end
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS

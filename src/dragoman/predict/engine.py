@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from threading import Lock
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from dragoman.config import SearchConfig
-from dragoman.data.batching import pad, source_mask
+from dragoman.config import ModelConfig, SearchConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.log_probs import ArrayLogProbs, Floats32, Ints, LogProbs
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.wrappers import (
+    AttendingEnsemble,
     Coverage,
+    Ensemble,
     ForcedPrefix,
     NoRepeatedNgrams,
     NotEmpty,
     WatchedSearch,
     Watcher,
 )
-from dragoman.errors import ConfigError
-from dragoman.hardware import resident_bytes
-from dragoman.model.compiled import CompiledDecoder, can_compile
-from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
-from dragoman.model.static import StaticDecoder, can_record
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.hardware import n_threads
+from dragoman.model.compiled import CompiledModel, CompiledSteps
 from dragoman.predict.shortlist import Shortlist
-from dragoman.predict.tensor_steps import AttendingTensorStep, TensorDecoder, TensorStep
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.transformations import Casing
 
 FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
 """No translation holds these tokens."""
+FORBIDDEN_BUT_UNK = (PAD_ID, BOS_ID)
+"""Nor does a text that is scored; it may have words that are not in the vocabulary."""
 
 
 class SearchInput(NamedTuple):
@@ -96,33 +91,17 @@ class StepEngine(ABC):
         ConfigError: a setting is beyond this engine.
         """
 
-    def free_memory(self) -> None:
-        """Give back device memory that the last search left reserved."""
-        torch.cuda.empty_cache()
-
-    @torch.inference_mode()
     def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
 
         A translation has room for what its sentence needs: `n_needed` tokens and the end token.
         """
         results: dict[int, list[Hypothesis]] = {}
-        required = [i for i, sentence in enumerate(sentences) if sentence.required]
-        ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
-        waiting = [group for group in (required, ordinary) if group]
-        while waiting:
-            group = waiting.pop()
-            try:
-                results.update(zip(group, self._search([sentences[i] for i in group], settings), strict=True))
-                continue
-            except torch.OutOfMemoryError:
-                pass
-            # Outside of the handler, which would keep what is to be freed.
-            self.free_memory()
-            if half := len(group) // 2:
-                waiting += [group[half:], group[:half]]
-            else:
-                results[group[0]] = self._search([sentences[group[0]]], settings)[0]
+        for is_constrained in (False, True):
+            group = [i for i, sentence in enumerate(sentences) if bool(sentence.required) == is_constrained]
+            if group:
+                found = self._search([sentences[i] for i in group], settings)
+                results.update(zip(group, found, strict=True))
         return [results[i] for i in range(len(sentences))]
 
     def _search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
@@ -161,104 +140,125 @@ class StepEngine(ABC):
         )  # fmt: skip
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each target's tokens and of eos, computed token by token."""
-        step = self.start(sources, SearchConfig(beam_size=1)).step
-        scores: list[list[float]] = [[] for _ in targets]
-        rows = parents = np.arange(len(targets))  # rows: the targets that go on
-        last = np.full(len(targets), BOS_ID)
-        for t in range(max(map(len, targets), default=-1) + 1):
-            tokens = np.array([targets[i][t] if t < len(targets[i]) else EOS_ID for i in rows.tolist()])
-            values = step(last, parents).at(np.arange(len(rows)), tokens)
-            for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-                scores[row].append(value)
-            parents = np.array([k for k, i in enumerate(rows.tolist()) if t < len(targets[i])], np.int64)
-            rows, last = rows[parents], tokens[parents]
-        return scores
+        """Return the log-probability of each target's tokens and of eos behind it, in nats.
+
+        Sources end with eos, targets do not.
+        """
+        return forced_scores(self.start(sources, SearchConfig(beam_size=1)).step, targets)
 
 
-class NativeEngine(StepEngine):
-    """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
+class ModelEngine(StepEngine):
+    """The search over Dragoman's own models: one, or an ensemble with one vocabulary."""
 
-    def __init__(
-        self, *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
-    ) -> None:
-        """With `int8`, what compiled code computes so (`can_compile`) is searched by products in int8.
+    n_threads: int = 1
+    """Batches that are best searched at the same time."""
 
-        With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
-        on a processor, with `search.shortlist`, and without required phrases, sampling or coverage penalty.
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """What its products are computed in: "float32", "bfloat16", "float16" or "int8"."""
+
+    @abstractmethod
+    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
+        """Return how much each step of writing each target looks at its source, (B, layers, T, S).
+
+        Sources end with eos, targets do not; row 0 is the step that predicts the first token. Heads are
+        averaged.
+        """
+
+
+class CompiledEngine(ModelEngine):
+    """The search in compiled code (native.c), on a processor."""
+
+    def __init__(self, *models: CompiledModel, shortlist: Shortlist | None = None) -> None:
+        """With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
+        with `search.shortlist`, and without required phrases, sampling or coverage penalty.
         """
         assert models
         self.models = models
-        self.int8 = int8
         self.shortlist = shortlist
-        self._parameters = [list(model.parameters()) for model in models]
-        self._compiled: dict[int, tuple[list[int], CompiledDecoder]] = {}
-        self._compiling = Lock()  # batches are searched in several threads
-        self._static = [StaticDecoder(model, max_bytes=resident_bytes(model.device)) for model in models]
+        self.n_threads = n_threads()
+
+    @property
+    def precision(self) -> str:
+        return self.models[0].kind
 
     @property
     def longest(self) -> int:
         return min(model.config.max_positions for model in self.models) - 1
 
-    def free_memory(self) -> None:
-        for decoder in self._static:
-            decoder.stages.clear()
-        super().free_memory()
+    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
+        raise NotImplementedError
 
     def start(
         self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
     ) -> Started:
-        src = pad(sources)
-        if settings.coverage_penalty > 0:
-            return self._start_covering(src, settings.coverage_penalty)
-        if all(can_compile(model, int8=self.int8) and not can_record(model) for model in self.models):
-            return self._start_compiled(src, settings, sentences)
-        decoders: list[TensorDecoder] = []
-        for model, static in zip(self.models, self._static, strict=True):
-            begin: Callable[..., TensorDecoder] = static.start
-            if not can_record(model):
-                begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
-            at = src.to(model.device)
-            decoders.append(begin(at, _mask(model, at), forbidden=FORBIDDEN))
-        return Started(TensorStep(decoders))
-
-    def _start_covering(self, src: Tensor, beta: float) -> Started:
-        """Return the same with a coverage penalty, for sources (B, S)."""
-        if any(model.stepping == "whole" for model in self.models):
-            raise ConfigError(
-                "a coverage penalty needs the attention of model/layers.py as it was; set it to 0"
-            )
-        decoders = [
-            IncrementalDecoder(model, at, _mask(model, at), forbidden=FORBIDDEN, keep_attention=True)
-            for model in self.models
-            for at in [src.to(model.device)]
-        ]
-        counted = ((src != PAD_ID) & (src != EOS_ID)).numpy()
-        coverage = Coverage(AttendingTensorStep(decoders), beta=beta, counted=counted)
-        return Started(coverage, coverage.penalty)
-
-    def _start_compiled(
-        self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]
-    ) -> Started:
+        if beta := settings.coverage_penalty:
+            steps = [self._begin(model, sources, keep_attention=True) for model in self.models]
+            counted = np.zeros((len(sources), max(map(len, sources))), np.bool_)
+            for row, source in zip(counted, sources, strict=True):
+                row[: len(source) - 1] = True
+            coverage = Coverage(AttendingEnsemble(steps), beta=beta, counted=counted)
+            return Started(coverage, coverage.penalty)
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:
             prefixes = [sentence.prefix for sentence in sentences]
-            allowed = shortlist.allowed(src, prefixes, self.models[0].output.out_features)
-        steps = [
-            self._decoder(i, model).start(src, _mask(model, src), forbidden=FORBIDDEN, allowed=allowed)
-            for i, model in enumerate(self.models)
-        ]
-        ids = None if steps[0].ids is None else steps[0].ids.numpy()
-        return Started(TensorStep(steps), columns=Columns(ids))
+            allowed = shortlist.allowed(sources, prefixes, self.models[0].n_tokens)
+        steps = [self._begin(model, sources, allowed=allowed) for model in self.models]
+        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 
-    def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledDecoder:
-        """Return the weights of model i as they are now, packed for compiled code."""
-        versions = [parameter._version for parameter in self._parameters[i]]
-        with self._compiling:
-            if i not in self._compiled or self._compiled[i][0] != versions:
-                self._compiled[i] = versions, CompiledDecoder(model, int8=self.int8)
-            return self._compiled[i][1]
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        scores: dict[int, list[float]] = {}
+        for is_strange in (False, True):  # only where it stands can <unk> be written
+            chosen = [i for i, target in enumerate(targets) if (UNK_ID in target) == is_strange]
+            if not chosen:
+                continue
+            forbidden = FORBIDDEN_BUT_UNK if is_strange else FORBIDDEN
+            some = [sources[i] for i in chosen]
+            step = ensemble_of([self._begin(model, some, forbidden=forbidden) for model in self.models])
+            scores.update(zip(chosen, forced_scores(step, [targets[i] for i in chosen]), strict=True))
+        return [scores[i] for i in range(len(targets))]
+
+    def _begin(self, model: CompiledModel, sources: Sequence[Sequence[int]], **options: Any) -> CompiledStep:
+        assert isinstance(model.config, ModelConfig)
+        seen = sources if model.config.source_end else [source[:-1] or source for source in sources]
+        return CompiledStep(model.start(seen, **{"forbidden": FORBIDDEN, **options}))
+
+
+class CompiledStep:
+    """The next-token function of steps in compiled code."""
+
+    def __init__(self, steps: CompiledSteps) -> None:
+        self.steps, self.ids = steps, steps.ids
+
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
+        return ArrayLogProbs(self.steps(last, parents))
+
+    @property
+    def attention(self) -> Floats32:
+        """(N, S) of the last call."""
+        return self.steps.attention
+
+
+def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
+    """Return several next-token functions as one."""
+    return steps[0] if len(steps) == 1 else Ensemble(steps)
+
+
+def forced_scores(step: NextToken, targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Return the log-probability of each target's tokens and of eos, computed token by token."""
+    scores: list[list[float]] = [[] for _ in targets]
+    rows = parents = np.arange(len(targets))  # rows: the targets that go on
+    last = np.full(len(targets), BOS_ID)
+    for t in range(max(map(len, targets), default=-1) + 1):
+        tokens = np.array([targets[i][t] if t < len(targets[i]) else EOS_ID for i in rows.tolist()])
+        values = step(last, parents).at(np.arange(len(rows)), tokens)
+        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+            scores[row].append(value)
+        parents = np.array([k for k, i in enumerate(rows.tolist()) if t < len(targets[i])], np.int64)
+        rows, last = rows[parents], tokens[parents]
+    return scores
 
 
 def ranked_hypotheses(
@@ -274,11 +274,6 @@ def ranked_hypotheses(
         score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
         hypotheses.append(Hypothesis(ids, log_prob, score))
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
-
-
-def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:
-    """src (B, S) -> (B, S): where the model's encoder and decoder look."""
-    return source_mask(src, with_end=model.config.source_end)
 
 
 def longest_translation(sentence: SearchInput, settings: SearchConfig, *, limit: int) -> int:

@@ -25,8 +25,8 @@ from dragoman.interop.importing import import_model
 from dragoman.interop.onnx import import_package
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.engine import NativeEngine, SearchInput
-from dragoman.predict.scoring import score_ids
+from dragoman.predict.engine import SearchInput
+from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
@@ -195,8 +195,8 @@ def test_control_bytes_of_a_model_end_no_line_in_any_script(to: str, tmp_path: P
 def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:
     model = Translator.load(tiny_run, precision="fp32").model
     sources, targets = [[5, 6, 7, EOS_ID], [8, EOS_ID]], [[9], [10, 11, 12, 13]]
-    stepped = NativeEngine(model).score(sources, targets)
-    forced = score_ids([model], sources, targets)
+    stepped = engine_of(model).score(sources, targets)
+    forced = TorchEngine(model).score(sources, targets)
     assert [len(row) for row in stepped] == [2, 5]
     for a, b in zip(stepped, forced, strict=True):
         assert a == pytest.approx(b, abs=1e-5)
