@@ -146,14 +146,20 @@ class CompiledModel:
         *,
         forbidden: Sequence[int] = (),
         allowed: Bools | None = None,
+        keep_attention: bool = False,
+        keep_self_attention: bool = False,
     ) -> CompiledSteps:
         """Begin to translate `sources`, all the ids of each that the model looks at.
 
         `forbidden` ids get log-probability -inf. `allowed` (B, V) says which tokens a sentence may hold, the
         reserved ones among them: others have no probability, and those that no sentence may hold have no
-        columns (`CompiledSteps.ids`). MemoryError: there is too little.
+        columns (`CompiledSteps.ids`). Attention is kept where that is asked for (`CompiledSteps.cross`,
+        `decoder` and `encoder`). MemoryError: there is too little.
         """
-        return CompiledSteps(self, sources, forbidden=forbidden, allowed=allowed)
+        return CompiledSteps(
+            self, sources, forbidden=forbidden, allowed=allowed, keep_attention=keep_attention,
+            keep_self_attention=keep_self_attention,
+        )  # fmt: skip
 
 
 class _Packer:
@@ -335,13 +341,22 @@ class CompiledSteps:
         *,
         forbidden: Sequence[int] = (),
         allowed: Bools | None = None,
+        keep_attention: bool = False,
+        keep_self_attention: bool = False,
     ) -> None:
         """Arguments are those of `CompiledModel.start`."""
         self._model, self._n_columns = model, model.n_tokens
         self._library = model.library
+        self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention
         self._log_probs = np.empty(0, np.float32)
+        self._n_steps = 0
         self.ids: Ints | None = None
         """The tokens that the columns of log-probabilities stand for, rising; None: all."""
+        self.cross = self.decoder = self.encoder = np.zeros((0, 0, 0, 0), np.float32)
+        """The attention kept: of the last call's rows to their sources, (N, layers, H, S); to the T tokens so
+        far, (N, layers, H, T); and of each token to the others of its source, (tokens, layers, H, S), sources
+        one after the other. S is that of the longest source; behind a shorter one, weights are 0.
+        """
         never, columns, may_hold = np.array(forbidden, np.int32), None, None
         if allowed is not None:
             self.ids = np.flatnonzero(allowed.any(axis=0))
@@ -349,10 +364,15 @@ class CompiledSteps:
             may_hold = allowed.take(self.ids, axis=1) & ~np.isin(self.ids, never)
         tokens = np.fromiter(chain.from_iterable(sources), np.int64)
         lengths = np.fromiter(map(len, sources), np.int32)
+        self._longest = int(lengths.max(initial=0))
+        if keep_self_attention:
+            shape = (len(tokens), model.config.n_encoder_layers, model.config.n_heads, self._longest)
+            self.encoder = np.zeros(shape, np.float32)
         self._steps = self._library.dragoman_begin(
             ctypes.byref(model.structure), never.ctypes.data, len(never), tokens.ctypes.data,
             lengths.ctypes.data, len(lengths),
             *(None if x is None else x.ctypes.data for x in (columns, may_hold)), self._n_columns,
+            self.encoder.ctypes.data if keep_self_attention else None,
         )  # fmt: skip
         _check(self._steps)
 
@@ -367,9 +387,28 @@ class CompiledSteps:
         if len(self._log_probs) < n_rows * n_columns:
             self._log_probs = np.empty(n_rows * n_columns, np.float32)
         log_probs = self._log_probs[: n_rows * n_columns].reshape(n_rows, n_columns)
+        self._n_steps += 1
+        looks = (n_rows, self._model.structure.n_decoder_layers, self._model.config.n_heads)
+        to_past = to_source = None
+        if self._keep_attention:
+            self.cross = np.zeros((*looks, self._longest), np.float32)
+            to_source = self.cross.ctypes.data
+        if self._keep_self_attention:
+            self.decoder = np.zeros((*looks, self._n_steps), np.float32)
+            to_past = self.decoder.ctypes.data
         step = self._library.dragoman_step
-        _check(step(self._steps, last.ctypes.data, parents.ctypes.data, n_rows, log_probs.ctypes.data))
+        addresses = (array.ctypes.data for array in (last, parents))
+        _check(step(self._steps, *addresses, n_rows, log_probs.ctypes.data, to_past, to_source))
         return log_probs
+
+    @property
+    def attention(self) -> Floats:
+        """(N, S): how much each row of the last call attends to each source token.
+
+        The mean over the heads of the last layer, of attention that is kept.
+        """
+        attention: Floats = self.cross[:, -1].mean(axis=1)
+        return attention
 
 
 def _check(done: object) -> None:

@@ -11,8 +11,9 @@ from dragoman import native as module
 from dragoman.model.compiled import KINDS, CompiledModel, Kind, why_not_compiled
 from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
 from dragoman.native import native
+from dragoman.predict.alignment import watched
 from dragoman.tensors import of_tensors
 from small_models import compiled_steps, random_ids, small_model
 
@@ -126,6 +127,42 @@ def test_tied_matrices_are_found_by_the_name_that_a_file_has(texts: tuple[Tensor
         compiled = CompiledModel(of_tensors(tensors), model.config, kind="float32")
         found.append(compiled.start(src.tolist())(first, rows).copy())
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("settings", [ARCHITECTURES[0], ARCHITECTURES[5]], ids=str)
+def test_kept_attention_is_that_of_the_layers(
+    settings: dict[str, str], kind: Kind, texts: tuple[Tensor, Tensor]
+) -> None:
+    """All of it, while rows move, and what a coverage penalty reads; behind a source it is 0."""
+    model, (src, tgt) = model_of(**settings), texts
+    if reason := why_not_compiled(model.config, kind):
+        pytest.skip(reason)
+    mask = src != PAD
+    with (
+        torch.inference_mode(),
+        watched(layer.self_attention for layer in encoder_layers(model)) as encoder,
+        watched(layer.self_attention for layer in decoder_layers(model)) as decoder,
+        watched(layer.cross_attention for layer in decoder_layers(model)) as cross,
+    ):
+        model(src, mask, tgt)
+    compiled = CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
+    sources = [row[looks].tolist() for row, looks in zip(src, mask, strict=True)]
+    steps = compiled.start(sources, keep_attention=True, keep_self_attention=True)
+    atol = {"int8": 0.1, "bfloat16": 0.02, "float32": 1e-5}[kind]
+    expected = torch.stack(encoder, dim=1).movedim(3, 1)[mask]  # of (B, layers, H, S, S)
+    np.testing.assert_allclose(steps.encoder, expected.numpy(), atol=atol)
+    sentences = parents = np.arange(len(src))
+    for t in range(5):
+        steps(tgt.numpy()[sentences, t], parents)
+        of_cross, of_decoder = (
+            torch.stack(each, dim=1)[sentences, :, :, t].numpy() for each in (cross, decoder)
+        )
+        np.testing.assert_allclose(steps.cross, of_cross, atol=atol)
+        np.testing.assert_allclose(steps.decoder, of_decoder[..., : t + 1], atol=atol)
+        np.testing.assert_allclose(steps.attention, of_cross[:, -1].mean(axis=1), atol=atol)
+        parents = np.delete(np.arange(len(sentences))[::-1], t)
+        sentences = sentences[parents]
 
 
 @pytest.fixture
