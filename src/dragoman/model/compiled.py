@@ -345,7 +345,7 @@ class CompiledSteps:
         keep_self_attention: bool = False,
     ) -> None:
         """Arguments are those of `CompiledModel.start`."""
-        self._model, self._n_columns = model, model.n_tokens
+        self.model, self._n_columns = model, model.n_tokens
         self._library = model.library
         self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention
         self._log_probs = np.empty(0, np.float32)
@@ -388,7 +388,7 @@ class CompiledSteps:
             self._log_probs = np.empty(n_rows * n_columns, np.float32)
         log_probs = self._log_probs[: n_rows * n_columns].reshape(n_rows, n_columns)
         self._n_steps += 1
-        looks = (n_rows, self._model.structure.n_decoder_layers, self._model.config.n_heads)
+        looks = (n_rows, self.model.structure.n_decoder_layers, self.model.config.n_heads)
         to_past = to_source = None
         if self._keep_attention:
             self.cross = np.zeros((*looks, self._longest), np.float32)

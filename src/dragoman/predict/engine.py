@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,6 +166,16 @@ class ModelEngine(StepEngine):
         averaged.
         """
 
+    @abstractmethod
+    def attention_maps(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Floats32, Floats32, Floats32]:
+        """Return all attention of all layers and heads of the first model while a text is translated.
+
+        That of the encoder (layers, H, S, S), of the decoder (layers, H, T, T), and between them
+        (layers, H, T, S).
+        """
+
 
 class CompiledEngine(ModelEngine):
     """The search in compiled code (native.c), on a processor."""
@@ -186,9 +196,6 @@ class CompiledEngine(ModelEngine):
     @property
     def longest(self) -> int:
         return min(model.config.max_positions for model in self.models) - 1
-
-    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
-        raise NotImplementedError
 
     def start(
         self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
@@ -220,25 +227,62 @@ class CompiledEngine(ModelEngine):
             scores.update(zip(chosen, forced_scores(step, [targets[i] for i in chosen]), strict=True))
         return [scores[i] for i in range(len(targets))]
 
+    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
+        step = self._begin(self.models[0], sources, keep_attention=True)
+        shape = len(sources), step.n_layers, max(map(len, targets)) + 1, max(map(len, sources))
+        weights = np.zeros(shape, np.float32)
+        for t, (rows, _, _) in enumerate(forced_steps(step, targets)):
+            weights[rows, :, t] = step.cross.mean(axis=2)
+        return weights
+
+    def attention_maps(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Floats32, Floats32, Floats32]:
+        step = self._begin(self.models[0], [source], keep_attention=True, keep_self_attention=True)
+        cross: list[Floats32] = []
+        decoder: list[Floats32] = []
+        for _ in forced_steps(step, [target]):
+            room = len(target) - len(decoder)  # a token does not look at those behind it
+            cross.append(step.cross[0])
+            decoder.append(np.pad(step.steps.decoder[0], ((0, 0), (0, 0), (0, room))))
+        missing = len(source) - len(step.steps.encoder)  # the end token, where it is not read
+        encoder = np.pad(step.steps.encoder, ((0, missing), (0, 0), (0, 0), (0, missing)))
+        return encoder.transpose(1, 2, 0, 3), np.stack(decoder, axis=2), np.stack(cross, axis=2)
+
     def _begin(self, model: CompiledModel, sources: Sequence[Sequence[int]], **options: Any) -> CompiledStep:
         assert isinstance(model.config, ModelConfig)
         seen = sources if model.config.source_end else [source[:-1] or source for source in sources]
-        return CompiledStep(model.start(seen, **{"forbidden": FORBIDDEN, **options}))
+        steps = model.start(seen, **{"forbidden": FORBIDDEN, **options})
+        return CompiledStep(steps, longest=max(map(len, sources)))
 
 
 class CompiledStep:
     """The next-token function of steps in compiled code."""
 
-    def __init__(self, steps: CompiledSteps) -> None:
+    def __init__(self, steps: CompiledSteps, *, longest: int) -> None:
+        """`longest` is the number of tokens of the longest source, the end token counted."""
         self.steps, self.ids = steps, steps.ids
+        self._longest = longest
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the decoder."""
+        return int(self.steps.model.structure.n_decoder_layers)
 
     def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         return ArrayLogProbs(self.steps(last, parents))
 
     @property
+    def cross(self) -> Floats32:
+        """(N, layers, H, S): where the rows of the last call look in their sources, end token included."""
+        room = self._longest - self.steps.cross.shape[3]
+        return np.pad(self.steps.cross, ((0, 0), (0, 0), (0, 0), (0, room)))
+
+    @property
     def attention(self) -> Floats32:
-        """(N, S) of the last call."""
-        return self.steps.attention
+        """(N, S) of the last call: the mean over the heads of the last layer."""
+        mean: Floats32 = self.cross[:, -1].mean(axis=1)
+        return mean
 
 
 def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
@@ -246,18 +290,27 @@ def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
     return steps[0] if len(steps) == 1 else Ensemble(steps)
 
 
-def forced_scores(step: NextToken, targets: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Return the log-probability of each target's tokens and of eos, computed token by token."""
-    scores: list[list[float]] = [[] for _ in targets]
-    rows = parents = np.arange(len(targets))  # rows: the targets that go on
+def forced_steps(step: NextToken, targets: Sequence[Sequence[int]]) -> Iterator[tuple[Ints, Ints, LogProbs]]:
+    """Yield, for each step of writing given targets: those that go on, their next tokens, what was possible.
+
+    The last token of each is eos, which its `targets` do not have.
+    """
+    rows = parents = np.arange(len(targets))
     last = np.full(len(targets), BOS_ID)
     for t in range(max(map(len, targets), default=-1) + 1):
         tokens = np.array([targets[i][t] if t < len(targets[i]) else EOS_ID for i in rows.tolist()])
-        values = step(last, parents).at(np.arange(len(rows)), tokens)
-        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-            scores[row].append(value)
+        yield rows, tokens, step(last, parents)
         parents = np.array([k for k, i in enumerate(rows.tolist()) if t < len(targets[i])], np.int64)
         rows, last = rows[parents], tokens[parents]
+
+
+def forced_scores(step: NextToken, targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Return the log-probability of each target's tokens and of eos, computed token by token."""
+    scores: list[list[float]] = [[] for _ in targets]
+    for rows, tokens, log_probs in forced_steps(step, targets):
+        values = log_probs.at(np.arange(len(rows)), tokens)
+        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+            scores[row].append(value)
     return scores
 
 

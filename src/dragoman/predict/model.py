@@ -201,11 +201,11 @@ class TranslationModel:
         return self.tokenizers.tgt.encode_batch(prefixes, slots=self._has_slots)
 
     def missing_slots(self, sentence: SearchInput, ids: Sequence[int]) -> list[Phrase]:
-        """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
+        """Return, as phrases, the slots of a sentence, if its translation `ids` lacks one of them."""
         if not sentence.spans:
             return []
         slots = {self._slots[i]: None for i in sentence.source if i in self._slots}
-        return [ExactPhrase((i,)) for i in slots if i not in ids]
+        return [] if slots.keys() <= {*ids} else [ExactPhrase((i,)) for i in slots]
 
     def _phrases(self, phrases: Sequence[str], number: int) -> list[Phrase]:
         if isinstance(phrases, str) or not isinstance(phrases, Sized):

@@ -26,7 +26,7 @@ from dragoman.model.compiled import CompiledModel, Kind, why_not_compiled
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
 from dragoman.model.kernels import FAST
 from dragoman.model.static import StaticDecoder, can_record
-from dragoman.model.transformer import Seq2SeqTransformer, Stepping, decoder_layers
+from dragoman.model.transformer import Seq2SeqTransformer, Stepping, decoder_layers, encoder_layers
 from dragoman.predict.engine import FORBIDDEN, CompiledEngine, ModelEngine, SearchInput, Started
 from dragoman.predict.networks import build_model, fill, for_inference, watched
 from dragoman.predict.reading import TranslatorFiles
@@ -217,6 +217,23 @@ class TorchEngine(ModelEngine):
             self._hidden(model, sources, targets)
         weights: Floats32 = torch.stack(of_layers, dim=1).float().cpu().numpy()
         return weights
+
+    @torch.inference_mode()
+    def attention_maps(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Floats32, Floats32, Floats32]:
+        model = self.models[0]
+        with (
+            watched(layer.self_attention for layer in encoder_layers(model)) as encoder,
+            watched(layer.self_attention for layer in decoder_layers(model)) as decoder,
+            watched(layer.cross_attention for layer in decoder_layers(model)) as cross,
+        ):
+            self._hidden(model, [source], [target])
+        of_encoder, of_decoder, of_cross = (
+            torch.cat(layers).float().cpu().numpy()
+            for layers in (encoder, decoder, cross)  # each was (1, H, T, S)
+        )
+        return of_encoder, of_decoder, of_cross
 
     def _hidden(
         self,

@@ -34,7 +34,7 @@ def ensemble(translator: Translator) -> Translator:
     other = inference_copy(translator.model, torch.float32)
     for parameter in other.parameters():
         parameter.add_(0.05 * torch.randn_like(parameter))
-    return Translator.of([translator.model], translator.tokenizers, translator.config, ensemble=[other])
+    return Translator.of([translator.model, other], translator.tokenizers, translator.config)
 
 
 def sentences(translator: Translator, **options: object) -> list[SearchInput]:
@@ -256,12 +256,13 @@ def test_settings_of_a_call_are_those_of_the_run_with_others_in_their_place(tran
     seen: list[SearchConfig] = []
 
     class Watching:
+        longest, n_threads = 100, 1
+
         def search(self, sentences: list[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
             seen.append(settings)
             return [[Hypothesis((), 0.0, 0.0)] for _ in sentences]
 
-    other = Translator.of([translator.model], translator.tokenizers, translator.config)
-    other.engine = Watching()  # type: ignore[assignment]
+    other = Translator(Watching(), translator.tokenizers, translator.config)  # type: ignore[arg-type]
     own = translator.config.search
     other.translate(["red"], beam_size=None, length_penalty=0.3, no_repeat_ngram=2)
     assert seen == [own.model_copy(update={"length_penalty": 0.3, "no_repeat_ngram": 2})]

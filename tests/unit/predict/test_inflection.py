@@ -131,7 +131,7 @@ def test_a_phrase_that_tokens_cannot_tell_has_one_form(translator: Translator) -
 
     def kinds(tokenizer: object, *words: str) -> list[str]:
         pair = TokenizerPair(tokenizer, tokenizer)  # type: ignore[arg-type]
-        model = TranslationModel(translator.model, pair, translator.config)
+        model = TranslationModel(translator.engine, pair, translator.config)
         (sentence,) = model.inputs(["x"], None, [[*map(Inflectable, words)]], first_number=1)
         return [type(phrase).__name__ for phrase in sentence.required]
 
