@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -15,15 +16,15 @@ class Lessons(NamedTuple):
     """Settings of the training data of a student."""
 
     text: Annotated[
-        tuple[str, ...],
+        Sequence[str],
         "Source text to translate in place of RUN's training text, one sentence a line; repeatable.",
     ] = ()
-    ensemble: Annotated[tuple[str | Path, ...], ENSEMBLE] = ()
+    ensemble: Annotated[Sequence[str], ENSEMBLE] = ()
     forward: Annotated[
-        tuple[str | Path, ...], "Learn from this run's translations as well, beside RUN's; repeatable."
+        Sequence[str], "Learn from this run's translations as well, beside RUN's; repeatable."
     ] = ()
     backward: Annotated[
-        tuple[str | Path, ...],
+        Sequence[str],
         "Learn from back-translations as well: this run of the other direction translates the references; "
         "repeatable.",
     ] = ()
