@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.config import Config, file_names
-from dragoman.distillation.distilling import describe_lessons, take_tokenizer
-from dragoman.distillation.teaching import Translate, teach
+from dragoman.distillation.distilling import take_tokenizer
+from dragoman.distillation.teaching import Material, Translate, teach
 from dragoman.errors import ConfigError
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
@@ -157,10 +157,9 @@ def write_lessons(config: Config, distillation: Distillation, *, translate: Tran
             "these two, in one folder"
         )
     folder, teacher = files[0].parent, Path(distillation.teacher)
-    taught_by = translation_config(Run.open(teacher))
+    material = Material(teacher, translation_config(Run.open(teacher)), distillation.lessons)
     with only_writer(folder.parent):
-        taught = teach(teacher, taught_by, folder, lessons=distillation.lessons, translate=translate)
-    say(describe_lessons(taught))
+        teach(material, folder, translate=translate, say=say)
 
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
