@@ -152,17 +152,16 @@ def describe(result: Reproduction) -> Iterator[str]:
     from dragoman.evaluation.scores import aligned
 
     rows = [("test set", "metric", "score", "expected", "tolerance", "")]
-    for verdict in result.verdicts:
-        expected = verdict.expected
+    for verdict in result.scores:
         value = "–" if verdict.value is None else f"{verdict.value:.1f}"
         mark = ": ".join(
             filter(None, ["PASS" if verdict.passed else "FAIL", verdict.problem or verdict.note])
         )
-        limits = f"{expected.value:.1f}", f"{expected.tolerance:g}"
-        rows.append((expected.test_set, expected.metric, value, *limits, mark))
-    rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expectation.minutes:g}", "", ""))
+        limits = f"{verdict.expected:.1f}", f"{verdict.tolerance:g}"
+        rows.append((verdict.test_set, verdict.metric, value, *limits, mark))
+    rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expected_minutes:g}", "", ""))
     yield from aligned(rows, text_columns=(0, 1, 5))
     for difference in result.differences:
         yield f"differs: {difference}"
-    n_failed = sum(not verdict.passed for verdict in result.verdicts)
-    yield "PASS" if result.passed else f"FAIL: {n_failed} of {len(result.verdicts)} scores"
+    n_failed = sum(not verdict.passed for verdict in result.scores)
+    yield "PASS" if result.passed else f"FAIL: {n_failed} of {len(result.scores)} scores"

@@ -47,29 +47,11 @@ from dragoman.text.tokenizer import TokenizerPair
 
 LESSONS = "lessons.json"
 DROPPED = "dropped.gz"
+MIN_CHRF = 20.0
+"""Minimum chrF of a teacher's translation against the reference, unless another one is set."""
 
 Translate = Callable[[Job], Status]
 """Runs a job of `dragoman.bulk`."""
-
-
-def check_lessons(config: TranslationConfig, lessons: Lessons) -> None:
-    """Check settings of lessons. ConfigError: they do not go with one another, or with the teacher."""
-    check_max_ratio(lessons.max_ratio)
-    if not config.data.train and (not lessons.text or lessons.references):
-        raise ConfigError(
-            f"the run {config.name} names no training text, as imported runs do; give source text with "
-            "--text, and leave --references away"
-        )
-    if lessons.text and (lessons.n_best or lessons.min_chrf is not None):
-        raise ConfigError(
-            "--n-best and --min-chrf compare with references; leave them away with --text, where there are "
-            "none"
-        )
-    if lessons.text and (lessons.forward or lessons.backward):
-        raise ConfigError(
-            "--forward and --backward translate the training text of RUN and its references; leave them away "
-            "with --text"
-        )
 
 
 class Writer(NamedTuple):
@@ -95,8 +77,24 @@ class Material:
             DataError: a file is missing.
             RunError: a run is missing.
         """
-        check_lessons(config, lessons)
+        check_max_ratio(lessons.max_ratio)
+        if not config.data.train and (not lessons.text or lessons.references):
+            raise ConfigError(
+                f"the run {config.name} names no training text, as imported runs do; give source text with "
+                "--text, and leave --references away"
+            )
+        if lessons.text and (lessons.n_best or lessons.min_chrf is not None):
+            raise ConfigError(
+                "--n-best and --min-chrf compare with references; leave them away with --text, where "
+                "there are none"
+            )
+        if lessons.text and (lessons.forward or lessons.backward):
+            raise ConfigError(
+                "--forward and --backward translate the training text of RUN and its references; leave them "
+                "away with --text"
+            )
         self.config, self.lessons = config, lessons
+        self.min_chrf = MIN_CHRF if lessons.min_chrf is None else lessons.min_chrf
         ensemble = tuple(Run.open(path).path for path in lessons.ensemble)
         self.writers = [self._writer("teacher", teacher, config, ensemble)]
         """The runs that translate, the teacher first."""
@@ -120,9 +118,8 @@ class Material:
                 f"--n-best {n_best}: the beam of {config.name} is {search.beam_size}; give --n-best "
                 f"{search.beam_size} at most"
             )
-        has_several = config.towards(direction).data.directions
-        model = ModelSpec(run, ensemble, f"{src}-{tgt}" if has_several else None)
-        return Writer(name, model, n_best or search.beam_size, kind == "backward")
+        to = f"{src}-{tgt}" if config.towards(direction).data.directions else None  # of several
+        return Writer(name, ModelSpec(run, ensemble, to), n_best or search.beam_size, kind == "backward")
 
     @cached_property
     def _corpus(self) -> Corpus:
@@ -130,14 +127,22 @@ class Material:
         return open_direction(self.config)[0]
 
     def described(self) -> dict[str, Any]:
-        """Return all that the lessons depend on, as a JSON value."""
+        """Return all that the lessons depend on, as a JSON value.
+
+        Other runs, which earlier versions had not, are in it only if they are set.
+        """
         teacher, lessons = self.writers[0].model.run, self.lessons
-        of_files = hash_strings(*map(hash_file, self.files))
+        runs = {"ensemble": lessons.ensemble, "forward": lessons.forward, "backward": lessons.backward}
         return {
             "teacher": str(teacher),
             "models": model_hash(*map(Run.open, lessons.runs(teacher))),
-            "text": of_files if self.files else self._corpus.fingerprint(),
-            **lessons.described(),
+            "text": hash_strings(*map(hash_file, self.files)) if self.files else self._corpus.fingerprint(),
+            "n_best": lessons.n_best,
+            "references": lessons.references,
+            "max_ratio": lessons.max_ratio,
+            "min_chrf": self.min_chrf,
+            "max_pairs": lessons.max_pairs,
+            **{name: [str(Path(path)) for path in paths] for name, paths in runs.items() if paths},
         }
 
     def training_pairs(self) -> Iterator[Pair]:
@@ -166,13 +171,16 @@ class Material:
             for writer, line in zip(self.writers, lines, strict=True):
                 text, reference = pair[::-1] if writer.is_backward else pair
                 text, candidates = one_line(text), line.split("\t")
-                made, chrf = nearest(candidates, reference) if reference else (candidates[0], math.inf)
+                made, chrf = candidates[0], math.inf
+                if reference:  # the nearest to it; of equal ones the first
+                    scored = ((each, sentence_chrf(each, reference)) for each in candidates)
+                    made, chrf = max(scored, key=itemgetter(1))
                 learnt = Pair(made, text) if writer.is_backward else Pair(text, made)
                 sides = backward if writer.is_backward else forward
                 fault = fault_of(text, made, sides, max_ratio=self.lessons.max_ratio)
                 if not text:
                     fault = "empty lines"
-                elif not fault and chrf < self.lessons.chrf_floor:
+                elif not fault and chrf < self.min_chrf:
                     fault = "far from the reference"
                 elif not fault and learnt in seen:
                     fault = "duplicates"
@@ -199,15 +207,14 @@ def teach(material: Material, folder: Path, *, translate: Translate, say: Say) -
     """
     config, lessons, asked = material.config, material.lessons, material.described()
     folder.mkdir(parents=True, exist_ok=True)
-    record = _read(folder / LESSONS)
-    if record is None:
-        _write(folder / LESSONS, {"asked": asked})
-    elif {"models": asked["models"]} | record["asked"] != asked:  # earlier versions kept none
+    record = _read(folder / LESSONS) or {"asked": asked}
+    if {"models": asked["models"]} | record["asked"] != asked:  # earlier versions kept none
         raise RunError(
             f"{folder}: holds the lessons of another teacher, text or filter; choose another folder, or "
             "remove it"
         )
-    if record is None or "n_kept" not in record:
+    if "n_kept" not in record:
+        write_atomically(folder / LESSONS, json.dumps(record, indent=2).encode() + b"\n")
         for writer in material.writers:
             _translate(writer, folder, material, translate)
         if config.data.train or config.data.valid:
@@ -223,7 +230,7 @@ def teach(material: Material, folder: Path, *, translate: Translate, say: Say) -
             raise DataError(f"{folder}: nothing is left of {n_pairs} pairs; {hint}")
         record = {"asked": asked, "n_pairs": n_pairs, "n_kept": n_kept, "n_references": n_references,
                   "left_out": dict(counts)}  # fmt: skip
-        _write(folder / LESSONS, record)
+        write_atomically(folder / LESSONS, json.dumps(record, indent=2).encode() + b"\n")
     left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(record["left_out"].items()))
     say(
         f"the student learns from {record['n_kept']:,} of {record['n_pairs']:,} translated pairs"
@@ -263,12 +270,6 @@ def _filter(material: Material, folder: Path) -> Counter[str]:
     return counts
 
 
-def nearest(candidates: Sequence[str], reference: str) -> tuple[str, float]:
-    """Return the candidate with the highest chrF against the reference (ties: the first), and its chrF."""
-    scored = [(candidate, sentence_chrf(candidate, reference)) for candidate in candidates]
-    return max(scored, key=itemgetter(1))
-
-
 @contextmanager
 def _gzipped(path: Path) -> Iterator[TextIO]:
     """Open a compressed text file, which is written atomically."""
@@ -301,8 +302,3 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path}: is damaged; remove it, and it will be written again") from error
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    """Write lessons.json atomically."""
-    write_atomically(path, json.dumps(record, indent=2).encode() + b"\n")

@@ -177,12 +177,17 @@ class Recipe:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        """The content of its file; that of the quick version, laid over the full one's."""
+        """The content of its file; that of the quick version, laid over the full one's section by section."""
         if self.version not in (names := [each.version for each in self.versions()]):
             raise ConfigError(f"{self.folder}: has no {self.version}.toml; there are {', '.join(names)}")
         settings = read_settings(self._where)
-        full = replace(self, version=FULL)
-        return laid_over(full._settings, settings) if self.version == QUICK else settings
+        if self.version == QUICK:
+            full = replace(self, version=FULL)._settings
+            for name, value in full.items():
+                changed = settings.setdefault(name, value)
+                if isinstance(value, Mapping) and isinstance(changed, Mapping):
+                    settings[name] = {**value, **changed}
+        return settings
 
     def recorded(self) -> dict[str, Expectation]:
         """Return the expectation of each version that was recorded.
@@ -264,12 +269,11 @@ class Recipe:
 
     def differing_files(self) -> Iterator[str]:
         """Yield a complaint about each file that is here with another text than was recorded."""
-        files = self.expectation().data.files
-        missing = {file for names in self.missing_files().values() for file in names}
-        for name in self.files():
-            if name not in files or name in missing:
+        missing = {file for files in self.missing_files().values() for file in files}
+        for name, recorded in self.expectation().data.files.items():
+            if name not in self.files() or name in missing:
                 continue
-            recorded, actual, dataset = files[name], describe_file(find_file(name)), catalog.providing(name)
+            actual, dataset = describe_file(find_file(name)), catalog.providing(name)
             accepted = [set(part.text_sha256.split()) for part in dataset.parts] if dataset else []
             # The catalogue may say that results were measured on either text.
             if actual == recorded or any({actual.sha256, recorded.sha256} <= sums for sums in accepted):
@@ -285,15 +289,6 @@ class Recipe:
 def start_of(config: Config) -> str:
     """Return the folder of the run that a training with these settings starts from; "" = none."""
     return config.training.start_from if config.task == "translation" else ""
-
-
-def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `settings` updated by `changes`, section by section."""
-    merged = dict(settings)
-    for name, value in changes.items():
-        old = merged.get(name)
-        merged[name] = {**old, **value} if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
 
 
 def recipe_of_run(name: str) -> Recipe:

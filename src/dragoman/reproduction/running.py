@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,55 +39,34 @@ REPRODUCTION = "reproduction.json"
 class Verdict(NamedTuple):
     """One score beside what was expected."""
 
-    expected: ExpectedScore
+    test_set: str
+    metric: str
     value: float | None
     """None where the run has no such score."""
-    problem: str = ""
-    """Why it fails, in words; "" where it passes."""
+    expected: float
+    tolerance: float
+    passed: bool
+    problem: str | None
+    """Why it fails, in words."""
     note: str = ""
     """What else is to be said of it."""
 
-    @property
-    def passed(self) -> bool:
-        return not self.problem
 
-    def record(self) -> dict[str, Any]:
-        """All but the note, as JSON has it."""
-        return {
-            **self.expected.model_dump(include={"test_set", "metric", "tolerance"}),
-            "expected": self.expected.value,
-            "value": self.value,
-            "passed": self.passed,
-            "problem": self.problem or None,
-        }
-
-
-@dataclass(frozen=True)
-class Reproduction:
+class Reproduction(NamedTuple):
     """A run of a recipe, and what has become of its expectation."""
 
-    run: Path
-    expectation: Expectation
-    verdicts: tuple[Verdict, ...]
+    run: str
+    passed: bool
     minutes: float
     """Of training, validation included."""
-    differences: tuple[str, ...]
+    expected_minutes: float
+    differences: list[str]
     """In which versions and machine the run was made, where they are others than recorded."""
-
-    @property
-    def passed(self) -> bool:
-        return all(verdict.passed for verdict in self.verdicts)
+    scores: list[Verdict]
 
     def record(self) -> dict[str, Any]:
         """All of it as JSON has it."""
-        return {
-            "run": str(self.run),
-            "passed": self.passed,
-            "minutes": self.minutes,
-            "expected_minutes": self.expectation.minutes,
-            "differences": list(self.differences),
-            "scores": [verdict.record() for verdict in self.verdicts],
-        }
+        return {**self._asdict(), "scores": [score._asdict() for score in self.scores]}
 
 
 def reproduce(
@@ -134,12 +113,14 @@ def reproduce(
     task = task_of(run.config)
     records = [one.record() for one in task.evaluate(run, task.tests(run, request), request)]
     keep_scores(run, records)
+    verdicts = list(judge(expectation.scores, records))
     result = Reproduction(
-        run.path,
-        expectation,
-        tuple(judge(expectation.scores, records)),
-        float(run.read_json("report.json")["minutes"]),
-        tuple(environment_differences(expectation, run.read_json("environment.json"))),
+        run=str(run.path),
+        passed=all(verdict.passed for verdict in verdicts),
+        minutes=float(run.read_json("report.json")["minutes"]),
+        expected_minutes=expectation.minutes,
+        differences=list(environment_differences(expectation, run.read_json("environment.json"))),
+        scores=verdicts,
     )
     run.write_json(REPRODUCTION, result.record())
     return result
@@ -168,24 +149,26 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
         (record["name"], score["name"]): score for record in records for score in record.get("scores", [])
     }
     for one in expected:
-        score = scores.get((one.test_set, one.metric), {})
+        score, problem, note = scores.get((one.test_set, one.metric), {}), None, ""
         value = score.get("value")
         if value is None or not math.isfinite(value):
-            yield Verdict(one, None, "the run has no such score")
-            continue
-        worse = (value - one.value) * (1 if one.better == "lower" else -1)
-        if score["signature"] != one.signature:
+            value, problem = None, "the run has no such score"
+        elif score["signature"] != one.signature:
             # Scored in another way, figures cannot be compared.
             theirs, ours = (
                 dict(part.partition(":")[::2] for part in signature.split("|"))
                 for signature in (one.signature, score["signature"])
             )
-            yield Verdict(one, value, f"scored in another way: {'; '.join(differences(theirs, ours))}")
-        elif worse > one.tolerance + 1e-9:
-            yield Verdict(one, value, f"{worse:.1f} worse, and {one.tolerance:g} allowed")
+            problem = f"scored in another way: {'; '.join(differences(theirs, ours))}"
         else:
-            is_better = -worse > one.tolerance
-            yield Verdict(one, value, note=f"{-worse:.1f} better than expected" if is_better else "")
+            worse = (value - one.value) * (1 if one.better == "lower" else -1)
+            if worse > one.tolerance + 1e-9:
+                problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
+            elif -worse > one.tolerance:
+                note = f"{-worse:.1f} better than expected"
+        yield Verdict(
+            one.test_set, one.metric, value, one.value, one.tolerance, problem is None, problem, note
+        )
 
 
 def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:

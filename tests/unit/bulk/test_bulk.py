@@ -17,7 +17,7 @@ import zstandard
 from commands import error_of, succeed
 from dragoman.bulk import job as bulk_job
 from dragoman.bulk.cluster import gpu_of_worker
-from dragoman.bulk.input import Input
+from dragoman.bulk.input import Chunk, Input
 from dragoman.bulk.job import Done, Job, ModelSpec
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import Dropped, SyntheticPairs, fault_of
@@ -84,12 +84,12 @@ def test_chunks_are_the_lines_behind_those_that_are_done(tmp_path: Path, suffix:
     assert [line for chunk in chunks for line in chunk.lines] == lines[n_done:]
     assert [chunk.lines[0] for chunk in chunks] == [f"line {chunk.first_number}" for chunk in chunks]
     assert all(len(chunk.lines) == 4 for chunk in chunks[:-1])
-    assert all(chunk.n_bytes <= path.stat().st_size for chunk in chunks)
+    assert all(0 <= chunk.share <= 1 for chunk in chunks)
 
 
-def test_the_position_in_a_plain_file_is_that_behind_the_last_line_read(tmp_path: Path) -> None:
+def test_the_share_of_a_plain_file_ends_behind_the_last_line_read(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "in.txt", ["ab", "cde", "f"])
-    assert [chunk.n_bytes for chunk in Input.of(str(path)).chunks(chunk_lines=2)] == [3 + 4, 3 + 4 + 2]
+    assert [chunk.share for chunk in Input.of(str(path)).chunks(chunk_lines=2)] == [7 / 9, 1]
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
@@ -105,15 +105,15 @@ def test_pieces_compressed_one_by_one_are_one_file(tmp_path: Path, suffix: str) 
 # --- the journal ------------------------------------------------------------------------------------------
 
 
-def piece(first_number: int, text: str, **counts: int) -> Done:
-    return Done(first_number, text.count("\n"), 0, text.encode(), counts)
+def piece(first_number: int, text: str, **counts: int) -> tuple[Chunk, Done]:
+    return Chunk(first_number, text.splitlines(), 0, ""), Done(text.encode(), counts)
 
 
-def written(out: Path, *pieces: Done) -> None:
+def written(out: Path, *pieces: tuple[Chunk, Done]) -> None:
     """Writes a file from its beginning to its end."""
     with Journal(out, {}) as journal:
         for each in pieces:
-            journal.append(each)
+            journal.append(*each)
         journal.finish()
 
 
@@ -124,12 +124,12 @@ def refused(out: Path, complaint: str, about: dict[str, Any] | None = None) -> N
 
 def test_what_a_journal_does_not_count_is_cut_off(out: Path) -> None:
     with Journal(out, {"a": 1}) as journal:
-        journal.append(piece(1, "one\ntwo\n", empty=1))
+        journal.append(*piece(1, "one\ntwo\n", empty=1))
     with journal.partial.open("ab") as file:
         file.write(b"half a li")
     with Journal(out, {"a": 1}) as journal:
         assert (journal.n_lines, journal.n_bytes, journal.counts) == (2, 8, {"empty": 1})
-        journal.append(piece(3, "three\n", empty=2))
+        journal.append(*piece(3, "three\n", empty=2))
         journal.finish()
     assert out.read_text() == "one\ntwo\nthree\n"
     assert journal.counts == {"empty": 3}
@@ -139,7 +139,7 @@ def test_what_a_journal_does_not_count_is_cut_off(out: Path) -> None:
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_kill_between_the_steps_of_finishing_is_made_good(out: Path, renamed: bool) -> None:
     with Journal(out, {}) as journal:
-        journal.append(piece(1, "one\n"))
+        journal.append(*piece(1, "one\n"))
         before = journal.path.read_text()
         journal.finish()
     journal.path.write_text(json.dumps({**json.loads(before), "finished": True}))
@@ -167,7 +167,7 @@ def test_a_partial_file_of_somebody_else_stays(out: Path) -> None:
 def test_a_kill_before_the_partial_file_is_there_is_made_good(out: Path) -> None:
     with Journal(out, {}) as journal:
         before = journal.path.read_bytes()
-        journal.append(piece(1, "one\n"))
+        journal.append(*piece(1, "one\n"))
     journal.partial.unlink()
     journal.path.write_bytes(before)
     written(out, piece(1, "one\n"))
@@ -200,7 +200,7 @@ def test_a_device_as_output_is_written_through() -> None:
 
 def test_other_settings_are_refused_by_name(out: Path) -> None:
     with Journal(out, {"search": {"beam_size": 5}, "model": "m"}) as journal:
-        journal.append(piece(1, "one\n"))
+        journal.append(*piece(1, "one\n"))
     complaint = (
         r"begun with other settings \(search.beam_size is 5 there, 1 here\); use the same ones to "
         r"continue, or delete it and out.txt.partial to start over"
@@ -222,7 +222,7 @@ def test_another_shortlist_makes_another_output(tmp_path: Path, tiny_run: Path) 
 
 def test_files_that_do_not_fit_together_are_refused(out: Path) -> None:
     with Journal(out, {}) as journal:
-        journal.append(piece(1, "one\n"))
+        journal.append(*piece(1, "one\n"))
     journal.partial.write_bytes(b"on")
     refused(out, r"has 2 bytes where out.txt.journal counts 4; delete both")
     for content in ("[" * 100_000, "{}"):
@@ -349,7 +349,7 @@ def test_an_output_over_the_input_or_the_run_is_refused(tmp_path: Path, tiny_run
 
 def test_the_time_left_follows_from_the_share_that_was_read() -> None:
     # 40 lines are in the half that was read, so 80 in all; 20 were done before, 10 in 5 s: 50 are left.
-    status = Status(size=1000, n_bytes=500, n_read=40, n_earlier=20, n_new=10, seconds=5.0)
+    status = Status(share=0.5, n_read=40, n_earlier=20, n_new=10, seconds=5.0)
     assert status.seconds_left == pytest.approx((80 - 30) / (10 / 5))
     assert describe_status(status) == "50.0 % read · 30 lines · 2.0 sentences/s · 25 s left"
     status.n_new = 0

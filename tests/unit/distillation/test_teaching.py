@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from commands import error_of
-from dragoman.bulk.job import Done, Job, ModelSpec
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.running import Status, translate_file
 from dragoman.config import TranslationConfig
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.distillation.lessons import Lessons
-from dragoman.distillation.teaching import DROPPED, LESSONS, Material, nearest, one_line, teach
+from dragoman.distillation.teaching import DROPPED, LESSONS, Material, one_line, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
@@ -110,12 +110,16 @@ def test_references_stand_behind_what_is_left_of_the_teachers_translations(
         assert lines(tmp_path / "other" / f"train.{side}.gz") == made + lines(Path(file))
 
 
-def test_of_many_translations_the_nearest_to_the_reference_is_learnt(taught: Taught, tmp_path: Path) -> None:
-    best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
-    assert (best, score) == ("rote Katzen", pytest.approx(100))
-    assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"
-    taught(tmp_path / "nearest", lessons=FIVE)
-    offered = [line.split("\t") for line in lines(tmp_path / "nearest" / "teacher.gz")]
+def test_of_many_translations_the_nearest_to_the_reference_is_learnt(
+    taught: Taught, config: TranslationConfig, tmp_path: Path
+) -> None:
+    references = first_five(config)[1]
+    offered = ["xx\tyy", *(f"xx {one}\t{one}\t{one} {one}" for one in references[1:])]
+    taught(tmp_path / "nearest", lessons=FIVE, translate=dictate(offered))
+    best = ["xx", *references[1:]]  # none is near: the teacher's best
+    assert lines(tmp_path / "nearest" / "train.tgt.gz") == best
+    taught(tmp_path / "all", lessons=FIVE)
+    offered = [line.split("\t") for line in lines(tmp_path / "all" / "teacher.gz")]
     assert {len(candidates) for candidates in offered} == {3}
     taught(tmp_path / "best", lessons=FIVE._replace(n_best=1))
     assert [candidates[0] for candidates in offered] == lines(tmp_path / "best" / "teacher.gz")
@@ -236,10 +240,10 @@ def test_lessons_continue_after_a_kill(
     taught(whole, lessons=lessons)
     append = Journal.append
 
-    def until_killed(journal: Journal, done: Done) -> None:
+    def until_killed(journal: Journal, *arguments: Any) -> None:
         if journal.n_lines:
             raise ZeroDivisionError  # for a kill
-        append(journal, done)
+        append(journal, *arguments)
 
     monkeypatch.setattr(Journal, "append", until_killed)
     with pytest.raises(ZeroDivisionError):

@@ -31,7 +31,6 @@ from dragoman.reproduction.recipe import (
     describe_file,
     find_recipe,
     known_recipes,
-    laid_over,
     recipe_of_run,
     start_of,
 )
@@ -174,22 +173,14 @@ def test_every_recipe_of_the_repository_can_be_read_and_what_is_recorded_fits_it
                 assert recipe_of_run(seeded.run_name) == seeded
 
 
-def test_quick_settings_are_laid_over_the_recipe(recipe: Recipe) -> None:
-    (recipe.folder / "quick.toml").write_text("[training]\nwarmup_steps = 5\n", encoding="utf-8")
+def test_quick_settings_are_laid_over_the_recipe_and_replace_what_they_name(recipe: Recipe) -> None:
+    text = '[training]\nwarmup_steps = 5\n[data.test]\nz = ["z.tsv"]\n[search]\nbeam_size = 1\n'
+    (recipe.folder / "quick.toml").write_text(text, encoding="utf-8")
     quick = replace(recipe, version="quick")
     assert (quick.config.training.warmup_steps, quick.config.training.max_steps) == (5, 100)
-    assert quick.config.data == recipe.config.data
+    assert quick.config.data == recipe.config.data.model_copy(update={"test": {"z": ("z.tsv",)}})
+    assert quick.config.search.beam_size == 1
     assert quick.results == recipe.folder / "results" / "quick"
-
-
-def test_a_setting_that_is_laid_over_is_replaced_and_not_mixed() -> None:
-    settings = {"seed": 1, "data": {"train": ["a", "b"], "test": {"x": ["x"], "y": ["y"]}}}
-    changes = {"seed": 2, "data": {"test": {"z": ["z"]}}, "search": {"beam_size": 1}}
-    assert laid_over(settings, changes) == {
-        "seed": 2,
-        "data": {"train": ["a", "b"], "test": {"z": ["z"]}},
-        "search": {"beam_size": 1},
-    }
 
 
 def test_other_recipes_of_the_folder_are_variants(recipe: Recipe) -> None:
