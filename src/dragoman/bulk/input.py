@@ -59,7 +59,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Input:
-    """Lines or a document: from a file, a pipe or stdin. Workers are sent a copy that has read nothing."""
+    """Lines or a document: from a file, a pipe or stdin."""
 
     name: str
     """Its name in messages."""

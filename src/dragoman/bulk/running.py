@@ -161,7 +161,7 @@ def _results(
     if ray is None and n_workers == 1:
         translate = job.open()
         return (translate(chunk, tick) for chunk in chunks)
-    job = replace(job, input=replace(job.input))  # without the document that this process reads
+    job = replace(job, model=replace(job.model), input=replace(job.input))  # without what is loaded here
     if ray is not None:
         from dragoman.bulk.cluster import on_cluster
 
