@@ -12,7 +12,7 @@ import pytest
 
 from commands import error_of, succeed
 from commands import folder as folder
-from dragoman.bulk.input import AS_THEY_COME, Input, document_ending
+from dragoman.bulk.input import AS_THEY_COME, Input
 from dragoman.data.readers.files import guess_encoding
 from dragoman.documents import translate_document, translate_file
 from dragoman.errors import ConfigError
@@ -278,9 +278,12 @@ def test_on_a_terminal_it_says_what_to_type(
     assert capsys.readouterr().err == "type a sentence; Ctrl-D ends\n"
 
 
-def test_a_letter_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_letter_is_nothing_for_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("letter.docx", "film.srt"):
+        Path(name).touch()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with pytest.raises(ConfigError, match=r"^letter\.docx: cannot write a Word document to a terminal; giv"):
-        document_ending("letter.docx", None, as_document=True)
-    assert document_ending("letter.docx", Path("out.docx"), as_document=True) == ".docx"
-    assert document_ending("film.srt", None, as_document=True) == ".srt"
+        Input.of("letter.docx", as_document=True)
+    assert Input.of("letter.docx", out=Path("out.docx"), as_document=True).ending == ".docx"
+    assert Input.of("film.srt", as_document=True).ending == ".srt"

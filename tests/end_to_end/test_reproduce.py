@@ -20,7 +20,7 @@ QUICK = "[training]\nmax_steps = 3\n"
 
 
 def record(recipe: str, *runs: str, version: str = "full", add: bool = False) -> None:
-    record_results.record(find_recipe(recipe), version, [Path(run) for run in runs], add=add)
+    record_results.record(find_recipe(recipe, version), [Path(run) for run in runs], add=add)
 
 
 @pytest.fixture(scope="session")
