@@ -199,8 +199,8 @@ def parity_of_bf16(run: Path, n_sentences: int) -> Parity:
     rough = Translator.load(run, device="cpu", precision="bf16").engine
     assert isinstance(rough, StepEngine)
     longest = translator.max_positions - 1
-    texts, origin = sentences_to_compare(translator.config, translator.tokenizers.src, n_sentences, longest)
-    return compare(translator, texts, origin, rough)
+    texts, _ = sentences_to_compare(translator.config, translator.tokenizers.src, n_sentences, longest)
+    return compare(translator, texts, rough, Parity())
 
 
 def measure(engines: Sequence[Engine], texts: Path, options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from dragoman.predict.engine import FORBIDDEN, SearchInput
 from dragoman.predict.shortlist import Shortlist
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
-
-ComputeType = Literal["float32", "int8"]
-"""How CTranslate2 keeps and multiplies weights."""
 
 VOCABULARY_MAP = "vmap.txt"
 """Where CTranslate2 looks for a shortlist."""
@@ -81,9 +78,9 @@ def convert(
     tokenizers: TokenizerPair,
     folder: Path,
     *,
-    compute_type: ComputeType = "float32",
+    compute_type: str = "float32",
 ) -> None:
-    """Write `model` into `folder`, as CTranslate2 reads it.
+    """Write `model` into `folder`, as CTranslate2 reads it; `compute_type` "int8" keeps weights in bytes.
 
     MissingExtraError: CTranslate2 is not installed.
     """

@@ -27,7 +27,6 @@ from dragoman.interop.parity import (
     compare,
     describe,
     sentences_to_compare,
-    together,
 )
 from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
@@ -172,11 +171,11 @@ def _export_translator(
     run: Run, folder: Path, to: str, options: ExportOptions
 ) -> tuple[Parity, tuple[str, ...], tuple[str, ...]]:
     translator = Translator.load(run.path, device="cpu", precision="fp32")
-    config, compute_type = translator.config, options.compute_type
+    config = translator.config
     engine = EXPORTERS[to].write(run, translator, folder, options)
     script, listed = EXPORTERS[to].script, portable_transformations(config, translator.tokenizers)
     targets = config.targets
-    parities: list[Parity] = []
+    parity, origins = Parity(), []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
         one = translator.towards(target)
@@ -184,6 +183,7 @@ def _export_translator(
         texts, origin = sentences_to_compare(
             one.config, one.tokenizers.src, n_own, translator.max_positions - 1
         )
+        origins.append(origin)
         if isinstance(engine, huggingface.HuggingFaceEngine):
             place = huggingface.tokenizer_folder(folder, config, target)
             read = (translator if place == folder else one).tokenizers  # there the text says the language
@@ -191,14 +191,14 @@ def _export_translator(
         elif script:  # a page has a tokenizer of its own
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
-        n_before = sum(parity.n_sentences for parity in parities)
-        parity = compare(one, texts, origin, engine, progress=options.progress, n_before=n_before)
+        compare(one, texts, engine, parity, progress=options.progress)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
             source = run.tokenizer_folder / one.tokenizers.file_names[0]
             package = argos.write_packages(config, target, one, source, folder)
-            parity.same[argos.ALIKE] = argos.check_package(package, one, engine, texts)
-        check(parity, compute_type, what=f"{to}, {compute_type}")
-        parities.append(parity)
+            alike = argos.check_package(package, one, engine, texts)
+            parity.same[argos.ALIKE] = min(alike, parity.same.get(argos.ALIKE, 1.0))
+    parity.sentences_from = "; ".join(dict.fromkeys(origins))
+    check(parity, options.compute_type, what=f"{to}, {options.compute_type}")
     if to == "argos":
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
     scripts: dict[str, Path] = {}
@@ -215,7 +215,7 @@ def _export_translator(
         kinds = [one["kind"] for one in listed["lists"][targets[0]]]
         missing = tuple(MISSING[kind].format(by_whom) for kind in ("copy", *kinds))
     _write_readme(folder, run, to, scripts, notes, missing)
-    return together(parities), notes, missing
+    return parity, notes, missing
 
 
 def _write_tokenizers(
@@ -246,10 +246,8 @@ def _write_tokenizers(
 def _to_ctranslate2(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> CTranslate2Engine:
-    compute_type = options.compute_type
-    assert compute_type in ("float32", "int8")
     model, tokenizers = translator.model, translator.tokenizers
-    convert(model, tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
+    convert(model, tokenizers, folder, compute_type=options.compute_type)
     if shortlist := Shortlist.load(run.path, tokenizers):
         write_vocabulary_map(shortlist, tokenizers, folder)
     return CTranslate2Engine(folder, tokenizers, model.config)

@@ -46,8 +46,8 @@ class ExportedModel(Protocol):
 class Parity:
     """How far an exported model and its run are apart."""
 
-    n_sentences: int
-    sentences_from: str
+    n_sentences: int = 0
+    sentences_from: str = ""
     """Where the sentences come from, in words."""
     same: dict[str, float] = field(default_factory=dict)
     """The share of sentences for which the same is found, token by token, by what finds it."""
@@ -94,20 +94,19 @@ def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:
 def compare(
     translator: Translator,
     texts: Sequence[str],
-    sentences_from: str,
     exported: ExportedModel | StepEngine,
+    parity: Parity,
     *,
     progress: Callable[[int], None] | None = None,
-    n_before: int = 0,
 ) -> Parity:
     """Translate greedily by the run and by the exported model, and score the run's translations by both.
 
-    `progress` is called with the number of sentences compared, `n_before` earlier ones included.
+    Return `parity`, with the results added. `progress` is called with the number of sentences compared.
     """
-    parity = Parity(len(texts), sentences_from)
+    n_same = round(parity.same.get(GREEDY, 0.0) * parity.n_sentences)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
     sentences.sort(key=lambda sentence: len(sentence.source))
-    native, n_same = NativeEngine(translator.model), 0
+    native = NativeEngine(translator.model)
     for start in range(0, len(sentences), BATCH):
         batch = sentences[start : start + BATCH]
         limit = translator.max_positions - 1
@@ -120,9 +119,10 @@ def compare(
             parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))
             parity.widen(TRANSLATION, apart)
             parity.widen(MEAN, apart / len(a))
+        parity.n_sentences += len(batch)
         if progress is not None:
-            progress(n_before + start + len(batch))
-    parity.same = {GREEDY: n_same / len(sentences)}
+            progress(parity.n_sentences)
+    parity.same[GREEDY] = n_same / parity.n_sentences
     return parity
 
 
@@ -134,18 +134,6 @@ def _greedy(
         settings = SearchConfig(beam_size=1, max_length_factor=1e-9, max_length_extra=longest)
         return [[*best.ids] for (best,) in engine.search(sentences, settings)]
     return engine.greedy(sentences, longest)
-
-
-def together(parities: Sequence[Parity]) -> Parity:
-    """Return one comparison for those of several directions: the sum of sentences, the worst of the rest."""
-    first, *rest = parities
-    first.sentences_from = "; ".join(dict.fromkeys(each.sentences_from for each in parities))
-    for other in rest:
-        first.same = {name: min(share, other.same[name]) for name, share in first.same.items()}
-        for what, difference in other.largest.items():
-            first.widen(what, difference)
-        first.n_sentences += other.n_sentences
-    return first
 
 
 def check(parity: Parity, compute_type: str, *, what: str) -> None:

@@ -26,7 +26,6 @@ from dragoman.interop.onnx import import_package
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine, SearchInput
-from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
@@ -188,17 +187,6 @@ def test_control_bytes_of_a_model_end_no_line_in_any_script(to: str, tmp_path: P
     found = run_script_of_readme(tmp_path / "out", LINES)
     assert len(found) == 5
     assert all(line.isprintable() for line in found)
-
-
-def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:
-    model = Translator.load(tiny_run, precision="fp32").model
-    sentences = [SearchInput([5, 6, 7, EOS_ID]), SearchInput([8, EOS_ID])]
-    targets = [[9], [10, 11, 12, 13]]
-    stepped = NativeEngine(model).score(sentences, targets)
-    forced = score_ids([model], [s.source for s in sentences], targets)
-    assert [len(row) for row in stepped] == [2, 5]
-    for a, b in zip(stepped, forced, strict=True):
-        assert a == pytest.approx(b, abs=1e-5)
 
 
 @pytest.mark.slow
