@@ -1,5 +1,4 @@
 import json
-import math
 import os
 import re
 import shutil
@@ -36,8 +35,7 @@ from dragoman.training.checkpoints import make_room, newest_checkpoint
 from dragoman.training.objective import BatchResult, Objective
 from dragoman.training.state import TrainPosition, TrainState, average_weights, parameters
 from dragoman.training.trainer import TrainingListener
-from dragoman.training.updates import divergence
-from dragoman.training.updates.divergence import N_USUAL, DivergenceError
+from dragoman.training.updates.divergence import DivergenceError
 from dragoman.training.updates.updater import BatchShare, SyncUpdater, lower_loss_scale, raise_loss_scale
 from recording import Recorder, Saboteur, losses, tiny_config, tiny_state
 from recording import corpus as corpus
@@ -125,20 +123,6 @@ def test_an_update_whose_loss_is_not_a_number_is_left_out() -> None:
         updater.update([BatchShare(batch_of(*PAIRS))])
     for name, value in parameters(state.model).items():
         torch.testing.assert_close(value, before[name], equal_nan=True)
-
-
-def test_a_loss_that_explodes_is_left_out_and_one_that_creeps_up_is_divergence() -> None:
-    position = TrainPosition()
-    for _ in range(N_USUAL):
-        divergence.record_update(position, 2.0)
-    assert divergence.what_is_wrong(position, 4.9, 1.0) == ""
-    assert "exploded (5.1 nats, where 2 were usual)" in divergence.what_is_wrong(position, 5.1, 1.0)
-    assert divergence.what_is_wrong(position, 2.0, math.inf) == "the gradient is not a number"
-    assert divergence.what_is_wrong(TrainPosition(), 50.0, 1.0) == ""  # nothing is usual yet
-    position.usual_loss = 3.9
-    divergence.record_update(position, 4.0)  # 1.5 times the lowest, and one more, is still borne
-    with pytest.raises(DivergenceError, match=r"the loss rose to 4\.\d+ nats, from 2 before"):
-        divergence.record_update(position, 8.0)
 
 
 @pytest.mark.slow
