@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,8 +69,7 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recase", [True, pytest.param(False, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("to", ["onnx", "huggingface"])
+@pytest.mark.parametrize(("to", "recase"), [("onnx", False), ("huggingface", True)])
 def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     to: str, recase: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +93,7 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     record, readme = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in (REPORT, "README.md"))
     missing = json.loads(record)["missing"]
     assert list(report.missing) == missing
-    assert len(missing) == (0 if to == "onnx" else 2 + recase)
+    assert len(missing) == (0 if to == "onnx" else 3)
     assert all(f"Missing here: {one}." in readme for one in missing)
     assert all("by code other than translate.py" in one for one in missing)
 
@@ -361,19 +358,14 @@ def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_p
 
 
 def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    export_of("1", out)
-    with replacing_folder(out) as folder:
-        (folder / "new").touch()
-    assert [path.name for path in out.iterdir()] == ["new"]
-    assert list(tmp_path.iterdir()) == [out]
     taken = Path(shutil.copytree(tiny_run, tmp_path / "run"))
-    before = sorted(path.name for path in taken.iterdir())
-    for place in (taken, out, taken / "config.toml"):
+    before = files_of(taken)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "file").touch()
+    for place in (taken, tmp_path / "own", taken / "config.toml"):
         with pytest.raises(RunError, match="is there already, and is no export; choose a new folder"):
             export_run(tiny_run, place, to="onnx")
-    assert sorted(path.name for path in taken.iterdir()) == before
+    assert files_of(taken) == before
 
 
 def files_of(folder: Path) -> list[str]:
@@ -457,24 +449,4 @@ def test_a_kill_between_the_renames_loses_neither_export(
         assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "1"
         (folder / REPORT).write_text('{"origin": {"dragoman": "3"}}')
     assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "3"
-    assert list(tmp_path.iterdir()) == [out]
-
-
-@pytest.mark.slow
-def test_a_kill_in_the_middle_leaves_no_export_and_the_next_succeeds(tiny_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    code = (
-        "import sys, time\nfrom dragoman.interop import exporting\n"
-        "def compare(*args, **kwargs):\n    print('there', flush=True)\n    time.sleep(60)\n"
-        "exporting.compare = compare\n"
-        "exporting.export_run(sys.argv[1], sys.argv[2], to='onnx', n_sentences=2)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, tiny_run, out], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "there\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", ".out.partial"]
-    export_run(tiny_run, out, to="onnx", n_sentences=2)
     assert list(tmp_path.iterdir()) == [out]

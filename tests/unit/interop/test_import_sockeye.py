@@ -184,16 +184,8 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
     def refused() -> str:
         return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
 
-    for ids, said in (
-        (
-            '{"<pad>": 0, "<unk>": 1, "<s>": 2, "die": 9}',
-            "vocab.trg.0.json: has no </s>; it is of another model",
-        ),
-        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 2}', "does not give each token a number of its own"),
-        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 9}', "embedding_target.embedding.weight has shape"),
-    ):
-        (folder / "vocab.trg.0.json").write_text(ids, encoding="utf-8")
-        assert said in refused()
+    (folder / "vocab.trg.0.json").write_text('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 9}', "utf-8")
+    assert "embedding_target.embedding.weight has shape" in refused()
     (folder / "config").write_text("!ModelConfig [1, 2]", encoding="utf-8")
     assert "holds no settings" in refused()
     assert "does not say its languages; add --src-lang and --tgt-lang" in error_of(
