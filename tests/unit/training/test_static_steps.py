@@ -27,7 +27,7 @@ from dragoman.data.buckets import (
     gather_padded,
 )
 from dragoman.data.store import TokenStore
-from dragoman.errors import ConfigError, TrainingError
+from dragoman.errors import ConfigError
 from dragoman.model.kernels import FAST, FAST_ON_GPU, IGNORED, PLAIN
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -144,19 +144,6 @@ def test_one_batch_of_a_shard_is_not_full(store: TokenStore) -> None:
     buckets = choose_buckets(store, batch_tokens=2000 // len(store.shards))
     full = {bucket.n_pairs for bucket in buckets}
     assert sum(len(batch) not in full for batch in planned(store, buckets)) <= len(store.shards)
-
-
-@pytest.mark.nightly
-def test_a_static_training_over_several_shards_continues_to_the_bit(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TokenStore, "prepare", partial(TokenStore.prepare, shard_pairs=40))
-    whole = train(config(), "runs/whole")
-    for stop_at in (2, 7):
-        with pytest.raises(KeyboardInterrupt):
-            train(config(), "runs/cut", listener=Recorder(stop_at=stop_at))
-    assert len(list(Path("runs/cut/cache/train").iterdir())) == 4
-    assert losses(train(config(), "runs/cut")) == losses(whole)
 
 
 def test_the_plan_follows_from_seed_and_epoch(store: TokenStore) -> None:
@@ -280,15 +267,6 @@ def test_a_static_batch_has_the_loss_and_the_gradient_of_its_pairs(folder: Path)
 
 
 @pytest.mark.slow
-def test_a_static_training_lowers_the_loss_and_keeps_its_promises(folder: Path) -> None:
-    path = train(config("training.learning_rate=1e-2", "training.max_steps=40"), "run")
-    records = [r for r in Run.open(path).history() if r["kind"] == "train"]
-    assert [r["step"] for r in records] == list(range(2, 41, 2))
-    assert records[-1]["train_loss"] < records[0]["train_loss"] - 0.5
-    assert all(r["gradient_norm"] > 0 and r["tokens_per_second"] > 0 for r in records)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_updates_that_are_not_waited_for_are_those_that_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
@@ -407,8 +385,3 @@ def test_divergence_between_two_looks_is_not_overlooked() -> None:
         ledger.judge(torch.tensor(loss), 1, torch.tensor(1.0))
     with pytest.raises(divergence.DivergenceError, match="3 times in a row"):
         ledger.settle(TrainPosition())
-
-
-def test_training_gives_up_where_going_back_does_not_help(folder: Path, saboteur: Any) -> None:
-    with pytest.raises(TrainingError, match="went back 3 times"):
-        train(config("training.valid_every=6"), "run", listener=saboteur(8, 8, 8, 8))
