@@ -350,7 +350,6 @@ def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_p
     report = export_run(run, tmp_path / "b", to="onnx", n_sentences=5)
     assert report.parity.sentences_from == "random tokens"
     tokenizer = Translator.load(run).tokenizers.src
-    assert random_texts(tokenizer, 5, 10) == random_texts(tokenizer, 5, 10)
     assert all(0 < len(tokenizer.encode(text)) <= 10 for text in random_texts(tokenizer, 5, 10))
 
 
@@ -373,21 +372,11 @@ def files_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
-def test_an_export_may_take_the_place_of_an_earlier_one_and_of_another_kind(
-    to: str, tiny_many: Path, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
-    other = [tiny_classifier_run, tiny_many] if to == "onnx" else []
-    for run in (tiny_many, tiny_many, *other):
-        report = export_run(run, tmp_path / "out", to=to, n_sentences=3)
-        assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.json", "deep/er/notes.txt", "link"])
 def test_an_export_with_a_user_s_file_is_kept(name: str, tiny_classifier_run: Path, tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "out" / name
-    export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
+    report = export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
+    assert files_of(out) == sorted([REPORT, *report.files])
     own.parent.mkdir(parents=True, exist_ok=True)
     if name == "link":
         own.symlink_to(tmp_path, target_is_directory=True)

@@ -19,7 +19,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import F_WIDTH as F
-from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, random_tensors
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Reference, check_import, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 
 PAD = 1
@@ -125,16 +125,14 @@ def fairseq(args: dict[str, Any], tensors: dict[str, Tensor]) -> Fairseq:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str) -> None:
     folder, args, tensors = write(tmp_path / "there", **VARIANTS[name])
-    run = import_model(folder, tmp_path / "run")
-    foreign = read(ForeignFolder(folder), ImportOptions())
-    Pair(foreign).check(run.path, fairseq(args, tensors).logits)
-    model = foreign.model
-    assert model.max_positions == 30
-    assert model.positions == {"learned positions": "learned"}.get(name, "stored")
-    assert model.tie_embeddings == {"pre-norm": "none", "everything tied": "all"}.get(name, "output")
-    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.3, 0.1, 0.2)
+    ties = {"pre-norm": "none", "everything tied": "all"}.get(name, "output")
+    foreign = check_import(
+        folder, read, fairseq(args, tensors).logits, max_positions=30, tie_embeddings=ties, dropout=0.3,
+        attention_dropout=0.1, activation_dropout=0.2,
+        positions={"learned positions": "learned"}.get(name, "stored"),
+    )  # fmt: skip
     assert foreign.search.beam_size == 4
-    assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
+    assert succeed("translate", tmp_path / "run", "-", stdin="the red cat\n").stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("how", ["nested", "omegaconf"])
@@ -169,12 +167,10 @@ def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pyte
         monkeypatch.setitem(sys.modules, "omegaconf.dictconfig", module)
         cfg = DictConfig({**cfg, "task": DictConfig(task)})
     torch.save(state | {"args": None, "cfg": cfg}, path)
-    foreign = read(ForeignFolder(folder), ImportOptions())
-    assert (foreign.src_lang, foreign.tgt_lang, foreign.model.norm) == ("en", "de", "pre")
+    foreign = check_import(folder, read, fairseq(args, tensors).logits, norm="pre")
     assert any("Moses" in note for note in foreign.notes)
-    run = import_model(folder, tmp_path / "run")
-    args |= {"source_lang": "en", "target_lang": "de"}
-    Pair(foreign).check(run.path, fairseq(args, tensors).logits)
+    foreign = read(ForeignFolder(folder), ImportOptions())
+    assert (foreign.src_lang, foreign.tgt_lang) == ("en", "de")
 
 
 def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:

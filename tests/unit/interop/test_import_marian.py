@@ -130,22 +130,6 @@ def test_logits_are_those_of_transformers(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-def test_greedy_search_finds_the_tokens_of_generate(pair: Pair) -> None:
-    for text in SENTENCES:
-        batch = pair.their_tokenizer([text], return_tensors="pt")
-        theirs = pair.theirs.generate(
-            **batch, num_beams=1, max_length=16, suppress_tokens=[pair.tgt_rows[UNK_ID]]
-        )[0].tolist()
-        (found,) = pair.translator.engine.search(
-            pair.translator.inputs([text], None, None, first_number=1),
-            pair.translator.config.search.changed(
-                {"beam_size": 1, "max_length_factor": 1e-6, "max_length_extra": 14}, where="test"
-            ),
-        )
-        assert [pair.tgt_rows[i] for i in found[0].ids] == [i for i in theirs[1:] if i != 0]
-
-
-@pytest.mark.slow
 def test_text_is_cut_and_joined_as_by_their_tokenizer(pair: Pair) -> None:
     texts = [*SENTENCES, "a ½ ﬁne cat", "Δ red 猫", "green\u00a0house", "Rot - blau?"]
     for text in texts:
