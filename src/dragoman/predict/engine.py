@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
@@ -261,21 +261,6 @@ class NativeEngine(StepEngine):
             if i not in self._compiled or self._compiled[i][0] != versions:
                 self._compiled[i] = versions, CompiledDecoder(model, int8=self.int8)
             return self._compiled[i][1]
-
-
-def ranked_hypotheses(
-    translations: Iterable[tuple[Sequence[int], float]], settings: SearchConfig, *, limit: int
-) -> list[Hypothesis]:
-    """Return what another engine found for a sentence, tokens and log-probabilities, as Dragoman ranks it.
-
-    Hypotheses are cut to `limit` tokens; none has the end token.
-    """
-    hypotheses = []
-    for tokens, log_prob in translations:
-        ids = tuple(tokens[:limit])
-        score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
-        hypotheses.append(Hypothesis(ids, log_prob, score))
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
 
 
 def ensemble_of(steps: Sequence[NextToken]) -> NextToken:

@@ -30,7 +30,7 @@ from dragoman.tasks.training import train
 from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.tensors import Rows
 from dragoman.training.parallel.processes import ALONE, Processes, device_of_process
-from dragoman.training.state import TrainPosition, TrainState, random_states
+from dragoman.training.state import TrainPosition, random_states
 from dragoman.training.trainer import Trainer
 from dragoman.training.updates.captured import Gradients, untouched
 from dragoman.training.updates.updater import LossModule
@@ -291,7 +291,7 @@ def test_restoring_sets_the_random_state_of_the_models_own_device(
     more = {"cpu1": torch.get_rng_state(), "cuda": torch.tensor([5]), "cuda1": torch.tensor([6])}
     snapshot.files["random"] |= {name: Rows(each, 0, tuple(each.shape)) for name, each in more.items()}
     snapshot.save(tmp_path / "step-000001")
-    monkeypatch.setattr(TrainState, "device", SECOND)
+    monkeypatch.setattr(type(state.model), "device", SECOND)
     state.restore(tmp_path / "step-000001", Processes(rank, 2))
     assert cuda.states == {"cuda:0": 0, "cuda:1": 5 + rank}
 
