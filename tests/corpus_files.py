@@ -2,13 +2,13 @@
 
 import gzip
 import lzma
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from dragoman.data.records import Corpus, Pair
+from dragoman.data.records import Corpus, Labelled, Pair
 from dragoman.errors import DataError
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -30,16 +30,14 @@ def complaint_of(read: Callable[[], Iterable[object]]) -> str:
 
 
 class Listed(Corpus):
-    """A corpus in memory that counts its readings."""
+    """A corpus in memory that counts its readings: pairs, or with a separator texts and labels."""
 
-    name = "listed"
+    def __init__(self, content: Sequence[tuple[str, str]], separator: str | None = None) -> None:
+        self.content, self.name, self.separator, self.n_readings = content, "listed", separator, 0
 
-    def __init__(self, pairs: list[Pair]) -> None:
-        self.content, self.n_readings = pairs, 0
-
-    def _read(self) -> Iterator[Pair]:
+    def _read(self) -> Iterator[Pair | Labelled]:
         self.n_readings += 1
-        yield from self.content
+        yield from map((Pair if self.separator is None else Labelled)._make, self.content)
 
     def fingerprint(self) -> str:
         return str(hash(tuple(self.content)))
