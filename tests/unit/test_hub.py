@@ -1,9 +1,6 @@
 """Runs put on a hub and fetched from it: the same model comes back, and nothing goes out that should not."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from traceback import format_exception
@@ -156,21 +153,6 @@ def test_a_fetched_run_needs_no_network(pushed: Hub, tiny_run: Path, monkeypatch
         Translator.from_pretrained("someone/other")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert Translator.from_pretrained(NAME).translate(SOURCES) == first
-
-
-@pytest.mark.slow
-def test_offline_nothing_is_asked(pushed: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the variables that users set, in a process of its own."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    fetched = Run.open(f"hf:{NAME}").path
-    pushed.requests.clear()
-    code = f"from dragoman.runs import Run; print(Run.open('hf:{NAME}').path)"
-    variables = {"HF_ENDPOINT": pushed.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    environment = {**os.environ, **variables}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
-    assert done.stdout == f"{fetched}\n", done.stderr
-    assert pushed.requests == []
 
 
 @pytest.mark.slow

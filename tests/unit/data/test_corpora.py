@@ -141,13 +141,6 @@ def test_held_out_pairs_and_the_rest_are_the_corpus_and_share_no_source(tmp_path
     assert len(list(most.pairs())) == 100, "at most a tenth"
 
 
-def test_a_corpus_too_small_or_too_alike_to_hold_pairs_out_is_reported(tmp_path: Path) -> None:
-    for content in ("a\tb\n", "a\tb\n" * 100):
-        corpus = open_corpus([write(tmp_path / "a.tsv", content)], src_lang="en", tgt_lang="de")
-        with pytest.raises(DataError, match=r"too few, or too alike, to hold some out; give data.valid"):
-            split_held_out(corpus, n_held_out=10, seed=1)
-
-
 GUESSED: dict[str, tuple[Column, Column]] = {
     "de,en": ("en", "de"),
     "id,EN_us,de-DE,domain": ("EN_us", "de-DE"),
@@ -175,15 +168,6 @@ def test_columns_that_do_not_tell_are_an_error_that_lists_them(tmp_path: Path, h
     with pytest.raises(DataError) as error:
         open_corpus([path], src_lang="en", tgt_lang="de")
     assert f"which columns are en and de among {header.replace(',', ', ')}; name them" in str(error.value)
-
-
-def test_what_a_part_leaves_out_is_what_its_corpus_leaves_out(tmp_path: Path) -> None:
-    texts = [f'<tuv xml:lang="{lang}"><seg>a {{}}</seg></tuv>' for lang in ("en", "de")]
-    units = "".join(f"<tu>{texts[0]}{texts[1]}</tu>".format(i, i) for i in range(50))
-    corpus = corpus_of(write(tmp_path / "a.tmx", f"<tmx><body>{units}<tu>{texts[0]}</tu></body></tmx>"))
-    train, _ = split_held_out(corpus, n_held_out=5, seed=1)
-    assert len(list(train.pairs())) == 45
-    assert train.notes() == [f"{corpus.name}: left out 1 of 51 units: 1 without de"]
 
 
 def part_config(file: str, *part: float, seed: int = 1) -> TranslationConfig:

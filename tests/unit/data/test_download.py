@@ -113,15 +113,6 @@ def test_a_dropped_connection_is_continued_where_it_broke(web: Web, path: Path) 
     assert files_beside(path) == ["file.bin"]
 
 
-def test_the_next_command_continues_what_an_earlier_one_left(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    interrupt(web, url, path, 70_000)
-    told: list[int] = []
-    download([url], path, checksum=SHA256, progress=lambda n, total: told.append(n))
-    assert told[0] == 70_000
-    assert web.requests[-1]["Range"] == "bytes=70000-"
-
-
 def reply(**what: Any) -> Callable[[Web, Path], None]:
     return lambda web, path: web.replies.append(Reply(**what))
 
@@ -177,13 +168,6 @@ def test_without_a_trusted_validator_the_download_starts_again(web: Web, path: P
 
 
 # Servers that fail
-
-
-def test_a_server_that_stops_sending_is_given_up_and_continued(web: Web, path: Path) -> None:
-    url = web.put("file.bin", CONTENT)
-    web.replies = [Reply(hang_after=100_000)]
-    fetch(url, to=path, checksum=SHA256, TIMEOUT=0.6)
-    assert web.requests[-1]["Range"] == "bytes=100000-"
 
 
 def test_a_server_that_does_not_answer_is_named(path: Path, web: Web) -> None:

@@ -147,17 +147,14 @@ def test_a_file_that_is_nowhere_is_reported_with_all_places(
         find_file("multi30k/train.en.gz")
 
 
-def test_fetched_data_is_kept_in_the_cache_folder_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fetched_data_is_kept_in_the_cache_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DRAGOMAN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert cache_folder() == Path.home() / ".cache" / "dragoman" / "data"
+    monkeypatch.setenv("XDG_CACHE_HOME", "there")
+    assert cache_folder() == Path("there") / "dragoman" / "data"
     monkeypatch.setenv("DRAGOMAN_CACHE", "mine")
     assert cache_folder() == Path("mine")
-    monkeypatch.delenv("DRAGOMAN_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "dragoman" / "data"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert cache_folder() == tmp_path / ".cache" / "dragoman" / "data"
 
 
 def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

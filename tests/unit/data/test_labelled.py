@@ -201,13 +201,6 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_lines_or_white_sp
     assert not train & held_out
 
 
-def test_each_label_keeps_a_text_to_train_on(tmp_path: Path) -> None:
-    examples = [*((f"text {i}", "common") for i in range(20)), ("only", "rare")]
-    for seed in range(5):
-        train, _ = split(tsv_of(tmp_path, examples), n_held_out=2, seed=seed)
-        assert ("only", "rare") in train
-
-
 # Packages of extras
 
 
@@ -222,16 +215,6 @@ def test_labels_of_a_data_set_are_its_names_for_them(offline_hub: Path) -> None:
     name = f"hf:{offline_hub}:train"
     assert read(name) == [("a", "pos"), ("b", "neg")]
     assert notes(name) == ["left out 1 of 3 examples: 1 without label"]
-
-
-def test_a_parquet_file_is_a_labelled_corpus(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'dragoman[parquet]'")
-    from pyarrow import parquet
-
-    path = tmp_path / "a.parquet"
-    parquet.write_table(pa.table({"label": [1, 0, 1], "text": ["a", "b", ""]}), path)
-    assert read(str(path)) == [("a", "1"), ("b", "0")]
-    assert notes(str(path)) == ["left out 1 of 3 examples: 1 without text"]
 
 
 # Several labels

@@ -25,12 +25,6 @@ def test_no_sentence_of_one_split_is_in_another_in_any_language() -> None:
             assert set(texts).isdisjoint(others)
 
 
-def test_unseen_phrases_are_the_held_out_half_of_the_test() -> None:
-    unseen = unseen_phrases()
-    assert set(unseen) < set(phrases("test"))
-    assert len(unseen) == len(phrases("test")) - len(unseen) == 500
-
-
 def test_splits_of_reviews_have_the_promised_sizes_and_no_text_twice() -> None:
     assert {split: len(reviews(split)) for split in SPLITS} == {"train": 4000, "valid": 500, "test": 1000}
     texts = [text for split in SPLITS for _, text in reviews(split)]

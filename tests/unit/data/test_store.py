@@ -1,6 +1,5 @@
 """The token store: the corpus' ids, once made, as often as they are asked for."""
 
-import json
 import math
 import os
 import shutil
@@ -204,18 +203,6 @@ def test_shards_hold_the_pairs_of_one_file_in_order(tmp_path: Path, shard_pairs:
         assert store.tgt(i).tolist() == whole.tgt(i).tolist()
     assert (store.n_src_tokens, store.n_tgt_tokens) == (whole.n_src_tokens, whole.n_tgt_tokens)
     assert store.skipped_message() == whole.skipped_message()
-
-
-def test_a_corpus_of_one_shard_has_the_files_of_a_store_without_shards(tmp_path: Path) -> None:
-    for shard_pairs in (SHARD_PAIRS, len(SENTENCES)):
-        assert len(prepare(Listed(SENTENCES), tmp_path, shard_pairs=shard_pairs).shards) == 1
-    (folder,) = tmp_path.iterdir()
-    meta = json.loads((folder / "meta.json").read_text())
-    del meta["has_more"]  # as written before there were shards
-    (folder / "meta.json").write_text(json.dumps(meta))
-    corpus = Listed(SENTENCES)
-    assert texts(prepare(corpus, tmp_path)) == USABLE
-    assert corpus.n_readings == 0
 
 
 def test_shards_that_are_finished_are_kept_when_a_build_is_broken_off(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.text.tokenizer import (
     UNK_ID,
     Tokenizer,
-    TokenizerPair,
     load_tokenizer,
     train_tokenizer,
 )
@@ -122,19 +121,6 @@ def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
         assert "".join(normal[token.start : token.end] for token in each.tokens(text)) == normal
         assert each.decode(each.encode(text)) == "We don't know (yet) if it's 3.5 km."
         assert min(each.encode("</s> <s> <pad> <unk>")) >= UNK_ID
-
-
-@pytest.mark.slow
-@spacy_installed
-def test_each_side_of_a_pair_is_split_by_the_rules_of_its_language() -> None:
-    text = "Don't split z.B. it's."
-    settings = words(splitter="spacy", shared=False)
-    pair = TokenizerPair.train([(text, text)], settings, src_lang="en", tgt_lang="de")
-    assert pieces(pair.src, text)[:2] == ["Do", "n't"]
-    assert "it" in pieces(pair.src, text)
-    assert "z.B." in pieces(pair.tgt, text)
-    assert pieces(pair.tgt, text)[0] == "Don't"
-    assert pair.src.fingerprint != pair.tgt.fingerprint
 
 
 @spacy_installed

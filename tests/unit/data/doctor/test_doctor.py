@@ -4,16 +4,14 @@ import random
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from corpus_files import Listed
 from dragoman.data.corpora import open_corpus
 from dragoman.data.doctor import KINDS, check_corpus, kinds_to_drop
-from dragoman.data.doctor.words import length_deviations
 from dragoman.data.labelled import open_labelled
 from dragoman.errors import ConfigError, DataError
-from faulty import lines_with, phrases, sides_of
+from faulty import lines_with, phrases
 
 
 def test_what_a_reader_left_out_is_counted_to_the_end_though_examples_are_read_again(tmp_path: Path) -> None:
@@ -67,24 +65,6 @@ def test_every_fault_is_reported_once_with_its_line_and_example() -> None:
     assert [found.kind.name for found in report.findings] == [
         kind for kind in KINDS if report.finding(kind) is not None
     ]
-
-
-def test_a_shift_is_named_by_its_lines_and_explains_its_consequences() -> None:
-    pairs = phrases(1500)
-    targets = [tgt for _, tgt in pairs]
-    targets[200:300] = targets[299:300] + targets[200:299]
-    pairs = [(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]
-    report = check_corpus(Listed(pairs), src_lang="en", tgt_lang="de")
-    finding = report.finding("shifted")
-    assert finding is not None
-    said = finding.summary[0]
-    first, last = int(finding.lines[0]), int(finding.lines[-1])
-    assert abs(first - 201) <= 2
-    assert abs(last - 300) <= 2
-    assert said.startswith(f"pairs {first} to ")
-    assert said.endswith(": the target of a source is 1 pair below")
-    for kind in ("length", "unrelated", "numbers"):
-        assert not set(range(205, 295)) & set(lines_with(report, kind))
 
 
 def test_shuffled_files_are_one_error() -> None:
@@ -153,17 +133,6 @@ def test_lines_are_dropped_for_the_kinds_that_are_chosen() -> None:
     for kind in ("nonsense", "labels"):
         with pytest.raises(ConfigError, match=f"^{kind}: no kind of finding that lines can be dropped for"):
             kinds_to_drop(drop=[kind])
-
-
-def test_lengths_are_judged_by_their_usual_ratio() -> None:
-    rng = random.Random(1)
-    pairs = [("x" * n, "y" * round(n * rng.uniform(2.5, 3.5))) for n in range(10, 110)]
-    pairs[40] = ("x" * 50, "y" * 10)
-    pairs[41] = ("", "y" * 10)
-    deviations = length_deviations(*sides_of(pairs))
-    assert deviations[40] < -5
-    assert deviations[41] == 0
-    assert np.abs(np.delete(deviations, 40)).max() < 4
 
 
 def test_labelled_text_has_faults_of_its_own() -> None:

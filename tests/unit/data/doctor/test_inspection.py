@@ -16,7 +16,6 @@ from dragoman.data.doctor import inspection
 from dragoman.data.doctor.inspection import (
     FEW_PAIRS,
     FEW_TEXTS,
-    LONGEST,
     MAX_BLOCKS,
     Inspection,
     inspect_labelled,
@@ -149,13 +148,6 @@ def test_real_corpora_raise_no_concern_and_their_broken_copies_do(name: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(DATA is None, reason="DRAGOMAN_DATA is not set: no real corpora to look at")
-@pytest.mark.parametrize("file", [pytest.param("train.tsv.gz", marks=pytest.mark.nightly), "test_5k.tsv.gz"])
-def test_real_reviews_raise_no_concern(file: str) -> None:
-    assert inspect_labelled(open_labelled([f"{DATA}/imdb/{file}"])).concerns == ()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("n", [-3, 1, 10])
 def test_a_shift_is_named_with_its_direction(phrases: dict[str, Pairs], n: int) -> None:
     (concern,) = look(shifted(phrases["de"], n)).concerns
@@ -221,14 +213,6 @@ def test_three_pairs_are_shown_with_their_declared_languages(phrases: dict[str, 
     pairs = [(src[4:], tgt[4:]) for src, tgt in zip(shown[::2], shown[1::2], strict=True)]
     assert len(set(pairs)) == 3
     assert set(pairs) <= set(phrases["de"])
-
-
-def test_shown_texts_are_cut_and_control_characters_spelt_out() -> None:
-    lines = report(look([("\x1b[2J" + "long " * 50, "kurz\rgut")]))
-    assert lines[1].startswith("  en: \\x1b[2Jlong long")
-    assert lines[1].endswith("…")
-    assert len(lines[1]) <= len("  en: ") + LONGEST + len("\\x1b") - 1
-    assert lines[2] == "  de: kurz gut"
 
 
 def test_a_refusal_says_where_what_and_what_to_do(phrases: dict[str, Pairs]) -> None:

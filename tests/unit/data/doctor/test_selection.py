@@ -105,14 +105,6 @@ def test_several_files_are_averaged_or_compared(corpus: list[Path], tmp_path: Pa
     assert kept_in(tmp_path / "out") == best(list(own), N // 4)
 
 
-def test_the_table_of_score_model_is_read_as_its_means(tmp_path: Path) -> None:
-    table = tmp_path / "table"
-    table.write_text(
-        "1\t-6.0000\t7.389\t3\n2\t\t\t0\n3\t0.0000\t1.0000\t0\n4\t-1.0\t2.7\t1\n", encoding="utf-8"
-    )
-    assert list(Scores([table])) == pytest.approx([-2.0, math.nan, math.nan, -1.0], nan_ok=True)
-
-
 def test_a_model_scores_and_the_filter_reads_its_scores(tiny_run: Path, tmp_path: Path) -> None:
     pairs = [("red cat", "rot Katze"), ("", "rot"), ("old dog", "alt Hund"), ("tree", "Baum")]
     file, scores = tmp_path / "a.tsv", tmp_path / "scores.gz"
@@ -160,16 +152,6 @@ def test_mistakes_are_one_line_and_leave_nothing(
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert message in error_of("data", "filter", *corpus, "--by-score", "s", *options, "--out", "out")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_corpus_that_breaks_off_is_not_filtered(tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text("one\ntwo\n", encoding="utf-8")
-    (tmp_path / "a.de").write_text("eins\n", encoding="utf-8")
-    file = write_scores(tmp_path / "s", [-1.0])
-    files = [tmp_path / "a.en", tmp_path / "a.de"]
-    command = ["data", "filter", *files, "--by-score", file, "--keep", 1, "--out", tmp_path / "out"]
-    assert "a.en has 2 lines and " in error_of(*command)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_leaves_neither_a_folder_nor_a_part_of_it(
