@@ -1,6 +1,5 @@
 """Run directories: what is written is read back, and damage is told in one line."""
 
-import json
 import math
 import os
 import stat
@@ -13,7 +12,6 @@ from safetensors import safe_open
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import RunError
-from dragoman.hardware import environment
 from dragoman.runs import Run, only_writer
 from dragoman.tensors import load_tensors, save_tensors
 
@@ -91,11 +89,11 @@ def test_what_a_folder_cannot_give_or_take_is_a_run_error(
         ask(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["name = ", 'name = "small"\ncolour = "red"\n', "\x00"])
-def test_a_configuration_that_cannot_be_understood_is_a_run_error(run: Run, content: str) -> None:
-    run.config_path.write_text(content)
-    with pytest.raises(RunError, match=r"config\.toml: .*edited, or written by another version"):
-        Run.open(run.path)
+def test_a_configuration_that_cannot_be_understood_is_a_run_error(run: Run) -> None:
+    for content in ("name = ", 'name = "small"\ncolour = "red"\n', "\x00"):
+        run.config_path.write_text(content)
+        with pytest.raises(RunError, match=r"config\.toml: .*edited, or written by another version"):
+            Run.open(run.path)
 
 
 def test_weights_come_back_as_they_were_saved_in_a_usual_file(run: Run) -> None:
@@ -164,20 +162,12 @@ def test_truncating_history_removes_what_came_after_the_checkpoint_of_the_same_s
     assert [record["kind"] for record in run.history()] == ["back", "train", "valid"]
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        *((line, "is not a JSON object") for line in ("{", "[1]", '"text"', "\x00")),
-        ('{"step": "3"}', "its step is no number"),
-    ],
-)
-def test_a_damaged_line_of_history_is_named(run: Run, line: str, problem: str) -> None:
-    run.append_history({"step": 1})
-    with run.history_path.open("a") as file:
-        file.write(line + "\n")
-    run.append_history({"step": 2})
-    with pytest.raises(RunError, match=rf"history\.jsonl, line 2: {problem}; remove the line"):
-        run.history()
+def test_a_damaged_line_of_history_is_named(run: Run) -> None:
+    not_an_object = dict.fromkeys(("{", "[1]", '"text"', "\x00"), "is not a JSON object")
+    for line, problem in {**not_an_object, '{"step": "3"}': "its step is no number"}.items():
+        run.history_path.write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+        with pytest.raises(RunError, match=rf"history\.jsonl, line 2: {problem}; remove the line"):
+            run.history()
 
 
 def test_json_files_come_back_and_damage_is_told(run: Run) -> None:
@@ -216,11 +206,3 @@ def test_a_runs_files_are_those_that_dragoman_writes(run: Run) -> None:
         (run.path / name).touch()
     names = {str(path.relative_to(run.path)) for path in run.files()}
     assert names == {"config.toml", "model.safetensors", str(Path("tokenizer", "shared.json"))}
-
-
-def test_the_environment_is_json_and_names_versions_and_processor() -> None:
-    facts = environment()
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["torch"] == torch.__version__
-    assert facts["n_threads"] == torch.get_num_threads()
-    assert facts["cpu"]

@@ -214,14 +214,6 @@ def test_a_download_without_a_published_sum_is_trusted_once(web: Web) -> None:
     fetch("tatoeba-en-de")
 
 
-def test_a_download_with_a_wrong_sum_makes_no_set(web: Web, cached: Path) -> None:
-    web.put("imdb/aclImdb_v1.tar.gz", b"something else")
-    message = complaint("imdb")
-    sums = [hashlib.md5(x).hexdigest() for x in (b"something else", originals("imdb")["aclImdb_v1.tar.gz"])]
-    assert "its md5 is {}, the published one is {}".format(*sums) in message
-    assert catalog.locate("imdb") is None
-
-
 def test_a_file_that_was_changed_is_found(web: Web) -> None:
     folder, _ = fetch("multi30k")
     expected = sum_of(folder / "val.de.gz")
@@ -267,14 +259,6 @@ def test_other_text_than_measured_is_named(web: Web, monkeypatch: pytest.MonkeyP
 
 
 # Where sets are
-
-
-def test_sets_are_looked_for_where_files_are_and_in_that_order(web: Web, cached: Path, data: Path) -> None:
-    for folder, description in ((cached, "cache"), (data, "$DRAGOMAN_DATA"), (Path(), "here")):
-        placed = place_by_hand(folder, "imdb")
-        place = catalog.whereabouts(catalog.get("imdb"))
-        assert (place.folder, place.description, place.missing) == (placed, description, ())
-        assert find_file("imdb/train.tsv.gz") == placed / "train.tsv.gz"
 
 
 def test_a_set_that_lacks_a_file_is_not_complete(web: Web, cached: Path, data: Path) -> None:

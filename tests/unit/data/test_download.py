@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import socket
-from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,28 +169,17 @@ def test_without_a_trusted_validator_the_download_starts_again(web: Web, path: P
 # Servers that fail
 
 
-def test_a_server_that_does_not_answer_is_named(path: Path, web: Web) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
-        message = complaint(url, to=path, TIMEOUT=0.1, N_ATTEMPTS=2)
-    assert message == f"file.bin could not be downloaded: {url}: no answer in 0.1 s (2 attempts)"
-
-
-def test_pauses_double_up_to_the_longest_and_end(web: Web, path: Path) -> None:
-    web.put("file.bin", CONTENT)
-    web.replies = [Reply(status=503)] * 8
+def test_pauses_double_up_to_the_longest_unless_the_server_says_how_long(web: Web, path: Path) -> None:
+    url = web.put("file.bin", CONTENT)
     pauses: list[float] = []
-    message = complaint(web.url("file.bin"), to=path, N_ATTEMPTS=8, sleep=pauses.append)
+    web.replies = [Reply(status=503)] * 8
+    message = complaint(url, to=path, N_ATTEMPTS=8, sleep=pauses.append)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
     assert "HTTP 503 Service Unavailable (8 attempts)" in message
-
-
-def test_the_server_says_how_long_to_wait(web: Web, path: Path) -> None:
-    web.put("file.bin", CONTENT)
+    pauses.clear()
     waits = ["7", "600", "Wed, 21 Oct 2015 07:28:00 GMT", "soon"]
     web.replies = [Reply(status=429, headers={"Retry-After": value}) for value in waits]
-    pauses: list[float] = []
-    fetch(web.url("file.bin"), to=path, sleep=pauses.append)
+    fetch(url, to=path, sleep=pauses.append)
     assert pauses == [7, 30, 4, 8]
 
 
@@ -225,36 +213,29 @@ def test_a_file_that_does_not_come_is_reported(
     assert not path.exists()
 
 
-def test_no_network_and_no_server_are_told_apart(
-    path: Path, monkeypatch: pytest.MonkeyPatch, web: Web
-) -> None:
-    unknown = Mock(side_effect=socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+def test_an_address_that_gives_nothing_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    assert "cannot be reached (Connection refused)" in complaint(f"http://127.0.0.1:{port}/", to=path)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        message = complaint(url, to=path, TIMEOUT=0.1, N_ATTEMPTS=2)
+        assert message == f"file.bin could not be downloaded: {url}: no answer in 0.1 s (2 attempts)"
+    assert "cannot be reached (Connection refused)" in complaint(url, to=path)
+    for url in ("file:///etc/passwd", "http://[", "nonsense"):
+        assert "is not an address of the web" in complaint(url, to=path)
+    unknown = Mock(side_effect=socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     message = complaint("http://data.example/file.bin", to=path)
     assert "the server's name is not known here (Name or service not known); is there a network?" in message
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://[", "nonsense"])
-def test_only_the_web_is_asked(url: str, path: Path, web: Web) -> None:
-    assert "is not an address of the web" in complaint(url, to=path)
-
-
-@pytest.mark.parametrize("status", [301, 308])
-def test_redirects_are_followed(web: Web, path: Path, status: int) -> None:
+def test_redirects_are_followed_but_not_to_a_local_file_or_out_of_https(web: Web, path: Path) -> None:
     target = web.put("target", CONTENT)
-    web.put("file.bin", b"")
-    web.replies = [Reply(status=status, headers={"Location": target})]
-    fetch(web.url("file.bin"), to=path, checksum=SHA256)
-    assert path.read_bytes() == CONTENT
-
-
-def test_a_redirect_to_a_local_file_or_out_of_https_is_refused(web: Web, path: Path) -> None:
-    web.put("file.bin", b"")
+    url = web.put("file.bin", b"")
+    for status in (301, 308):
+        web.replies = [Reply(status=status, headers={"Location": target})]
+        fetch(url, to=path, checksum=SHA256)
+        path.unlink()
     web.replies = [Reply(status=302, headers={"Location": "file:///etc/passwd"})]
-    assert "HTTP 302" in complaint(web.url("file.bin"), to=path)
+    assert "HTTP 302" in complaint(url, to=path)
     redirects, request = module._Redirects(), module.Request("https://a/")
     body: Any = None
     with pytest.raises(module._AddressError, match="which is not encrypted"):
@@ -287,10 +268,11 @@ def test_a_file_over_the_limit_is_refused(web: Web, path: Path, length: bool) ->
 
 
 def test_a_full_disk_is_foreseen(web: Web, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(0, 0, 100_000))
-    message = complaint(web.put("file.bin", CONTENT), to=path)
-    assert message == (
+    url = web.put("file.bin", CONTENT)
+    (path.parents[1] / "file").write_text("")
+    assert "cannot be made" in complaint(url, to=path.parents[1] / "file" / "folder" / "x")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Mock(free=100_000))
+    assert complaint(url, to=path) == (
         f"{path.parent}: 0 MB are needed for file.bin and 0 MB are free; make room, or choose another folder"
     )
 
@@ -307,11 +289,6 @@ def test_a_disk_that_fills_up_is_reported_and_what_came_is_kept(web: Web, path: 
     assert f"{path}.part: cannot be written (File too large); make room or check the rights, " in message
     fetch(url, to=path, checksum=SHA256)
     assert web.requests[-1]["Range"] == "bytes=100000-"
-
-
-def test_a_folder_that_cannot_be_made_is_reported(web: Web, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert "cannot be made" in complaint(web.put("x", CONTENT), to=tmp_path / "file" / "folder" / "x")
 
 
 def test_two_downloads_of_one_file_do_not_mix(web: Web, path: Path) -> None:

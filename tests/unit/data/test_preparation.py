@@ -105,16 +105,13 @@ def test_a_source_that_is_not_what_it_was_is_refused(
 
 
 def test_captions_json_lines_and_subtitles_are_left_as_they_are(web: Web, folder: Path) -> None:
-    made(web, "multi30k", folder)
+    for name in ("multi30k", "translation2019zh", "opensubtitles-en-pl"):
+        made(web, name, folder)
     for name, content in originals("multi30k").items():
         assert (folder / name).read_bytes() == content
-    made(web, "translation2019zh", folder)
     record = json.loads(lines(folder / "translation2019zh_train.json")[0])
     assert record == {"english": "Hello.", "chinese": "你好。"}
-    subtitles = folder.parent / "subtitles"
-    subtitles.mkdir()
-    made(web, "opensubtitles-en-pl", subtitles)
-    assert (subtitles / "OpenSubtitles.en-pl.pl").read_bytes() == text(sentences(5, seed=5))
+    assert (folder / "OpenSubtitles.en-pl.pl").read_bytes() == text(sentences(5, seed=5))
 
 
 def test_everyday_sentences_are_split_and_what_is_left_out_is_counted(web: Web, folder: Path) -> None:

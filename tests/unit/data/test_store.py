@@ -249,15 +249,6 @@ def test_a_damaged_shard_is_rebuilt_and_the_others_are_not(tmp_path: Path, k: in
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_shards_of_another_size_go_on_where_those_that_are_there_end(tmp_path: Path) -> None:
-    corpus = Listed(USABLE * 4)
-    folders = [shard.folder for shard in prepare(corpus, tmp_path, shard_pairs=3).shards]
-    shutil.rmtree(folders[2])
-    store = prepare(corpus, tmp_path, shard_pairs=5)
-    assert [len(shard) for shard in store.shards] == [3, 3, 5, 1]
-    assert texts(store) == USABLE * 4
-
-
 def test_rows_of_pairs_are_those_of_their_shard(tmp_path: Path) -> None:
     store = prepare(Listed(USABLE * 4), tmp_path, shard_pairs=3)
     for indices in ([0, 2], [5], [11, 9, 10], [0]):

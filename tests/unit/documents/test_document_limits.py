@@ -21,15 +21,12 @@ from dragoman.documents import (
     markup,
     memory,
     passages,
-    translate_file,
     word,
 )
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError
-from dragoman.predict import threads
 from dragoman.predict.flow import TranslationRequest
 from dragoman.predict.threads import finish
-from dragoman.predict.translator import Translator
 from flows import answering, saying
 
 EN_DE = ("en", "de")
@@ -311,29 +308,3 @@ def test_work_stops_wherever_the_check_raises_and_leaves_nothing_behind(
         assert caught.value is check.error
         assert check.n == last
     assert not list(tmp_path.iterdir())
-
-
-def test_no_search_is_begun_when_the_check_has_raised(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client who leaves after the first of a document's batches has no second one."""
-    translator, n_batches = Translator.load(tiny_run, device="cpu"), 0
-    search = translator.engine.search
-
-    def counted(*arguments: Any, **settings: Any) -> Any:
-        nonlocal n_batches
-        n_batches += 1
-        return search(*arguments, **settings)
-
-    def check() -> None:
-        if n_batches:
-            raise LeftError
-
-    translator.engine.search = counted  # type: ignore[method-assign]
-    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
-    translator.config = translator.config.model_copy(
-        update={"search": translator.config.search.model_copy(update={"batch_sentences": 1})}
-    )
-    with pytest.raises(LeftError):
-        translate_file(translator, "a.txt", b"A dog.\nA cat.\nA tree.\nA house.\n", check=check)
-    assert n_batches == 1

@@ -19,7 +19,6 @@ from dragoman.metrics.classification import (
     negative_log_likelihood,
     per_class,
     simplest_mixture,
-    smoothed,
     softmax,
     wilson_interval,
 )
@@ -108,15 +107,6 @@ def test_probabilities_that_are_true_are_calibrated() -> None:
     assert expected_calibration_error(probabilities, labels) < 1.0
     assert fit_temperature(logits, labels) == pytest.approx(1.0, abs=0.03)
     assert fit_temperature(3 * logits, labels) == pytest.approx(3.0, abs=0.09)
-
-
-def test_the_temperature_is_the_one_of_the_least_negative_log_likelihood() -> None:
-    labels, logits = random_case(1)
-    logits[np.arange(len(labels)), labels] += 1.5
-    grid = np.linspace(0.1, 5, 2000)
-    targets = smoothed(labels, logits.shape[1])
-    losses = [-(targets * np.log(softmax(logits, temperature=t))).sum(1).mean() for t in grid]
-    assert fit_temperature(logits, labels) == pytest.approx(grid[int(np.argmin(losses))], abs=0.005)
 
 
 def test_the_temperature_stays_within_its_borders() -> None:

@@ -117,15 +117,12 @@ def test_thresholds_decide_what_is_a_fault() -> None:
         assert lines_with(report, "unrelated") == (np.flatnonzero(probability < value) + 1).tolist()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("markup=3", "markup=3: no threshold; give one of length, overlap-near, unrelated, as in length=6"),
-        ("length", "length: give a number from 2 to 20"),
-        ("unrelated=2", "unrelated=2: give a number from 0 to 1"),
-        ("length=nan", "length=nan: give a number"),
-    ],
-)
-def test_thresholds_that_cannot_be(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        thresholds_of([text])
+def test_thresholds_that_cannot_be() -> None:
+    for text, message in {
+        "markup=3": "no threshold; give one of length, overlap-near, unrelated, as in length=6",
+        "length": "give a number from 2 to 20",
+        "unrelated=2": "give a number from 0 to 1",
+        "length=nan": "give a number",
+    }.items():
+        with pytest.raises(ConfigError, match=f"{text}: {message}"):
+            thresholds_of([text])

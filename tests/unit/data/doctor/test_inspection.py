@@ -3,7 +3,6 @@
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -63,45 +62,20 @@ def shuffled(pairs: Pairs) -> Pairs:
     return list(zip(src, random.Random(1).sample(tgt, len(tgt)), strict=True))
 
 
-BROKEN: dict[str, tuple[Callable[[Pairs], Pairs], str, bool]] = {
-    "the source on both sides": (lambda pairs: [(src, src) for src, _ in pairs], "equal", True),
-    "the target on both sides, in capitals": (lambda p: [(t, t.upper()) for _, t in p], "equal", True),
-    "three lines missing from the source": (lambda pairs: shifted(pairs, 3), "shifted", True),
-    "a line missing from the target": (lambda pairs: shifted(pairs, -1), "shifted", True),
-    "half of it shifted": (
-        lambda pairs: [*pairs[: len(pairs) // 2], *shifted(pairs[len(pairs) // 2 :], 1)],
-        "shifted",
-        True,
-    ),
-    "languages swapped": (lambda pairs: [pair[::-1] for pair in pairs], "swapped", False),
-    "numbers in place of the source": (
-        lambda pairs: [(str(i), src) for i, (src, _) in zip(count(1), pairs, strict=False)],
-        "numbers",
-        False,
-    ),
-    "ids in place of the target": (
-        lambda pairs: [(src, f"c-{i:05}") for i, (src, _) in zip(count(1), pairs, strict=False)],
-        "numbers",
-        False,
-    ),
-    "one side shuffled": (shuffled, "unaligned", False),
-    "everything twice": (lambda pairs: [*pairs, *pairs], "duplicate", False),
-    "every sixth pair a copy": (
-        lambda pairs: [(src, src if i % 6 == 0 else tgt) for i, (src, tgt) in enumerate(pairs)],
-        "identical",
-        False,
-    ),
-    "every fifteenth pair the other way round": (
-        lambda pairs: [pair[::-1] if i % 15 == 0 else pair for i, pair in enumerate(pairs)],
-        "swapped",
-        False,
-    ),
-    "UTF-8 read as Windows-1252": (
-        lambda pairs: [(src, tgt.encode().decode("cp1252", "replace")) for src, tgt in pairs],
-        "encoding",
-        False,
-    ),
+BROKEN: dict[str, tuple[Callable[[Pairs], Pairs], str]] = {
+    "the source on both sides": (lambda pairs: [(src, src) for src, _ in pairs], "equal"),
+    "the target on both sides, in capitals": (lambda p: [(t, t.upper()) for _, t in p], "equal"),
+    "three lines missing from the source": (lambda pairs: shifted(pairs, 3), "shifted"),
+    "half of it shifted": (lambda p: [*p[: len(p) // 2], *shifted(p[len(p) // 2 :], 1)], "shifted"),
+    "languages swapped": (lambda pairs: [pair[::-1] for pair in pairs], "swapped"),
+    "every fifteenth swapped": (lambda p: [p[i][:: 1 if i % 15 else -1] for i in range(len(p))], "swapped"),
+    "numbers in place of the source": (lambda p: [(f"{i}", src) for i, (src, _) in enumerate(p)], "numbers"),
+    "one side shuffled": (shuffled, "unaligned"),
+    "everything twice": (lambda pairs: [*pairs, *pairs], "duplicate"),
+    "every sixth a copy": (lambda p: [(s, t if i % 6 else s) for i, (s, t) in enumerate(p)], "identical"),
+    "misread": (lambda p: [(s, t.encode().decode("cp1252", "replace")) for s, t in p], "encoding"),
 }
+REFUSED = {"equal", "shifted"}
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +98,10 @@ def test_a_right_corpus_raises_no_concern(phrases: dict[str, Pairs], lang: str) 
 @pytest.mark.parametrize("case", BROKEN)
 @pytest.mark.parametrize("lang", ["de", "zh"])
 def test_what_is_wrong_is_found_by_name(phrases: dict[str, Pairs], lang: str, case: str) -> None:
-    spoil, name, is_refused = BROKEN[case]
+    spoil, name = BROKEN[case]
     found = look(spoil(phrases[lang]), lang)
     assert name in {concern.name for concern in found.concerns}
-    assert refused(found) == [name] * is_refused
+    assert refused(found) == [name] * (name in REFUSED)
 
 
 @pytest.mark.slow
@@ -140,11 +114,10 @@ def test_real_corpora_raise_no_concern_and_their_broken_copies_do(name: str) -> 
     files = [f"{DATA}/{name}.{side}.gz" for side in ("en", lang)]
     pairs = list(open_corpus(files, src_lang="en", tgt_lang=lang).pairs())
     assert look(pairs, lang).concerns == ()
-    for case in BROKEN:
-        spoil, kind, is_refused = BROKEN[case]
+    for case, (spoil, kind) in BROKEN.items():
         found = look(spoil(pairs[:N_PAIRS]), lang)
         assert kind in {concern.name for concern in found.concerns}, case
-        assert refused(found) == [kind] * is_refused, case
+        assert refused(found) == [kind] * (kind in REFUSED), case
 
 
 @pytest.mark.slow
