@@ -4,10 +4,13 @@ import gzip
 import lzma
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
+from dragoman.config import Column
+from dragoman.data.corpora import open_corpus
 from dragoman.data.records import Corpus, Labelled, Pair
 from dragoman.errors import DataError
 
@@ -27,6 +30,20 @@ def complaint_of(read: Callable[[], Iterable[object]]) -> str:
         list(read())
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def corpus_of(*files: str, columns: tuple[Column, Column] = (0, 1), langs: str = "en de") -> Corpus:
+    src_lang, tgt_lang = langs.split()
+    return open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns)
+
+
+def read(*files: str, **options: Any) -> list[Pair]:
+    return list(corpus_of(*files, **options).pairs())
+
+
+def complaint(*files: str, **options: Any) -> str:
+    """The one line that reading parallel text raises."""
+    return complaint_of(lambda: corpus_of(*files, **options).pairs())
 
 
 class Listed(Corpus):

@@ -1,6 +1,5 @@
 """Settings: strict, all mistakes at once, written and read back without loss."""
 
-import ast
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -107,20 +106,16 @@ def test_what_single_precision_cannot_hold_is_refused() -> None:
         ("model.n_head=2", r"model\.n_head is not a setting; did you mean model\.n_heads\?"),
         ("distillation.teacher=runs/big", r"\[distillation\] lets other runs write the text"),
         ("modell.n_heads=2", r"modell is not a setting; did you mean model\?"),
-        ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, modifiers, name, "),
         ("d_model=32", r"^--set: d_model is not a setting; did you mean model\.d_model\?$"),
         ("dropout=0.1", r"did you mean tokenizer\.dropout or model\.dropout\?"),
         ("training.lr=1e-3", r"training\.lr is not a setting; did you mean training\.learning_rate\?"),
         ("model.layers=2", r"did you mean model\.n_decoder_layers or model\.n_encoder_layers\?"),
         ("model.d_model=wide", r"model\.d_model = 'wide': input should be a valid integer"),
-        ("tokenizer.shared=1", r"tokenizer\.shared = 1: input should be a valid boolean"),
         ("model.dropout=1.0", r"model\.dropout = 1\.0: input should be less than or equal to 0\.99"),
         ("training.learning_rate=nan", r"training\.learning_rate = nan: input should be a finite number"),
         ("model.norm=middle", r"model\.norm = 'middle': input should be 'pre' or 'post'"),
-        ("training.betas=[0.9]", r"training\.betas\.1 is missing"),
         ("seed=" + "[" * 50_000, r"seed"),
         ("seed=" + "9" * 5000, r"seed"),
-        ("name.first=3", r"--set name\.first=3: name\.first is not a setting"),
         *(
             (override, f"--set {override}: is not of the form section.key=value")
             for override in ("seed", "=3", "model.=3", "")
@@ -226,19 +221,6 @@ def test_a_recipe_that_cannot_be_read_says_why(tmp_path: Path) -> None:
             path.write_bytes(content)
         with pytest.raises(ConfigError, match=rf"recipe\.toml: {message}"):
             load_recipe(path)
-
-
-RECIPES = {"TranslationConfig", "ClassificationConfig"}
-"""Their sections explain themselves."""
-
-
-def test_every_setting_is_explained() -> None:
-    tree = ast.parse(Path(dragoman.config.__file__).read_text(encoding="utf-8"))
-    for section in (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name.endswith("Config")):
-        for setting, after in zip(section.body, [*section.body[1:], None], strict=True):
-            if isinstance(setting, ast.AnnAssign) and section.name not in RECIPES:
-                explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                assert explained, f"{section.name}.{ast.unparse(setting.target)}"
 
 
 def test_settings_that_say_nothing_new_leave_the_search_as_it_is() -> None:

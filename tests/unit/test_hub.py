@@ -66,15 +66,6 @@ def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) 
     assert fetched.model_dump(exclude={"data"}) == pushed_one.model_dump(exclude={"data"})
 
 
-def test_a_classifier_travels_with_labels_and_temperature(hub: Hub, tiny_classifier_run: Path) -> None:
-    push_to_hub(tiny_classifier_run, "someone/praise", private=False, token=TOKEN)
-    texts = ["a good cat", "an awful dog"]
-    there = Classifier.from_pretrained("someone/praise")
-    here = Classifier.load(tiny_classifier_run)
-    assert there.classify(texts) == here.classify(texts)
-    assert there.temperature == here.temperature
-
-
 def test_only_what_a_run_needs_travels(hub: Hub, run: Path) -> None:
     (run / "notes-of-mine.txt").write_text("secret")
     push_to_hub(run, NAME, token=TOKEN)
@@ -192,6 +183,9 @@ def test_the_push_command_prints_the_address_and_what_comes_next(
     card = sent(hub)["README.md"].decode()
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "cc0-1.0"
     assert f"next: dragoman classify hf:{NAME}" in dragoman("push", tiny_classifier_run, NAME).stderr
+    there, here = Classifier.from_pretrained(NAME), Classifier.load(tiny_classifier_run)
+    assert there.temperature == here.temperature
+    assert there.classify(["a good cat", "an awful dog"]) == here.classify(["a good cat", "an awful dog"])
 
 
 def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, run: Path) -> None:

@@ -144,22 +144,16 @@ def test_a_half_written_last_line_is_ignored_and_overwritten(run: Run) -> None:
 def test_truncating_history_removes_the_steps_that_will_come_again(run: Run) -> None:
     run.truncate_history(0)
     assert run.history() == []
-    for step in (1, 2, 3, 3, 4):
-        run.append_history({"step": step})
-    run.append_history({"note": "of no step"})
-    with run.history_path.open("ab") as file:
-        file.write(b'{"step": 5')
-    run.truncate_history(3)
-    assert run.history() == [{"step": 1}, {"step": 2}, {"step": 3}, {"step": 3}, {"note": "of no step"}]
-
-
-def test_truncating_history_removes_what_came_after_the_checkpoint_of_the_same_step(run: Run) -> None:
-    for kind, step in (("back", 3), ("train", 6), ("valid", 6), ("back", 6), ("back", 6)):
+    for kind, step in (("train", 1), ("back", 3), ("train", 6), ("valid", 6), ("back", 6), ("train", 7)):
         run.append_history({"kind": kind, "step": step})
+    run.append_history({"kind": "of no step"})
+    with run.history_path.open("ab") as file:
+        file.write(b'{"step": 8')
     run.truncate_history(6)
-    assert [record["kind"] for record in run.history()] == ["back", "train", "valid", "back", "back"]
-    run.truncate_history(6, also=("back",))
-    assert [record["kind"] for record in run.history()] == ["back", "train", "valid"]
+    kinds = ["train", "back", "train", "valid", "back", "of no step"]
+    assert [record["kind"] for record in run.history()] == kinds
+    run.truncate_history(6, also=("back",))  # what came after the checkpoint of the same step
+    assert [record["kind"] for record in run.history()] == ["train", "back", "train", "valid", "of no step"]
 
 
 def test_a_damaged_line_of_history_is_named(run: Run) -> None:

@@ -45,12 +45,6 @@ def make(path: Path, files: Mapping[str, bytes]) -> Path:
     return make_zip(path, files) if path.suffix == ".zip" else make_tar(path, files)
 
 
-def special(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, link
-    return member
-
-
 def content_of(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
@@ -90,25 +84,18 @@ def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str, evil: str) 
     )
 
 
-@pytest.mark.parametrize(
-    "member",
-    [
-        special("link", tarfile.SYMTYPE, "/etc/passwd"),
-        special("link", tarfile.LNKTYPE, "../outside"),
-        special("null", tarfile.CHRTYPE),
-        special("pipe", tarfile.FIFOTYPE),
-    ],
-    ids=lambda member: f"{member.type!r}-{member.linkname}",
-)
-def test_links_devices_and_pipes_in_a_tar_are_refused(tmp_path: Path, member: tarfile.TarInfo) -> None:
-    archive = make_tar(tmp_path / "x.tar.gz", {"good": b"1"}, member)
-    assert "is a link, a device or the like, not a plain file; do not use it" in complaint(archive)
-
-
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
-def test_links_and_devices_in_a_zip_are_refused(tmp_path: Path, kind: int) -> None:
-    archive = make_zip(tmp_path / "x.zip", {"link": b"/etc/passwd"}, mode=kind | 0o777)
-    assert "is a link, a device or the like" in complaint(archive)
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_devices_and_pipes_are_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("special")
+    member.type, member.linkname = kind, "../outside"
+    mode = {tarfile.CHRTYPE: stat.S_IFCHR, tarfile.FIFOTYPE: stat.S_IFIFO}.get(kind, stat.S_IFLNK)
+    for make_it in (
+        lambda: make_tar(tmp_path / "x.tar.gz", {"good": b"1"}, member),
+        lambda: make_zip(tmp_path / "x.zip", {"link": b"/etc/passwd"}, mode=mode | 0o777),
+    ):
+        archive = make_it()
+        assert "is a link, a device or the like, not a plain file; do not use it" in complaint(archive)
+        archive.unlink()
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -134,22 +121,20 @@ def test_a_bomb_is_given_up_soon_even_if_it_is_not_wanted(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize(
-    ("limits", "said"), [(Limits(n_bytes=50_000), "50,000 bytes"), (Limits(n_files=2), "2 files")]
-)
-def test_too_much_and_too_many_are_refused(tmp_path: Path, name: str, limits: Limits, said: str) -> None:
+def test_too_much_and_too_many_are_refused(tmp_path: Path, name: str) -> None:
     archive = make(tmp_path / name, FILES)
-    with pytest.raises(DataError, match=f"unpacks to more than {said}, the most"):
-        [content.read() for _, content in members(archive, limits=limits)]
+    for limits, said in ((Limits(n_bytes=50_000), "50,000 bytes"), (Limits(n_files=2), "2 files")):
+        with pytest.raises(DataError, match=f"unpacks to more than {said}, the most"):
+            [content.read() for _, content in members(archive, limits=limits)]
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("share", [0.02, 0.6, 0.95])
-def test_an_archive_cut_short_is_reported(tmp_path: Path, name: str, share: float) -> None:
+def test_an_archive_cut_short_is_reported(tmp_path: Path, name: str) -> None:
     archive = make(tmp_path / name, {"a": bytes(range(256)) * 300, "b": lzma.compress(bytes(range(256)) * 9)})
     data = archive.read_bytes()
-    archive.write_bytes(data[: int(len(data) * share)])
-    assert complaint(archive).endswith("; remove it and fetch it again")
+    for share in (0.02, 0.6, 0.95):
+        archive.write_bytes(data[: int(len(data) * share)])
+        assert complaint(archive).endswith("; remove it and fetch it again")
 
 
 def flipped(archive: bytes) -> bytes:

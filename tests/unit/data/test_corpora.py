@@ -5,25 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from corpus_files import complaint_of, write
+from corpus_files import complaint, complaint_of, corpus_of, read, write
 from dragoman.config import Column, TranslationConfig, parse_config
 from dragoman.data.corpora import TableCorpus, open_corpus
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed
-from dragoman.data.records import Corpus, Pair, part_of, split_held_out
+from dragoman.data.records import Pair, part_of, split_held_out
 from dragoman.errors import ConfigError, DataError
-
-
-def corpus_of(*files: str, columns: tuple[Column, Column] = (0, 1)) -> Corpus:
-    return open_corpus(files, src_lang="en", tgt_lang="de", columns=columns)
-
-
-def read(*files: str, columns: tuple[Column, Column] = (0, 1)) -> list[Pair]:
-    return list(corpus_of(*files, columns=columns).pairs())
-
-
-def complaint(*files: str, columns: tuple[Column, Column] = (0, 1)) -> str:
-    return complaint_of(lambda: corpus_of(*files, columns=columns).pairs())
 
 
 def test_aligned_files_give_their_lines_in_pairs(tmp_path: Path) -> None:
@@ -195,8 +183,8 @@ def test_parts_are_nested_and_hold_none_of_the_validation_pairs_which_all_share(
 def test_a_part_without_pairs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds no pair; take a larger part \(data.part\)"):
         list(part_of(corpus_of(numbered(tmp_path, 300)), (0.0, 1e-9), seed=1).pairs())
-    for part, complaint in (((0.5, 0.5), "holds nothing"), ((0.5, 1.5), "data.part")):
-        with pytest.raises(ConfigError, match=complaint):
+    for part, message in (((0.5, 0.5), "holds nothing"), ((0.5, 1.5), "data.part")):
+        with pytest.raises(ConfigError, match=message):
             part_config("a.tsv", *part)
     corpora_of = [{"name": "a", "files": ["a.tsv"], "langs": ["en", "de"]}]
     with pytest.raises(ConfigError, match="part is for one corpus"):

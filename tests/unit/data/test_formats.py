@@ -9,32 +9,16 @@ from typing import Any
 
 import pytest
 
-from corpus_files import COMPRESS, complaint_of, write
+from corpus_files import COMPRESS, complaint, corpus_of, read, write
 from corpus_files import offline_hub as offline_hub
-from dragoman.config import Column
-from dragoman.data.corpora import open_corpus
 from dragoman.data.readers import formats
 from dragoman.data.readers.files import LONGEST_LINE
-from dragoman.data.records import Corpus, Pair
 from dragoman.errors import DataError
 
 PAIRS = [
     ("one", "eins"), ('He said "hi, you".', "Er sagte „hallo“."), ("我们 & <b>", "😀\u2028x"), ("", "leer"),
 ]  # fmt: skip
 DEFAULT = (0, 1)
-
-
-def corpus_of(*files: str, columns: tuple[Column, Column] = DEFAULT, langs: str = "en de") -> Corpus:
-    src_lang, tgt_lang = langs.split()
-    return open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns)
-
-
-def read(*files: str, **options: Any) -> list[Pair]:
-    return list(corpus_of(*files, **options).pairs())
-
-
-def complaint(*files: str, **options: Any) -> str:
-    return complaint_of(lambda: corpus_of(*files, **options).pairs())
 
 
 def notes(*files: str, **options: Any) -> list[str]:

@@ -69,12 +69,6 @@ def test_a_typing_mistake_is_one_of_four_kinds() -> None:
         assert with_typos("a cat at 14:30", Random(seed)) == "a cat at 14:30", "short words and addresses"
 
 
-def test_keys_lie_beside_one_another_in_three_scripts() -> None:
-    for letter, near in ("aq", "gh", "фы", "ασ"):
-        assert near in NEIGHBOURS[letter]
-        assert letter in NEIGHBOURS[near]
-
-
 def test_numbers_of_both_sides_get_the_same_other_digits() -> None:
     pair = ["At 14:30 there were 25 of 1,000.", "Um 14:30 waren es 25 von 1.000."]
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""Words as tokens: how text is split, which words are known, and how they are written."""
+"""Words and characters as tokens: how text is split, which words are known, and how they are written."""
 
 import importlib.util
 import json
@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.text.normalisation import normalise
 from dragoman.text.tokenizer import (
     UNK_ID,
     Tokenizer,
@@ -135,3 +136,38 @@ def test_a_file_split_by_spacy_decodes_without_it(tmp_path: Path) -> None:
     spec = {"kind": "words", "splitter": "spacy", "language": "en", "format_output": True, "lowercase": False}
     (tmp_path / "t.json").write_text(json.dumps(spec | {"vocabulary": [*SPECIAL_TOKENS, "do", "n't", "!"]}))
     assert load_tokenizer(tmp_path / "t.json").decode([4, 5, 6]) == "Don't!"
+
+
+# Characters
+
+CHARACTERS = TokenizerConfig(kind="characters")
+CHINESE = ["我们去学校。", "你好！", "他 3 点 去 2010 年的学校。"]
+MIXED = ["The cat sat.", "e\u0301te\u0301 😀👩‍👩‍👧"]
+
+
+@pytest.fixture(scope="module")
+def characters() -> Tokenizer:
+    return train_tokenizer(CHINESE + MIXED, CHARACTERS)
+
+
+def test_every_character_is_a_token(characters: Tokenizer) -> None:
+    assert [token.piece for token in characters.tokens(" 我们去 3\t点。")] == [*"我们去▁3▁点。"]
+    known = set("".join(map(normalise, CHINESE + MIXED)))
+    assert characters.vocab_size == len(SPECIAL_TOKENS) + len(known)
+
+
+def test_unknown_characters_are_counted_and_written_as_replacement_characters(characters: Tokenizer) -> None:
+    assert characters.encode("鱼我")[0] == UNK_ID
+    assert characters.decode(characters.encode("鱼 我")) == "\ufffd 我"
+
+
+def test_the_most_frequent_characters_are_kept() -> None:
+    texts = ["aaaabbbccd"]
+    assert train_tokenizer(texts, CHARACTERS.model_copy(update={"min_frequency": 2})).vocab_size == 4 + 3
+    lower = train_tokenizer(["AaBb我"], CHARACTERS.model_copy(update={"lowercase": True}))
+    assert lower.vocab_size == 4 + 3
+    assert lower.decode(lower.encode("BA 我")) == "ba\ufffd我"
+    small = train_tokenizer(["abcdefgh" * 2 + "aabbcc"], CHARACTERS.model_copy(update={"vocab_size": 10}))
+    assert small.encode("abcdefgh") == [4, 5, 6, 7, 8, 9, UNK_ID, UNK_ID]
+    with pytest.raises(DataError, match=r"nothing occurs tokenizer\.min_frequency = 9 times"):
+        train_tokenizer(texts, CHARACTERS.model_copy(update={"min_frequency": 9}))
