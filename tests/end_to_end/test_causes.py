@@ -4,26 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from commands import dragoman
+from commands import dragoman, error_of
 from tiny import damaged_run
-
-
-@pytest.mark.parametrize("value", ["", "0"])
-def test_an_error_is_one_line(
-    value: str, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DRAGOMAN_DEBUG", value)
-    result = dragoman("translate", damaged_run(tiny_run, tmp_path / "run"), stdin="red cat\n")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
 
 
 def test_a_wrapped_cause_is_printed_on_request(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = damaged_run(tiny_run, tmp_path / "run")
+    monkeypatch.setenv("DRAGOMAN_DEBUG", "0")
+    assert error_of("translate", run, stdin="red cat\n").startswith("error: ")
     monkeypatch.setenv("DRAGOMAN_DEBUG", "1")
-    result = dragoman("translate", damaged_run(tiny_run, tmp_path / "run"), stdin="red cat\n")
+    result = dragoman("translate", run, stdin="red cat\n")
     line, *below = result.stderr.splitlines()
     assert result.exit_code == 1
     assert line.startswith("error: ")

@@ -133,6 +133,7 @@ def test_torchrun_starts_it_and_one_process_may_continue_the_run(workplace: Path
     assert losses(workplace / "cut") == pytest.approx(losses(run_of_one), rel=1e-4)
 
 
+@pytest.mark.nightly
 def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
     write_recipe(workplace)
     (workplace / "train.tsv").write_text("only one column\n", encoding="utf-8")

@@ -52,9 +52,7 @@ def write_iwslt(folder: Path, lines: list[PhrasebookEntry]) -> None:
     [
         ("translation2019zh-en-zh/recipe.toml", "translation2019zh", write_json_lines),
         ("opensubtitles-en-pl/recipe.toml", "opensubtitles-en-pl", write_moses),
-        ("opensubtitles-en-pl/seed.toml", "opensubtitles-en-pl", write_moses),
         ("iwslt17-en-de/official.toml", "iwslt17", write_iwslt),
-        ("iwslt17-en-de/paper-base.toml", "iwslt17", write_iwslt),
     ],
 )
 def test_a_recipe_runs_on_a_small_file_in_the_format_of_its_corpus(
