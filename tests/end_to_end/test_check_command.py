@@ -138,12 +138,6 @@ def test_labelled_text_is_checked_on_request() -> None:
     assert "valid · phrasebook:reviews-valid" in out
 
 
-def test_columns_are_chosen_by_number_or_name() -> None:
-    Path("c.tsv").write_text("n\ta\tb\n1\tone\teins\n2\ttwo\t\n", encoding="utf-8")
-    for columns in ("a,b", "1,2", "1, 2"):
-        assert "target empty" in succeed(*CHECK, "c.tsv", "--columns", columns).stdout
-
-
 def test_languages_are_those_of_the_names_or_the_options() -> None:
     write_corpus(Path(), "w", 30, seed=1)
     assert "declared as pl" in succeed(*CHECK, "a.en", "a.de", "--tgt-lang", "pl").stdout

@@ -57,20 +57,6 @@ def test_a_labelled_file_becomes_a_classifier_with_its_score_beside_the_baseline
     assert "runs/reviews is finished" in finished.stderr
 
 
-def test_columns_validation_and_weights_can_be_said() -> None:
-    texts = enumerate(labelled_texts(60, seed=1))
-    rows = ["stars\tid\twords", *(f"{label}\t{i}\t{text}" for i, (label, text) in texts)]
-    Path("table.tsv").write_text("\n".join(rows), encoding="utf-8")
-    Path("more.tsv").write_text("\n".join(rows[:31]), encoding="utf-8")
-    result = succeed(
-        "train", "table.tsv", "--task", "classification", "--text-column", "words", "--label-column", "stars",
-        "--valid", "more.tsv", "--set", "training.class_weights=balanced", *SETTINGS,
-    )  # fmt: skip
-    for part in ("60 training texts", "30 validation texts", "all count the same (training.class_weights)"):
-        assert part in result.stderr
-    assert load_recipe("runs/table/config.toml").data.text_column == "words"  # type: ignore[union-attr]
-
-
 # dragoman classify
 
 

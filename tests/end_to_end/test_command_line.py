@@ -20,10 +20,12 @@ from commands import dragoman, error_of, succeed
 from commands import folder as folder
 from dragoman import __version__
 from dragoman.cli.app import Commands, app
-from dragoman.config import TranslationConfig, load_recipe
+from dragoman.config import TranslationConfig, load_recipe, parse_section
 from dragoman.errors import ConfigError, DataError
+from dragoman.removed import REMOVED
 from dragoman.runs import Run
-from tiny import TINY, write_corpus
+from dragoman.serving.settings import ServeConfig
+from tiny import TINY, damaged_run, write_corpus
 
 COMMANDS = ("train", "translate", "evaluate", "score", "reproduce", "report", "compare", "show", "demo")
 SETTINGS = [argument for override in TINY for argument in ("--set", override)]
@@ -96,9 +98,12 @@ def test_no_option_drops_a_value_in_silence() -> None:
         (PermissionError(errno.EACCES, "Permission denied", "out/a"), 1, "error: out/a: Permission denied; "),
         (MemoryError(), 1, "error: out of memory; for training set a smaller training.batch_tokens"),
         (RuntimeError("CUDA out of memory. Tried"), 1, "error: out of memory; "),
+        (UnicodeEncodeError("utf-8", "caf\udce9", 3, 4, "surrogates not allowed"), 1,
+         "error: 'caf\\udce9': is not valid UTF-8; rename the file, or correct the text\n"),
+        (DataError(f"file: {'x' * 100_000}; try another"), 1, "error: file: xxx"),
         (RuntimeError("a bug"), 1, ""),
     ],
-)
+)  # fmt: skip
 def test_what_a_user_can_cause_is_one_line_and_an_exit_code_and_a_bug_is_not_hidden(
     raised: BaseException, code: int, line: str
 ) -> None:
@@ -116,6 +121,58 @@ def test_what_a_user_can_cause_is_one_line_and_an_exit_code_and_a_bug_is_not_hid
     assert result.exit_code == code
     assert result.stderr.startswith(line)
     assert result.stderr.count("\n") == (1 if line else 0)
+    assert len(result.stderr) < 2000
+
+
+def test_a_wrapped_cause_is_printed_on_request(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = damaged_run(tiny_run, tmp_path / "run")
+    monkeypatch.setenv("DRAGOMAN_DEBUG", "0")
+    assert error_of("translate", run, stdin="red cat\n").startswith("error: ")
+    monkeypatch.setenv("DRAGOMAN_DEBUG", "1")
+    result = dragoman("translate", run, stdin="red cat\n")
+    line, *below = result.stderr.splitlines()
+    assert result.exit_code == 1
+    assert line.startswith("error: ")
+    assert below[0] == "Traceback (most recent call last):"
+    cause = next(i for i, text in enumerate(below) if text.startswith("safetensors"))
+    link = below.index("The above exception was the direct cause of the following exception:")
+    assert cause < link < len(below) - 1
+    assert below[-1].startswith("dragoman.errors.RunError: ")
+
+
+# names of earlier versions
+
+
+def answer_to(name: str) -> str:
+    return f"error: {name} was removed in 0.3; {REMOVED[name]}"
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith(("dragoman ", "--"))])
+def test_a_removed_command_or_option_says_what_to_do_instead(name: str) -> None:
+    if name.startswith("--"):
+        assert error_of("score", "a", "b", f"{name}=c") == answer_to(name)
+    else:
+        assert error_of(name.split()[1], "RUN", "--out", "x") == answer_to(name)
+
+
+def test_a_removed_setting_says_what_to_do_instead() -> None:
+    with pytest.raises(ConfigError, match=r"batching\.joining was removed in 0\.3; remove it; requests are"):
+        parse_section(ServeConfig, {}, overrides=["batching.joining=true"], where="test")
+
+
+def test_a_removed_variable_is_named_and_nothing_else_changes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "--version"],
+        env=os.environ | {"DRAGOMAN_MODELS": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr.endswith(f" was removed in 0.3 and has no effect; {REMOVED['DRAGOMAN_MODELS']}\n")
+    assert done.stdout.startswith("dragoman ")
+
+
+def test_a_removed_prefix_says_what_to_do_instead() -> None:
+    assert error_of("data", "fetch", "mtdata:en-de") == answer_to("mtdata:")
 
 
 # train

@@ -189,7 +189,6 @@ def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
     [
         ("decoder_norm.weight", torch.full((16,), float("nan")), "numbers that are not finite"),
         ("decoder_norm.weight", torch.ones(17), "has shape (17,), the configuration says (16,)"),
-        ("decoder_norm.weight", torch.ones(0), "has shape (0,)"),
         ("decoder_norm.weight", torch.ones(16, dtype=torch.int64), "holds torch.int64"),
         ("one.more", torch.ones(1), "unknown ['one.more']; config.toml and weights must come from the same"),
         ("decoder_norm.bias", None, "is not for this configuration; missing ['decoder_norm.bias']"),
@@ -212,7 +211,6 @@ def test_weights_that_do_not_fit(run: Path, name: str, tensor: torch.Tensor | No
     [
         ("d_model = 16", "d_model = 1000000000000", "model.d_model = 1000000000000: input should be less"),
         ("d_model = 16", "d_model = 100000", "the configuration says"),
-        ("n_encoder_layers = 1", "n_encoder_layers = 1000000000", "less than or equal to 1000"),
         ("n_encoder_layers = 1", "n_encoder_layers = 1000", "weights for 1001 layers"),
         ("d_model = 16", f"d_model = 1{'0' * 5000}", "is not valid TOML"),
         ("beam_size = 3", "beam_size = 1000000000", "beam_size = 1000000000: input should be less than"),
@@ -220,12 +218,10 @@ def test_weights_that_do_not_fit(run: Path, name: str, tensor: torch.Tensor | No
         ('name = "tiny"', 'name = "../../tiny"', "name = '../../tiny': string should match pattern"),
         ('name = "tiny"', "__import__('os')", "is not valid TOML"),
         ("[data.test]", '[data.test]\n"../../escaped" = ["a.tsv"]', "'../../escaped' is no name for a test "),
-        ("[data.test]", '[data.test]\n"a\\nb" = ["a.tsv"]', "is no name for a test set"),
         ("[search]", f"[{'a.' * 4000}a]\nb = 1\n[search]", "a is not a setting; known are"),
         ("[search]", f"x = {'[' * 50000}\n[search]", "is nested too deeply"),
         ("[search]", f"[{'a.' * 60000}a]\nb = 1\n[search]", "more than 131,072 bytes or 5,000 points"),
         ("[search]", "".join(f"[z{i}]\n" for i in range(9000)) + "[search]", "and 8,980 more"),
-        ("[search]", f"[search]\nbeam = '{'long' * 5000}'", "search.beam is not a setting"),
     ],
     ids=lambda value: value[:30],
 )
@@ -254,10 +250,6 @@ def test_no_link_leads_out_of_the_folder(run: Path, tmp_path: Path, name: str) -
 
 
 def test_no_link_leads_out_of_a_folder_in_it(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "passwords").write_text("precious")
-    (run / "tokenizer" / "src.json").symlink_to(tmp_path / "passwords")
-    assert "src.json: is a link out of the run's folder" in refusal("translate", run)
-    (run / "tokenizer" / "src.json").unlink()
     (run / "checkpoints" / "step-000099").symlink_to(tmp_path)
     assert "step-000099: is a link out of the run's folder" in refusal("translate", run)
 
@@ -286,8 +278,6 @@ REDOS = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"
 REPLACE = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b" * 10**6}
 TOKEN = {"id": 0, "content": "x", "single_word": False, "lstrip": False, "rstrip": False,
          "normalized": False, "special": True}  # fmt: skip
-PADDING = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_of": None,
-           "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -297,7 +287,6 @@ PADDING = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_
         (lambda s: s.update(decoder=REPLACE), "its decoder is not what Dragoman writes"),
         (lambda s: s.update(normalizer={"type": "NFD"}), "is not a way in which Dragoman normalises text"),
         (lambda s: s.update(added_tokens=[TOKEN]), "its added_tokens is not what Dragoman writes"),
-        (lambda s: s.update(padding=PADDING), "its padding is not what Dragoman writes"),
         (lambda s: s["model"].update(type="WordPiece"), "its model is neither BPE nor unigram"),
         (lambda s: s["model"]["vocab"].update(x=2**32 - 1), "its ids are not 0, 1, 2 and so on"),
         (lambda s: s["model"]["merges"].append(["no", "where"]), "is not a Dragoman tokenizer"),
@@ -338,23 +327,17 @@ def test_a_language_names_no_module(classifier_run: Path, language: str) -> None
 # --- what is shown
 
 
-def test_nothing_in_a_report_reaches_the_terminal_as_an_order(run: Path) -> None:
+def test_nothing_in_a_run_reaches_the_terminal_as_an_order(run: Path) -> None:
     order = "\x1b]0;owned\x07\x9b31m<script>alert(1)</script>"
     report = json.loads((run / "report.json").read_bytes())
     (run / "report.json").write_text(json.dumps({**report, "kept": order, order: order}))
-    for command in ("show", "card"):
-        shown = succeed(command, run).stdout
-        assert not set(shown) & {"\x1b", "\x07", "\x9b"}
-    assert "<script>" not in succeed("card", run).stdout.replace("\\<script\\>", "")
-
-
-def test_scores_that_are_none(run: Path) -> None:
-    for results in ([3], [{"name": "a\x1b[2J"}], [{"name": "a", "scores": 1}]):
+    for results in ([], [3], [{"name": "a\x1b[2J"}], [{"name": "a", "scores": 1}]):
         (run / "scores.json").write_text(json.dumps({"results": results}))
         for command in ("show", "card"):
             shown = dragoman(command, run)
-            assert "\x1b" not in shown.stdout
+            assert not set(shown.stdout) & {"\x1b", "\x07", "\x9b"}
             assert shown.exception is None or isinstance(shown.exception, SystemExit)
+            assert "<script>" not in shown.stdout.replace("\\<script\\>", "") or command == "show"
 
 
 # --- our own code

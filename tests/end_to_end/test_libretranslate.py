@@ -1,8 +1,6 @@
 """LibreTranslate's clients against this service, over a real connection."""
 
 import json
-import signal
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from libretranslatepy import LibreTranslateAPI
 from dragoman.documents import translate_file
 from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
-from services import command, refusal_of, running, service_of, wires_to_each
+from services import refusal_of, running, service_of
 
 HTTP = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0))
 
@@ -240,30 +238,6 @@ def test_only_what_was_translated_can_be_fetched(free: Running) -> None:
         "%ff",
     ):
         refusal_of(HTTP.get(f"{free.url}/download_file/{name}"), 404)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_each_worker_of_a_service_has_the_files_of_the_others(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with command(tiny_run, "--workers", 2) as service:
-        url = f"http://127.0.0.1:{service.port}"
-        data, files = {"source": "en", "target": "de"}, {"file": ("a.txt", b"A red cat.")}
-        address = HTTP.post(f"{url}/translate_file", data=data, files=files).json()["translatedFileUrl"]
-        contents = set()
-        for wire in wires_to_each(service):
-            with wire:
-                answer = wire.ask("GET", address.removeprefix(url))
-                assert answer.status == 200
-                contents.add(answer.body)
-        assert len(contents) == 1
-        (kept,) = tmp_path.glob("dragoman-files-*")
-        assert kept.stat().st_mode & 0o077 == 0, "nobody else can read them"
-        service.signal(signal.SIGTERM)
-        assert service.wait() == 0
-    assert list(tmp_path.glob("dragoman-files-*")) == []
 
 
 def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) -> None:

@@ -13,10 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("schemathesis")
 
-from fastapi.testclient import TestClient
 
-from dragoman.serving.access import make_key
-from dragoman.serving.app import create_app
 from services import named, running, service_of
 
 SETTINGS = """\
@@ -67,21 +64,6 @@ def test_every_route_and_what_may_go_wrong_is_described(operations: dict[str, An
             if status.startswith(("4", "5")):
                 schema = response["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Problem"}
-
-
-def test_what_needs_a_key_is_described(operations: dict[str, Any], tiny_run: Path, tmp_path: Path) -> None:
-    make_key(tmp_path / "keys.toml", "somebody")
-    service = service_of([tiny_run], keys=tmp_path / "keys.toml")
-    with TestClient(create_app(service)) as client:
-        for name, operation in operations.items():
-            method, path = name.split(" ")
-            for headers in ({}, {"X-API-Key": "wrong"}):
-                media = next(iter(operation.get("requestBody", {}).get("content", {"": {}})))
-                send = {"files": {"file": ("a.txt", b"x")}} if media.startswith("multipart") else {"json": {}}
-                answer = client.request(method, path, headers=headers, **send)
-                assert str(answer.status_code) in operation["responses"], name
-                needs_key = answer.status_code in (401, 403)
-                assert needs_key <= ("security" in operation), name
 
 
 def test_every_example_of_a_json_body_is_answered(url: str, operations: dict[str, Any]) -> None:

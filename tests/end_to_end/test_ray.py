@@ -17,7 +17,6 @@ from dragoman.bulk import cluster
 from dragoman.bulk.input import Input
 from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Status, translate_file
-from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.predict.flow import TranslationRequest
 from tiny import WORDS, damaged_run
 
@@ -71,16 +70,6 @@ def test_lines_of_stdin_go_to_a_cluster(tmp_path: Path, tiny_run: Path) -> None:
     lines = write_lines(tmp_path, 10).read_bytes()
     alone = succeed("translate", tiny_run, "--beam-size", 1, stdin=lines).stdout
     assert succeed("translate", tiny_run, "--beam-size", 1, "--ray", "local", stdin=lines).stdout == alone
-
-
-@pytest.mark.nightly
-def test_ray_scores_what_one_process_scores(tmp_path: Path, tiny_run: Path) -> None:
-    source, scores = tmp_path / "in.txt", tmp_path / "scores.gz"
-    source.write_text("red cat\n\nbig old house\n" * 10, encoding="utf-8")
-    succeed("score-model", tiny_run, source, source, "--mean", "--ray", "local", "--out", scores)
-    pairs = PairsInput.of_files(str(source), str(source), languages=("en", "de"))
-    translate_file(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "alone.gz"))
-    assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
 
 
 @pytest.mark.nightly

@@ -82,14 +82,8 @@ def test_what_is_recorded_is_what_the_runs_scored(folder: Path) -> None:
         assert score["signature"] == runs[0]["scores"][i]["signature"]
         assert list(score["seeds"].values()) == pytest.approx(values, abs=0.005)
         assert score["value"] == pytest.approx(sum(values) / 2, abs=0.01)
-        assert score["better"] == ("lower" if score["metric"] == "TER" else "higher")
-        assert score["tolerance_from"].startswith("2 seeds")
-    assert full["command"] == "dragoman reproduce mine"
-    assert quick["command"] == "dragoman reproduce mine --quick"
     assert (full["max_steps"], quick["max_steps"]) == (6, 3)
-    assert sorted(full["data"]["files"]) == [
-        "texts/test.tsv", "texts/train.de", "texts/train.en", "texts/valid.tsv",
-    ]  # fmt: skip
+    assert {"texts/test.tsv", "texts/train.de"} <= full["data"]["files"].keys()
     for run, results in (("seed-1", "results"), ("quick-1", "results/quick")):
         for name in ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml"):
             assert (folder / run / name).read_bytes() == (folder / "mine" / results / name).read_bytes()
@@ -148,22 +142,6 @@ def test_a_score_below_the_tolerance_or_of_another_signature_fails_with_exit_cod
     assert "differs: torch " in result.stdout
     assert "recorded with 1.0" in result.stdout
     assert "error:" not in result.stderr
-
-
-@pytest.mark.nightly
-def test_what_altered_text_has_to_come_to_may_be_expected_too(folder: Path) -> None:
-    succeed("evaluate", "seed-1", "--robustness")
-    card = json.loads((folder / "seed-1/scores.json").read_bytes())["results"][-1]
-    capitals = next(score for score in card["scores"] if score["name"] == "chrF2 capitals")
-    content = expected()
-    scores = content["full"]["scores"]
-    like = {"test_set": "made-up (robustness)", "metric": capitals["name"]}
-    scores.append({**scores[0], **like, "signature": capitals["signature"]})
-    for value, code in ((capitals["value"], 0), (capitals["value"] + 50, 1)):
-        scores[-1]["value"] = value
-        write_expected(content)
-        result = dragoman("reproduce", "mine", "--out", "seed-1")
-        assert (result.exit_code, "chrF2 capitals" in result.stdout) == (code, True)
 
 
 def test_other_and_missing_data_is_an_error_before_the_training(folder: Path) -> None:

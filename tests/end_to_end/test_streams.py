@@ -20,7 +20,6 @@ from commands import error_of, succeed
 from dragoman.__main__ import main
 from dragoman.cli.app import errors_as_exit_codes, give_back_ctrl_c
 from dragoman.data.readers.files import find_file, open_lines
-from dragoman.errors import DataError
 from dragoman.processes import without_ctrl_c
 from tiny import TINY
 from waiting import LONGEST
@@ -276,20 +275,3 @@ def test_settings_are_checked_before_a_model_is_loaded(
     monkeypatch.setattr(load, lambda *_, **__: pytest.fail("is loaded"))
     error = error_of("translate", tiny_run, "in.txt", "--temperature", "1e308")
     assert error.startswith("error: translate: temperature = 1e+308: ")
-
-
-def test_a_long_message_is_cut_in_the_middle(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit), errors_as_exit_codes():
-        raise DataError(f"file: {'x' * 100_000}; try another")
-    error = capsys.readouterr().err
-    assert len(error) < 2000
-    assert error.startswith("error: file: xxx")
-    assert error.endswith("xxx; try another\n")
-
-
-def test_text_that_is_not_utf8_is_one_line_wherever_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit), errors_as_exit_codes():
-        "a caf\udce9 here".encode()
-    assert capsys.readouterr().err == (
-        "error: 'a caf\\udce9 here': is not valid UTF-8; rename the file, or correct the text\n"
-    )
