@@ -20,7 +20,7 @@ settings.load_profile("patient")  # no test is about how fast this machine makes
 
 LONG = (
     "test_ray.py", "test_processes.py", "test_workers.py", "test_openapi.py", "test_serve_page.py",
-    "test_rank_faults.py", "test_documentation.py", "test_bulk_kills.py", "test_smoke.py",
+    "test_documentation.py", "test_smoke.py",
 )  # fmt: skip
 """Files whose tests come first, so that no process is left alone with them at the end."""
 
