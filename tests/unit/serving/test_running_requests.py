@@ -13,7 +13,6 @@ pytest.importorskip("fastapi")
 from fastapi import Request
 from starlette.types import Message
 
-from dragoman.errors import DataError
 from dragoman.predict.flow import ComputeStep, Flow
 from dragoman.serving.batching import Client, LeftError
 from dragoman.serving.errors import HTTPError, response_to
@@ -89,19 +88,6 @@ def test_while_one_waits_others_are_answered(service: Service) -> None:
 
     assert run(both()) == [["first"], ["second"]]
     assert run(service.run(request_of(10), computing(wait))) == [], "no items"
-
-
-def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
-    def fail(_: object) -> list[str]:
-        raise DataError("no")
-
-    async def ask() -> Any:
-        failing = service.run(request_of(10), computing(fail, None))
-        return await asyncio.gather(failing, service.run(request_of(10), add), return_exceptions=True)
-
-    error, (_, results) = run(ask())
-    assert isinstance(error, DataError)
-    assert results == [20, 30]
 
 
 @pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
