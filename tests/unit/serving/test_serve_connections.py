@@ -46,37 +46,26 @@ def wait_until_empty(server: Server) -> None:
     until(lambda: not server.server_state.connections)
 
 
-def test_a_head_that_does_not_come_to_its_end_is_answered_with_408(port: int) -> None:
-    with Wire(port) as wire:
-        begun = time.monotonic()
-        wire.send("GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        answer = wire.answer()
-        assert answer.status == 408
-        assert "head of the request" in answer.json["error"]
-        assert answer.headers["x-request-id"]
-        assert answer.headers["connection"] == "close"
-        assert time.monotonic() - begun >= PATIENCE * 0.9
-        assert wire.is_closed()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("first", "drop", "is_used"),
-    [(b"GET / HTTP/1.1\r\nX: ", b"y", False), (b"", b"\r\n", False), (b"", b"\r\n", True)],
+    ("first", "drop"), [(b"GET / HTTP/1.1\r\nX: ", b"y"), (request("GET", "/health"), b"\r\n")]
 )
 def test_a_byte_now_and_then_does_not_prolong_a_head_nor_keep_a_connection(
-    port: int, first: bytes, drop: bytes, is_used: bool
+    port: int, first: bytes, drop: bytes
 ) -> None:
     with Wire(port) as wire:
-        if is_used:
-            assert wire.ask("GET", "/health").status == 200
         begun = time.monotonic()
         wire.send(first)
+        if drop == b"\r\n":
+            assert wire.answer().status == 200
         with suppress(ConnectionError):
             while time.monotonic() - begun < LONGEST and not wire.has_more(0.1):
                 wire.send(drop)
-        assert wire.answer().status == 408
+        answer = wire.answer()
+        assert answer.status == 408
+        assert "head of the request" in answer.json["error"]
+        assert answer.headers["connection"] == "close"
         assert PATIENCE * 0.9 <= time.monotonic() - begun < LONGEST
+        assert wire.is_closed()
 
 
 def test_who_asks_for_nothing_is_left_without_a_word(port: int) -> None:
@@ -85,11 +74,10 @@ def test_who_asks_for_nothing_is_left_without_a_word(port: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_connection_is_kept_between_requests(served: tuple[int, Server], port: int) -> None:
+def test_a_connection_is_kept_between_requests(port: int) -> None:
     with Wire(port) as wire:
-        for _ in range(2):
-            assert wire.ask("POST", "/v1/translate", TEXT).status == 200
-            time.sleep(2 * PATIENCE)  # the patience for a head begins with its first byte
+        assert wire.ask("POST", "/v1/translate", TEXT).status == 200
+        time.sleep(2 * PATIENCE)  # the patience for a head begins with its first byte
         assert wire.ask("GET", "/health", headers={"Connection": "close"}).status == 200
         assert wire.is_closed()
 
@@ -111,14 +99,8 @@ def test_a_large_head_is_answered_with_431(port: int) -> None:
     "broken",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"HELLO\r\n\r\n",
-        b"GET /health HTTP/9.1\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nA b: c\r\n\r\n",
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nA: b\x00c\r\n\r\n",
-        b"POST /v1/translate HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/translate HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
         b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n",
         b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -134,17 +116,11 @@ def test_what_is_no_http_is_answered_with_400_in_json(port: int, broken: bytes) 
         assert wire.is_closed()
 
 
-def test_requests_sent_at_once_are_answered_in_their_order(port: int) -> None:
-    asked = [request("GET", "/health"), request("POST", "/v1/translate", TEXT), request("GET", "/nowhere")]
+def test_requests_sent_at_once_are_answered_in_their_order_before_what_is_broken(port: int) -> None:
+    sent = [request("GET", "/nowhere"), request("POST", "/v1/translate", TEXT), request("GET", "/nowhere")]
     with Wire(port) as wire:
-        wire.send(b"".join(asked))
-        assert [wire.answer().status for _ in asked] == [200, 200, 404]
-
-
-def test_what_was_whole_is_answered_before_what_is_broken(port: int) -> None:
-    with Wire(port) as wire:
-        wire.send(request("POST", "/v1/translate", TEXT) + request("GET", "/health") + b"nonsense\r\n\r\n")
-        assert [wire.answer().status for _ in range(3)] == [200, 200, 400]
+        wire.send(b"".join([*sent, b"nonsense\r\n\r\n"]))
+        assert [wire.answer().status for _ in range(4)] == [404, 200, 404, 400]
         assert wire.is_closed()
 
 
@@ -208,7 +184,7 @@ def test_more_connections_than_allowed_are_answered_with_503(port: int) -> None:
         assert more[-1].is_closed()  # far too many: without a word
 
 
-@pytest.mark.parametrize("size", [1, 60, PIECE])
+@pytest.mark.parametrize("size", [1, PIECE])
 def test_an_upgrade_is_answered_as_if_it_were_not_asked_for(port: int, size: int) -> None:
     upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQ"}
     chunked = chunks({**upgrade, "Connection": "close, Upgrade"}, json.dumps(TEXT).encode())
