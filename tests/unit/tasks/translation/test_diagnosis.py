@@ -1,6 +1,5 @@
 """Warnings: each fault is named where it is, and nowhere else."""
 
-import random
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,13 @@ from dragoman.data.store import TokenStore
 from dragoman.metrics.faults import has_loop, similarity
 from dragoman.predict.translator import Translator
 from dragoman.tasks.training import train
-from dragoman.tasks.translation.diagnosis import SourceUse, copies, diagnose, loops, silences, source_use
+from dragoman.tasks.translation.diagnosis import SourceUse, diagnose, source_use
 from dragoman.tasks.translation.objective import Validator
 from dragoman.training.objective import Validation
 from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import should_be_learning, warn
 from recording import Recorder
-from tiny import WORDS
+from tiny import write_corpus
 
 HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)
 SOURCES, REFERENCES = (list(side)[:40] for side in zip(*pairs("valid", "en", "de"), strict=True))
@@ -44,14 +43,11 @@ def test_the_references_themselves_have_no_fault() -> None:
 @pytest.mark.parametrize(
     ("hypotheses", "name"),
     [
-        (SOURCES, "copies its source"),
         ([f"{source}." for source in SOURCES], "copies its source"),
         (REFERENCES[:20] + SOURCES[20:], "copies its source"),
-        ([f"{r} ja ja ja ja ja" for r in REFERENCES], "repeats itself"),
         (REFERENCES[:20] + [f"{r} {ON_THE_TABLE}" for r in REFERENCES[20:]], "repeats itself"),
         ([*REFERENCES[:20], *[ALIKE] * 20], "translates all alike"),
         ([*REFERENCES[:20], *[""] * 20], "writes nothing"),
-        ([""] * 40, "writes nothing"),
         ([r[: len(r) // 3] for r in REFERENCES], "writes too short"),
         ([f"{r} Und {r[::-1]} {r}" for r in REFERENCES], "writes too long"),
     ],
@@ -68,11 +64,8 @@ def test_a_fault_that_the_references_share_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("use", "ignored"),
-    [
-        (SourceUse(5.0, 5.0), True), (SourceUse(5.0, 4.99), True), (SourceUse(5.0, 5.05), True),
-        (SourceUse(5.0, 5.5), False), (None, False),
-    ],
-)  # fmt: skip
+    [(SourceUse(5.0, 4.99), True), (SourceUse(5.0, 5.05), True), (SourceUse(5.0, 5.5), False), (None, False)],
+)
 def test_a_source_is_ignored_if_another_one_does_as_well(use: SourceUse | None, ignored: bool) -> None:
     assert ("ignores its source" in faults(REFERENCES, use)) is ignored
 
@@ -94,16 +87,12 @@ def test_one_translation_for_all_is_put_down_to_the_ignored_source_and_few_to_no
 @pytest.mark.parametrize(
     ("text", "loop"),
     [
-        ("the the the the", True),
         ("a man the the the", False),
         ("in the house in the house in the house .", True),
         ("in the house in the house", False),
-        ("ha ha ha", False),
         ("wait ... ... ... ... ...", False),
-        ("我我我我", True),
         ("在家里在家里在家里", True),
         ("他在家里。", False),
-        ("", False),
     ],
 )
 def test_a_loop_is_the_same_several_times_on_end(text: str, loop: bool) -> None:
@@ -123,20 +112,14 @@ def test_similarity_is_symmetric_and_one_for_equal_texts(a: str, b: str) -> None
     assert similarity(a, a) == (1.0 if a.strip() else 0.0)
 
 
-def test_shares_are_of_all_texts() -> None:
-    assert copies(["a b", "c d"], ["A  b", "e f"]) == 0.5
-    assert loops(["", ""], ["a a a a", "b"]) == 0.5
-    assert silences(["", ""], [" ", "b"]) == 0.5
-
-
 # When, and once
 
 
 @pytest.mark.parametrize(
     ("warmup_steps", "step", "epoch", "expected"),
     [
-        (10, 100, 5, False), (10, 101, 5, True), (10, 150, 0, False), (10, 199, 0, False),
-        (10, 200, 0, True), (10, 1000, 0, True), (300, 900, 9, False), (300, 901, 9, True),
+        (10, 100, 5, False), (10, 101, 5, True), (10, 199, 0, False), (10, 200, 0, True),
+        (300, 900, 9, False), (300, 901, 9, True),
     ],
 )  # fmt: skip
 def test_nothing_is_expected_before_a_pass_or_a_fifth_of_the_steps_and_three_times_the_warm_up(
@@ -161,27 +144,10 @@ def test_a_warning_is_said_once_in_a_training_and_each_name_for_itself() -> None
 # Real models
 
 
-def write(path: Path, lines: list[tuple[str, str]]) -> str:
-    path.write_text("".join(f"{s}\t{t}\n" for s, t in lines), encoding="utf-8")
-    return str(path)
-
-
-def sentences(n: int, *, seed: int) -> list[tuple[str, str]]:
-    rng = random.Random(seed)
-    sources = [rng.choices(list(WORDS), k=rng.randint(2, 6)) for _ in range(n)]
-    return [(" ".join(words), " ".join(WORDS[w] for w in words)) for words in sources]
-
-
-def store_of(path: Path, translator: Translator) -> TokenStore:
-    corpus = open_corpus([str(path)], src_lang="en", tgt_lang="de", columns=(0, 1))
-    cache = path.parent / "cache"
-    return TokenStore.prepare(corpus, translator.tokenizers, max_length=100, cache=cache)
-
-
-def unrelated(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Every source with the target of another line."""
-    targets = [tgt for _, tgt in lines]
-    return [(src, tgt) for (src, _), tgt in zip(lines, targets[1:] + targets[:1], strict=True)]
+def store_of(path: Path, n_pairs: int, translator: Translator) -> TokenStore:
+    write_corpus(path, "valid", n_pairs, seed=3)
+    corpus = open_corpus([str(path / "valid.tsv")], src_lang="en", tgt_lang="de", columns=(0, 1))
+    return TokenStore.prepare(corpus, translator.tokenizers, max_length=100, cache=path / "cache")
 
 
 @pytest.mark.nightly
@@ -189,12 +155,13 @@ def unrelated(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_does(
     tmp_path: Path, related: bool
 ) -> None:
-    learnt, valid = sentences(1500, seed=1), sentences(60, seed=2)
-    data = {
-        "src_lang": "en", "tgt_lang": "de",
-        "train": [write(tmp_path / "train.tsv", learnt if related else unrelated(learnt))],
-        "valid": [write(tmp_path / "valid.tsv", valid)],
-    }  # fmt: skip
+    write_corpus(tmp_path, "train", 1500, seed=1)
+    write_corpus(tmp_path, "valid", 60, seed=2)
+    if not related:  # every source with the target of another line
+        first, rest = (tmp_path / "train.de").read_text("utf-8").split("\n", 1)
+        (tmp_path / "train.de").write_text(f"{rest}{first}\n", encoding="utf-8")
+    files = [str(tmp_path / "train.en"), str(tmp_path / "train.de")]
+    data = {"src_lang": "en", "tgt_lang": "de", "train": files, "valid": [str(tmp_path / "valid.tsv")]}
     recipe = {
         "name": "diagnosed",
         "data": data,
@@ -216,7 +183,7 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
     if related:
         assert warnings == []
         translator = Translator.load(run)
-        use = source_use(translator.model, store_of(tmp_path / "valid.tsv", translator))
+        use = source_use(translator.model, store_of(tmp_path / "store", 60, translator))
         assert use is not None
         assert use.gain > 1.0
 
@@ -224,17 +191,16 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
 def test_a_store_of_few_pairs_tells_nothing_about_the_source(tiny_run: Path, tmp_path: Path) -> None:
     translator = Translator.load(tiny_run)
     for n_pairs, told in ((1, False), (9, False), (30, True)):
-        path = write(tmp_path / f"{n_pairs}.tsv", sentences(n_pairs, seed=3))
-        store = store_of(Path(path), translator)
+        store = store_of(tmp_path / f"{n_pairs}", n_pairs, translator)
         use = source_use(translator.model, store)
         assert (use is not None) is told
         assert source_use(translator.model, store) == use
 
 
 def test_validation_leaves_the_random_state_alone(tiny_run: Path, tmp_path: Path) -> None:
-    translator, lines = Translator.load(tiny_run), sentences(20, seed=3)
-    store = store_of(Path(write(tmp_path / "valid.tsv", lines)), translator)
-    valid, cpu = [Pair(*line) for line in lines], torch.device("cpu")
+    translator, cpu = Translator.load(tiny_run), torch.device("cpu")
+    store = store_of(tmp_path, 20, translator)
+    valid = [Pair(*line.split("\t")) for line in (tmp_path / "valid.tsv").read_text("utf-8").splitlines()]
     validator = Validator(translator.config, translator.tokenizers, valid, store, device=cpu)
     before = torch.get_rng_state()
     validator(translator.model, {n: p.detach() for n, p in translator.model.named_parameters()})
