@@ -45,17 +45,11 @@ def start(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return Path("start")
 
 
-@pytest.mark.parametrize("kind", ["words", "characters"])
-def test_text_without_anything_new_adds_nothing(kind: str) -> None:
-    config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
-    old = train_tokenizer(SENTENCES, config)
-    assert old.extended(SENTENCES[:1], 40).pieces() == old.pieces()
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
 def test_an_extended_vocabulary_keeps_its_ids_and_writes_the_new_text_shorter(kind: str) -> None:
     config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
     old = train_tokenizer(SENTENCES, config)
+    assert kind in ("bpe", "unigram") or old.extended(SENTENCES[:1], 40).pieces() == old.pieces()
     new = old.extended(NEW, 40)
     assert old.vocab_size < new.vocab_size <= old.vocab_size + 40
     first = sorted({i for text in SENTENCES for i in old.encode(text)})
@@ -96,18 +90,10 @@ def test_a_training_starts_from_the_weights_of_another(start: Path) -> None:
 
 
 @pytest.mark.slow
-def test_validation_text_that_stayed_the_same_is_scored_once(start: Path) -> None:
+def test_new_tokens_get_rows_and_validation_text_that_stayed_the_same_is_scored_once(start: Path) -> None:
     files = ["--tsv", "new.tsv", "--valid-tsv", "valid.tsv"]
-    done = succeed("train", *files, "--from", start, "--out", "on", *TRAINING)
-    assert "will not be scored" not in done.stderr
+    done = succeed("train", *files, "--from", start, "--extend-vocab", 30, "--out", "on", *TRAINING)
     assert not any("old_bleu" in record for record in Run.open("on").history())
-
-
-@pytest.mark.slow
-def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
-    done = succeed(
-        "train", "--tsv", "new.tsv", "--from", start, "--extend-vocab", 30, "--out", "on", *TRAINING
-    )
     n_old = load_tokenizer(start / "tokenizer" / "shared.json").vocab_size
     n_new = load_tokenizer(Path("on/tokenizer/shared.json")).vocab_size
     assert n_old < n_new <= n_old + 30
@@ -131,11 +117,8 @@ def test_it_continues_when_the_run_it_started_from_has_gone_on(start: Path) -> N
     [
         (["--from", "nowhere", "--tsv", "new.tsv"], "nowhere: there is no such folder"),
         (["--from", "start"], "--from needs new text"),
-        (["--from", "start", "new.toml", "--tsv", "new.tsv"], "new.toml names its own files and languages"),
         (["--from", "start", "--tsv", "new.tsv", "--src-lang", "fr"], "takes task and languages over"),
-        (["--from", "start", "new.tsv", "--task", "classification"], "takes task and languages over"),
         (["--from", "start", "--tsv", "new.tsv", "--preset", "fast"], "--preset is for the files"),
-        (["new.toml", "--preset", "fast"], "--preset is for the files"),
         (["--extend-vocab", "5", "--tsv", "new.tsv"], "--extend-vocab goes with --from RUN"),
     ],
 )
