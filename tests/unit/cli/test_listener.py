@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.console import Console
-from dragoman.cli.listener import LONGEST, TerminalListener, describe_record, done, sample_table
+from dragoman.cli.listener import LONGEST, TerminalListener, done, sample_table
 from dragoman.config import Config, parse_config
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -41,7 +41,7 @@ def text_of(console: Console) -> str:
 # The progress bar
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("width", [40, 120])
 def test_the_bar_is_one_line_with_the_step_and_the_time_left(config: Config, width: int) -> None:
     with TerminalListener(terminal(width=width)) as listener:
         listener.started(TrainPosition(), config, n_parameters=10)
@@ -73,11 +73,7 @@ def test_its_time_left_is_not_computed_from_what_was_done_before(config: Config)
 
 
 def test_samples_are_spread_evenly_and_never_more_than_there_are() -> None:
-    for n in range(20):
-        indices = sampled(n)
-        assert len(indices) == len(set(indices)) == min(n, N_SAMPLES)
-        assert all(0 <= i < n for i in indices)
-    assert sampled(30) == [5, 15, 25]
+    assert [sampled(n) for n in (0, 2, 30)] == [[], [0, 1], [5, 15, 25]]
 
 
 def test_samples_are_lines_that_leave_the_terminal_alone(config: Config) -> None:
@@ -91,14 +87,6 @@ def test_samples_are_lines_that_leave_the_terminal_alone(config: Config) -> None
 
 
 # The listener
-
-
-@pytest.mark.parametrize(
-    ("rate", "words"), [(0.0, "0"), (2e-3, "2.0e-3"), (7.31e-4, "7.3e-4"), (1.0, "1.0e0")]
-)
-def test_a_learning_rate_has_two_digits(rate: float, words: str) -> None:
-    record = {"kind": "train", "step": 1, "epoch": 0, "train_loss": 1.0, "tokens_per_second": 1.0, "lr": rate}
-    assert describe_record(record, item="token").endswith(f" · lr {words}")
 
 
 @pytest.mark.slow
@@ -116,3 +104,4 @@ def test_a_terminal_shows_samples_of_the_corpus_at_each_validation(tiny_run: Pat
     corpus = Path(run.config.data.valid[0]).read_text("utf-8").splitlines()
     assert set(sources) <= {line.split("\t")[0] for line in corpus}
     assert "left" in said
+    assert re.search(r"step 2 · .* · lr \d\.\de-\d", said)
