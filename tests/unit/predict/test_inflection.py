@@ -27,10 +27,8 @@ CONTINUING = TOKENS.continuing
     [
         ("Hund", ["Hund", "Hunde", "Hundes", "Hunden"], ["Hun", "hund", "Hundehaus", "Hund-", "Hunt", ""]),
         ("Rad", ["Rades", "Räder", "Rädern"], ["Ra", "Radwegen"]),
-        ("roter", ["rote", "roten", "rotes", "rotem"], ["rot", "rosa"]),
         ("kobieta", ["kobiety", "kobietę", "kobietami"], ["kobie", "kobieco"]),
         ("Männer", ["Männern", "Manne", "Mannes"], ["Mann", "Männergruppe"]),
-        ("Lehrerin", ["Lehrer", "Lehrerinnen"], ["Lehre"]),
         ("USB", ["USB"], ["USBs"]),
         ("X200", ["X200"], ["X2000"]),
         ("an", ["an"], ["ans", "än"]),
