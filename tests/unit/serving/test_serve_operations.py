@@ -143,42 +143,34 @@ def test_documents_take_turns_and_none_is_begun_for_a_client_that_has_left(
         assert reading.begun == ["1.txt", "3.txt"]
 
 
-class Parsing:
-    """In place of `Budget.check`: at first waits until the client of the document is left alone."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self._left = threading.Event(), threading.Event()
-        self.n_checks = 0
-        check, leave = Budget.check, Client.leave
-
-        def first_wait(budget: Budget) -> None:
-            self.n_checks += 1
-            self.begun.set()
-            assert self._left.wait(LONGEST)
-            check(budget)
-
-        def tell(client: Client) -> None:
-            leave(client)
-            self._left.set()
-
-        monkeypatch.setattr(Budget, "check", first_wait)
-        monkeypatch.setattr(Client, "leave", tell)
-
-
 @pytest.mark.parametrize("seconds", [600, 0.2], ids=["the client leaves", "the time is up"])
 def test_a_document_is_not_read_on_when_the_client_leaves_or_the_time_is_up(
     tiny_run: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parsing = Parsing(monkeypatch)
+    begun, left, checks = threading.Event(), threading.Event(), list[Budget]()
+    check, leave = Budget.check, Client.leave
+
+    def first_wait(budget: Budget) -> None:
+        checks.append(budget)
+        begun.set()
+        assert left.wait(LONGEST)
+        check(budget)
+
+    def tell(client: Client) -> None:
+        leave(client)
+        left.set()
+
+    monkeypatch.setattr(Budget, "check", first_wait)
+    monkeypatch.setattr(Client, "leave", tell)
     with service_in_thread([tiny_run], f"limits.file_seconds={seconds}") as (port, server):
         with Wire(port) as wire:
             wire.send(sent("a.tmx", "<tmx/>"))
-            assert parsing.begun.wait(LONGEST)
+            assert begun.wait(LONGEST)
             assert server.service.is_working
             if seconds < 1:
                 assert wire.answer().status == 504
         until(lambda: not server.service.is_working)
-    assert parsing.n_checks == 1
+    assert len(checks) == 1
 
 
 def test_a_computation_that_hangs_is_told_by_health(service: tuple[int, Server]) -> None:

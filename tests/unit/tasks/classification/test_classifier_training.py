@@ -104,32 +104,16 @@ def test_a_label_that_is_not_known_is_named() -> None:
 # Batches
 
 
-def test_a_batch_holds_the_texts_asked_for() -> None:
-    store, config = make_store(), tiny_config("model.word_dropout=0.0")
-    batch = make_classification_batch(store, np.array([7, 2, 11]), config)
-    documents = batch.documents
-    for i, index in enumerate((7, 2, 11)):
-        rows = documents.document == i
-        assert documents.ids[rows][documents.real[rows]].tolist() == store.text[index].tolist()
-    assert batch.labels.tolist() == store.labels[[7, 2, 11]].tolist()
-
-
-def test_word_dropout_hides_tokens_in_training() -> None:
-    store, config = make_store(), tiny_config("model.word_dropout=0.5")
-    indices = np.arange(120)
+def test_word_dropout_leaves_every_text_a_token_and_follows_pytorch_s_random_state() -> None:
+    store = make_store()
+    most, config = tiny_config("model.word_dropout=0.99"), tiny_config("model.word_dropout=0.5")
     torch.manual_seed(0)
-    batch = make_classification_batch(store, indices, config).documents
-    whole = make_classification_batch(store, indices, tiny_config("model.word_dropout=0.0")).documents
-    assert 0.4 < batch.n_tokens / whole.n_tokens < 0.6
+    batch = make_classification_batch(store, np.arange(120), config).documents
+    assert 0.4 < batch.n_tokens / store.lengths.sum() < 0.6
     for i in range(120):  # what is left stands in its order
         left = iter(store.text[i].tolist())
         rows = batch.document == i
         assert all(token in left for token in batch.ids[rows][batch.real[rows]].tolist())
-
-
-def test_word_dropout_leaves_every_text_a_token_and_follows_pytorch_s_random_state() -> None:
-    store = make_store()
-    most, config = tiny_config("model.word_dropout=0.99"), tiny_config("model.word_dropout=0.5")
     documents = make_classification_batch(store, np.arange(120), most).documents
     assert torch.bincount(documents.document, minlength=120).min() == 1
     assert documents.real.any(1).all()
@@ -164,10 +148,8 @@ def test_the_loss_is_a_weighted_sum_over_texts() -> None:
 
 def test_rare_labels_count_as_much_where_that_is_asked_for() -> None:
     """With 90 texts of one label and 30 of the other, each text of the other counts three times as much."""
-    lines = Path("train.tsv").read_text(encoding="utf-8").splitlines()
-    praise = [line for line in lines if line.startswith("praise")]
-    blame = [line for line in lines if line.startswith("blame")]
-    Path("train.tsv").write_text("\n".join([*praise, *praise[:30], *blame[:30]]) + "\n", encoding="utf-8")
+    lines = [f"praise\tgood {i}\n" for i in range(90)] + [f"blame\tbad {i}\n" for i in range(30)]
+    Path("train.tsv").write_text("".join(lines), encoding="utf-8")
 
     def weights(*overrides: str) -> list[float]:
         config = tiny_config(*overrides)

@@ -1,6 +1,5 @@
 """What a report says about a classifier: figures, tables, mistakes."""
 
-import copy
 import math
 import re
 from dataclasses import replace
@@ -61,24 +60,10 @@ def drawn(path: Path, prefix: str) -> list[str]:
 # Reliability
 
 
-@pytest.mark.parametrize("n_bins", [1, 15])
-def test_bins_partition_the_texts(n_bins: int) -> None:
-    e = evaluation()
-    bins = reliability(e.probabilities(), e.expected, n_bins=n_bins)
-    assert sum(each.n for each in bins) == len(e.expected)
-    assert sum(each.n_right for each in bins) == np.trace(e.confusion)
-    assert [each.low for each in bins[1:]] == [each.high for each in bins[:-1]]
-    assert (bins[0].low, bins[-1].high) == (0.0, 1.0)
-    for each in bins:
-        assert not each.n or each.low < each.confidence <= each.high + 1e-12
-        assert 0.0 <= each.interval[0] <= each.interval[1] <= 1.0
-    first = reliability(np.array([[0.9, 0.1]]), np.array([0]), n_bins=15)[0]
-    assert math.isnan(first.accuracy)
-    assert (first.n, first.interval) == (0, (0.0, 1.0))
-
-
 def test_the_calibration_error_is_the_mean_distance_from_the_diagonal() -> None:
     """Guo et al. 2017, equation 3, computed text by text."""
+    nothing = reliability(np.array([[0.9, 0.1]]), np.array([0]), n_bins=15)[0]
+    assert (nothing.n, nothing.interval, math.isnan(nothing.accuracy)) == (0, (0.0, 1.0), True)
     e = evaluation()
     confidence, right = e.probabilities().max(1), e.found == e.expected
     total = 0.0
@@ -156,27 +141,19 @@ def test_a_long_text_is_shown_round_the_word_that_counts_most(position: int) -> 
 # Figures
 
 ALL_RIGHT = ClassificationScores(
-    "all right", ("a", "b"), np.array([0, 1]), np.array([[9.0, 0.0], [0.0, 9.0]]), 1.0, 1.0,
+    "all right", ("<img src=x>", "$\\frac$"), np.array([0, 1]), np.array([[9.0, 0.0], [0.0, 9.0]]), 1.0, 1.0,
     np.zeros(2, dtype=np.int64),
 )  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scores", [ALL_RIGHT, evaluation(n_classes=MAX_CLASSES + 5)], ids=["right", "many"])
-def test_any_classes_can_be_drawn_and_always_give_the_same_files(
-    tmp_path: Path, scores: ClassificationScores
-) -> None:
+def test_classes_of_any_number_and_name_can_be_drawn(tmp_path: Path, scores: ClassificationScores) -> None:
     for plot in (plot_confusion, plot_classes, plot_reliability):
         plot(scores, tmp_path / f"{plot.__name__}.svg")
-    n_classes = min(len(scores.labels), MAX_CLASSES)
-    for name in ("precision", "recall", "f1"):
-        ids = [f"{name}-{i}" for i in range(n_classes)]
-        assert sorted(drawn(tmp_path / "plot_classes.svg", f"{name}-")) == sorted(ids)
-    if scores is ALL_RIGHT:
-        assert scores.confident_mistakes(10) == []
-        for plot in (plot_confusion, plot_classes, plot_reliability):
-            plot(scores, tmp_path / "again.svg")
-            assert (tmp_path / "again.svg").read_bytes() == (tmp_path / f"{plot.__name__}.svg").read_bytes()
+    ids = [f"f1-{i}" for i in range(min(len(scores.labels), MAX_CLASSES))]
+    assert sorted(drawn(tmp_path / "plot_classes.svg", "f1-")) == sorted(ids)
+    assert scores is not ALL_RIGHT or scores.confident_mistakes(10) == []
 
 
 def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
@@ -195,7 +172,7 @@ def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
 def test_the_page_shows_the_surest_mistakes_with_their_words(
     unsure_classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
-    texts = [text for _, text in labelled_texts(12, seed=5)]
+    texts = [f"{text} $x^$ <script>" for _, text in labelled_texts(12, seed=5)]
     e = turned(unsure_classifier, texts)
     run = Run.open(tiny_classifier_run)
     sets = [replace(e, files=("turned.tsv",))]
@@ -212,29 +189,9 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
         (strongest, *_) = (s.text for s in shown["text"] if s.kind == "for-strong")  # type: ignore[union-attr]
         assert strongest in PRAISE + BLAME
     assert "4 of 12 mistakes; turned: 12 texts with 2 labels, of turned.tsv" in str(mistakes.parts[0])
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "curves.svg", "classes.svg", "confusion.svg", "reliability.svg"
-    }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_hostile_labels_and_texts_are_text_on_the_page(
-    unsure_classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
-    hostile = '<script>alert(1)</script> $x^$ good & "bad"'
-    labels = ("<img src=x onerror=y>", "$\\frac$")
-    e = replace(turned(unsure_classifier, [hostile]), labels=labels, name="<b>t</b>")
-    other = copy.copy(unsure_classifier)
-    other.labels = e.labels
-    run = Run.open(tiny_classifier_run)
-    sets = [replace(e, files=("<i>.tsv",))]
-    request = EvaluationRequest(n_examples=1)
-    page = classification_page(run, other, sets, [], request, figures=tmp_path, reference=None)
-    html = page_html(page).decode()
-    for tag in ("<script", "<img src=x", "<b>t", "<i>"):
-        assert tag not in html
-    assert "&lt;" in html
-    assert 'class="for-strong"' in html or 'class="against-strong"' in html
+    assert "<script" not in page_html(page).decode()
+    figures = {"curves.svg", "classes.svg", "confusion.svg", "reliability.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == figures
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from dragoman.training.objective import Validation
 from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import should_be_learning, warn
 from recording import Recorder
-from tiny import write_corpus
+from tiny import TINY, write_corpus
 
 HEALTHY = SourceUse(loss=1.0, shuffled_loss=4.0)
 SOURCES, REFERENCES = (list(side)[:40] for side in zip(*pairs("valid", "en", "de"), strict=True))
@@ -77,11 +77,8 @@ def test_messages_hold_the_figures_and_what_to_try() -> None:
     )
     assert "50 % (0 % of the references) of its translations are the source" in found["copies its source"]
     assert all("\n" not in message and "dragoman data check" in message for message in found.values())
-
-
-def test_one_translation_for_all_is_put_down_to_the_ignored_source_and_few_to_nothing() -> None:
-    assert faults([ALIKE] * 40, SourceUse(5.0, 5.0)) == ["ignores its source"]
-    assert diagnose(SOURCES[:9], [""] * 9, REFERENCES[:9], SourceUse(5.0, 5.0)) == {}
+    assert faults([ALIKE] * 40, SourceUse(5.0, 5.0)) == ["ignores its source"], "that is why all are alike"
+    assert diagnose(SOURCES[:9], [""] * 9, REFERENCES[:9], SourceUse(5.0, 5.0)) == {}, "these are few"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +135,6 @@ def test_a_warning_is_said_once_in_a_training_and_each_name_for_itself() -> None
     for warnings in ({"a": "first"}, {"a": "again"}, {"a": "x", "b": "second"}):
         warn(position, Validation({}, 0.0, warnings), heard)
     assert warnings_of(heard) == ["warning: first", "warning: second"]
-    assert position.warned == ["a", "b"]
 
 
 # Real models
@@ -162,21 +158,13 @@ def test_a_training_warns_of_a_source_that_tells_nothing_and_not_of_one_that_doe
         (tmp_path / "train.de").write_text(f"{rest}{first}\n", encoding="utf-8")
     files = [str(tmp_path / "train.en"), str(tmp_path / "train.de")]
     data = {"src_lang": "en", "tgt_lang": "de", "train": files, "valid": [str(tmp_path / "valid.tsv")]}
-    recipe = {
-        "name": "diagnosed",
-        "data": data,
-        "tokenizer": {"vocab_size": 300},
-        "model": {
-            "d_model": 32, "n_heads": 4, "d_ff": 64, "n_encoder_layers": 1, "n_decoder_layers": 1,
-            "dropout": 0.0,
-        },
-        "training": {
-            "max_steps": 200, "batch_tokens": 500, "learning_rate": 1e-2, "warmup_steps": 40,
-            "valid_every": 200, "average": "none", "n_threads": 1, "precision": "fp32",
-        },
-    }  # fmt: skip
-    heard = Recorder()
-    run = train(parse_config(recipe), tmp_path / "run", listener=heard, check=related)
+    overrides = (
+        *TINY, "model.d_model=32", "model.n_heads=4", "model.d_ff=64", "model.dropout=0.0",
+        "training.max_steps=200", "training.batch_tokens=500", "training.learning_rate=1e-2",
+        "training.warmup_steps=40", "training.valid_every=200", "training.average=none",
+    )  # fmt: skip
+    config, heard = parse_config({"name": "diagnosed", "data": data}, overrides=overrides), Recorder()
+    run = train(config, tmp_path / "run", listener=heard, check=related)
     warnings = warnings_of(heard)
     ignored = [one for one in warnings if "the model ignores its source: its loss is" in one]
     assert len(ignored) == (0 if related else 1)
