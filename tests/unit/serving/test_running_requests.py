@@ -90,13 +90,17 @@ def test_while_one_waits_others_are_answered(service: Service) -> None:
     assert run(service.run(request_of(10), computing(wait))) == [], "no items"
 
 
-@pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
-def test_short_work_is_ended_with_its_request(service: Service, why: str) -> None:
-    if why == "the time is up":
-        limits = service.config.limits.model_copy(update={"seconds": 0.5})
-        service.config = service.config.model_copy(update={"limits": limits})
+@pytest.mark.parametrize(
+    ("leaves", "error", "status"),
+    [(True, LeftError, 499), (False, HTTPError, 504)],  # one who has left is no fault of the service
+    ids=["the client leaves", "the time is up"],
+)
+def test_short_work_is_ended_with_its_request(
+    service: Service, leaves: bool, error: type[Exception], status: int
+) -> None:
+    limits = service.config.limits.model_copy(update={"seconds": 600 if leaves else 0.5})
+    service.config = service.config.model_copy(update={"limits": limits})
     seen: list[str] = []
-    statuses: list[int] = []
     over = threading.Event()
 
     def go_on(client: Client) -> list[str]:
@@ -115,13 +119,12 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
         left = asyncio.Event()
         asking = asyncio.ensure_future(service.run(request_of(10, left=left), work))
         await asyncio.sleep(0.05)
-        if why == "the client leaves":
+        if leaves:
             left.set()
-        left_early = why == "the client leaves"
-        with pytest.raises(LeftError if left_early else HTTPError) as ended:
+        with pytest.raises(error) as ended:
             await asking
-        assert left_early or "limits.seconds" in str(ended.value)
-        statuses.append((await response_to(request_of(10, left=left), ended.value)).status_code)
+        assert leaves or "limits.seconds" in str(ended.value)
+        assert (await response_to(request_of(10, left=left), ended.value)).status_code == status
         while service.is_working:
             await asyncio.sleep(0.01)
 
@@ -130,5 +133,3 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
     finally:
         over.set()
     assert seen == ["gone"]
-    # one who has left is no fault of the service
-    assert statuses == [499 if why == "the client leaves" else 504]
