@@ -51,6 +51,12 @@ def test_the_bar_is_one_line_with_the_step_and_the_time_left(config: Config, wid
     assert bar.startswith("step 40 of 100 ━")
     assert " 40% " in bar
     assert bar.endswith("left")
+    with TerminalListener(terminal()) as resumed:
+        resumed.started(TrainPosition(step=60), config, n_parameters=10)
+        resumed.stepped(TrainPosition(step=60))
+        assert resumed._bar is not None
+        assert resumed._bar.tasks[0].completed == 0.6
+        assert resumed._bar.tasks[0].speed is None, "not computed from what was done before"
 
 
 def test_a_training_that_is_limited_by_time_is_done_by_time(config: Config) -> None:
@@ -60,23 +66,11 @@ def test_a_training_that_is_limited_by_time_is_done_by_time(config: Config) -> N
     assert done(TrainPosition(step=70, seconds=90.0), training) == 1.0
 
 
-def test_its_time_left_is_not_computed_from_what_was_done_before(config: Config) -> None:
-    with TerminalListener(terminal()) as listener:
-        listener.started(TrainPosition(step=60), config, n_parameters=10)
-        listener.stepped(TrainPosition(step=60))
-        assert listener._bar is not None
-        assert listener._bar.tasks[0].completed == 0.6
-        assert listener._bar.tasks[0].speed is None
-
-
 # Samples
 
 
-def test_samples_are_spread_evenly_and_never_more_than_there_are() -> None:
-    assert [sampled(n) for n in (0, 2, 30)] == [[], [0, 1], [5, 15, 25]]
-
-
 def test_samples_are_lines_that_leave_the_terminal_alone(config: Config) -> None:
+    assert [sampled(n) for n in (0, 2, 30)] == [[], [0, 1], [5, 15, 25]], "evenly spread"
     hostile = Sample("a\n\x1b[2Jb", "[red]c[/red]", "x" * 1000)
     lines = shown(terminal(width=300), sample_table([hostile], config.names.sample))
     assert [line.split()[0] for line in lines] == ["source", "reference", "hypothesis"]

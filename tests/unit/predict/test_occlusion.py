@@ -77,10 +77,6 @@ def test_a_text_is_explained_as_it_is_alone(unsure_classifier: Classifier) -> No
     assert together[1].effects == ()
 
 
-def test_log_odds_of_a_class_that_is_certain_are_finite() -> None:
-    assert Exclusive().log_odds(np.array([[2000.0, 0.0, 0.0]]), 0)[0] == pytest.approx(2000 - math.log(2))
-
-
 @pytest.mark.parametrize(("n_words", "max_parts"), [(1, 1), (7, 1), (7, 10), (101, 100), (999, 10)])
 def test_parts_hold_every_word_once_and_are_no_more_than_asked_for(n_words: int, max_parts: int) -> None:
     words = [f"w{i}" for i in range(n_words)]

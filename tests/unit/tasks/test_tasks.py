@@ -10,14 +10,7 @@ from dragoman.data.named import open_text
 from dragoman.errors import ConfigError
 from dragoman.tasks import TASKS, config_for, task_named
 from dragoman.tasks.request import EvaluationRequest
-from dragoman.training.objective import Objective
 from tiny import write_corpus
-
-
-def test_every_task_of_the_settings_is_registered_and_brings_its_objective() -> None:
-    assert TASKS.keys() == config.TASKS.keys()
-    for name in TASKS:
-        assert issubclass(task_named(name).objective, Objective)
 
 
 def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> None:

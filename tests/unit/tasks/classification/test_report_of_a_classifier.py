@@ -20,14 +20,12 @@ from dragoman.metrics.classification import (
     wilson_interval,
 )
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.occlusion import Explanation, WordImportance
 from dragoman.report.page import Example, Span, page_html
 from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import ClassificationScores
 from dragoman.tasks.classification.report import (
     MAX_CLASSES,
     classification_page,
-    marked,
     plot_classes,
     plot_confusion,
     plot_reliability,
@@ -110,19 +108,6 @@ def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
     assert [n for *_, n in pairs] == sorted((n for *_, n in pairs), reverse=True)
     for label, given, n in pairs:
         assert n == e.confusion[e.labels.index(label), e.labels.index(given)] > 0
-
-
-def test_marked_pieces_make_up_the_text_again() -> None:
-    text = "  a <b>bad</b> film and plot "
-    effects = [(2, 3, 0.01), (7, 10, -2.0), (15, 19, 1.0), (24, 28, 1.9)]
-    pieces = marked(Explanation(text, "blame", 0.0, tuple(WordImportance(*each) for each in effects), 1))
-    assert "".join(piece.text for piece in pieces) == text
-    kinds = {piece.text: piece.kind for piece in pieces}
-    words = {word: kinds[word] for word in ("a", "bad", "film", "plot")}
-    assert words == {"a": "same", "bad": "against-strong", "film": "for", "plot": "for-strong"}
-    assert marked(Explanation("", "x", 0.0, (), 1)) == []
-    ignored = marked(Explanation("a", "x", 0.0, (WordImportance(0, 1, 0.0),), 1))
-    assert ignored == [Span("same", "a")]
 
 
 @pytest.mark.parametrize("position", [0, 500, 999])

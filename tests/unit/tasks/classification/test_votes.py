@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.data.labelled import open_labelled
 from dragoman.data.store import LabelledStore
-from dragoman.metrics.labelling import Exclusive, Labelling, Several
+from dragoman.metrics.labelling import Exclusive, Several
 from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
 from dragoman.tasks.classification import votes as subject
 from dragoman.tasks.classification.votes import Votes, log_count_ratio, solve_votes, thinned
@@ -134,16 +134,6 @@ def test_what_is_found_is_what_scikit_learn_finds(corpus: Corpus, monkeypatch: p
     rows = [corpus.tokenizer.decode(corpus.train.text[i].tolist()) for i in range(len(corpus.train))]
     ours = corpus.logits(found, *rows)
     assert (ours[:, 1] - ours[:, 0]).tolist() == pytest.approx(expected.tolist(), abs=0.02)
-
-
-@pytest.mark.parametrize("labelling", [Exclusive(), Several("|")])
-def test_the_gradient_of_a_loss_is_the_loss_s(labelling: Labelling) -> None:
-    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
-    labels = labelling.encode([[0], [2], [1], [1], [0]], 3)
-    value, gradient = labelling.loss(logits, labelling.targets(labels, 3))
-    expected = labelling.losses(logits, torch.from_numpy(labels.astype(np.int64)), smoothing=0.0)
-    torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(gradient, torch.autograd.grad(value.sum(), logits)[0])
 
 
 def test_rare_words_learn_from_words_that_are_spelt_alike(tmp_path: Path) -> None:

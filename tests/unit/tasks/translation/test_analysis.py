@@ -20,33 +20,18 @@ from dragoman.tasks.translation.analysis import (
 TEXT = st.text(alphabet="ab1.,é猫 ", max_size=30)
 
 
-def sentence(n_words: int) -> str:
-    return " ".join(["word"] * n_words)
-
-
-# by length
-
-
-def test_every_sentence_is_in_one_bucket_of_its_length() -> None:
-    lengths = [1, 5, 6, 10, 11, 30, 31, 50, 51, 400]
-    sources = [sentence(n) for n in lengths]
-    buckets = by_length(sources, sources, sources, src_lang="en", tgt_lang="de", n_bootstrap=0)
+def test_every_sentence_is_in_one_bucket_of_its_length_scored_alone() -> None:
+    lengths = [2, 40, 3, 5, 6, 10, 11, 30, 31, 50, 51, 400]
+    sources = [" ".join(["word"] * n) for n in lengths]
+    references = ["a b c d e", "x", "f g h i j", *sources[3:]]
+    hypotheses = ["a b c d x", "y", *references[2:]]
+    buckets = by_length(sources, hypotheses, references, src_lang="en", tgt_lang="de", n_bootstrap=0)
     assert sorted(i for bucket in buckets for i in bucket.indices) == list(range(len(sources)))
     for bucket in buckets:
-        assert all(
-            bucket.shortest <= lengths[i] <= (math.inf if bucket.longest is None else bucket.longest)
-            for i in bucket.indices
-        )
-
-
-def test_a_bucket_s_score_is_that_of_its_sentences_alone() -> None:
-    sources = [sentence(2), sentence(40), sentence(3)]
-    references = ["a b c d e", "x", "f g h i j"]
-    hypotheses = ["a b c d x", "y", "f g h i j"]
-    short = by_length(sources, hypotheses, references, src_lang="en", tgt_lang="de", n_bootstrap=0)[0]
-    alone = bleu(hypotheses[::2], references[::2], tgt_lang="de", n_bootstrap=0)
-    assert short.indices == (0, 2)
-    assert short.bleu == alone
+        longest = math.inf if bucket.longest is None else bucket.longest
+        assert all(bucket.shortest <= lengths[i] <= longest for i in bucket.indices)
+        own, expected = ([texts[i] for i in bucket.indices] for texts in (hypotheses, references))
+        assert bucket.bleu == bleu(own, expected, tgt_lang="de", n_bootstrap=0)
 
 
 # numbers
