@@ -1,7 +1,6 @@
 """Commands that messages name work in the shell in which the program was called."""
 
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,13 +48,6 @@ def test_a_program_on_the_path_is_named_alone(called: Path, monkeypatch: pytest.
         with monkeypatch.context() as installed:
             installed.setattr(sys.modules["dragoman.cli.app"], "__file__", "/lib/dragoman/cli/app.py")
             assert as_called(text) == text
-
-
-def test_another_program_of_that_name_is_not_meant(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = called.parent / "other"
-    shutil.copytree(called, other)
-    monkeypatch.setenv("PATH", str(other))
-    assert as_called("dragoman show run") == "'my env/bin/dragoman' show run"
 
 
 def test_a_module_is_named_with_the_typed_python(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:

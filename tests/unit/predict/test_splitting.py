@@ -88,13 +88,3 @@ def test_progress_counts_texts_and_not_parts(translator: Translator) -> None:
     translator.translate(texts, progress=counts.append)
     assert counts[-1] == len(texts)
     assert counts == sorted(counts)
-
-
-@pytest.mark.slow
-def test_parts_in_a_language_without_spaces_are_joined_without(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = translator.config.data.model_copy(update={"tgt_lang": "zh"})
-    monkeypatch.setattr(translator, "config", translator.config.model_copy(update={"data": data}))
-    translation = translator.translate(["red cat. " * translator.config.model.max_positions])[0]
-    assert translation.text == "".join(part.text for part in translation.parts).strip()

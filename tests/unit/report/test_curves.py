@@ -135,11 +135,3 @@ def test_a_picture_is_drawn_where_out_says_and_needs_matplotlib(
 )
 def test_options_that_do_not_belong_together_are_named(arguments: list[str], message: str) -> None:
     assert message in error_of("show", *arguments)
-
-
-def test_a_run_in_a_folder_called_schedule_is_shown_by_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "schedule").mkdir()
-    assert "schedule: is not a run, for it holds no config.toml" in error_of("show", "./schedule")

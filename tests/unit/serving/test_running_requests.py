@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,15 +52,6 @@ def add(_: Client) -> Flow[tuple[int, list[int]]]:
     return threading.get_ident(), twice
 
 
-def computing(work: Callable[..., list[Any]], *items: Any) -> Callable[[Client], Flow[list[Any]]]:
-    """A flow of one step."""
-
-    def flow(_: Client) -> Flow[list[Any]]:
-        return (yield ComputeStep(work, items, [1] * len(items)))
-
-    return flow
-
-
 @pytest.mark.parametrize("n_bytes", [1, BRIEF, BRIEF + 1, None])
 @pytest.mark.parametrize("is_document", [False, True])
 def test_short_work_runs_in_the_thread_of_the_events(
@@ -69,25 +60,6 @@ def test_short_work_runs_in_the_thread_of_the_events(
     thread, results = run(service.run(request_of(n_bytes), add, is_document=is_document))
     assert (thread == threading.get_ident()) == (n_bytes in (1, BRIEF) and not is_document)
     assert results == [20, 30]
-
-
-def test_while_one_waits_others_are_answered(service: Service) -> None:
-    others = threading.Event()
-
-    def wait(_: object) -> list[str]:
-        assert others.wait(LONGEST)
-        return ["first"]
-
-    def then(_: Client) -> Flow[list[str]]:
-        others.set()
-        return (yield ComputeStep(lambda _: ["second"], [None], [1]))
-
-    async def both() -> list[list[str]]:
-        first = service.run(request_of(10), computing(wait, None))
-        return await asyncio.gather(first, service.run(request_of(10), then))
-
-    assert run(both()) == [["first"], ["second"]]
-    assert run(service.run(request_of(10), computing(wait))) == [], "no items"
 
 
 @pytest.mark.parametrize(

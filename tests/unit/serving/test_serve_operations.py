@@ -100,9 +100,7 @@ def test_reading_that_cannot_be_stopped_is_answered_when_the_time_is_up(
 ) -> None:
     with service_in_thread([tiny_run], "limits.file_seconds=0.2") as (port, server), Wire(port) as wire:
         wire.send(sent("a.txt"))
-        answer = wire.answer()
-        assert answer.status == 504
-        assert "limits.file_seconds" in answer.json["error"]
+        assert "limits.file_seconds" in wire.answer().refusal(504)
         assert server.service.is_working, "its place is not free yet"
         reading.go.set()
         until(lambda: not server.service.is_working)
@@ -164,9 +162,7 @@ def test_a_computation_that_hangs_is_told_by_health(service: tuple[int, Server])
     limits = server.service.config.limits.model_copy(update={"hung_seconds": 0.0})
     with busy(server), pytest.MonkeyPatch.context() as patch:
         patch.setattr(server.service, "config", server.service.config.model_copy(update={"limits": limits}))
-        answer = ask(port, "GET", "/health")
-        assert answer.status == 503
-        assert "makes no progress" in answer.json["error"]
+        assert "makes no progress" in ask(port, "GET", "/health").refusal(503)
     assert ask(port, "GET", "/health").status == 200
 
 
@@ -176,9 +172,8 @@ def test_who_comes_when_too_much_waits_is_told_when_to_come_again(service: tuple
         first.send(request("POST", "/v1/translate", {"text": ["a b"] * 5, "split": False}))
         until(lambda: server.service.batcher.n_waiting == 5)
         answer = ask(port, "POST", "/v1/translate", {"text": ["a b"] * 2, "split": False})
-        assert answer.status == 429
+        assert "are queued already" in answer.refusal(429)
         assert int(answer.headers["retry-after"]) >= 1
-        assert "are queued already" in answer.json["error"]
         second.send(request("POST", "/v1/translate", TEXT))  # one more may wait
         until(lambda: server.service.batcher.n_waiting == 6)
         over()
@@ -193,8 +188,7 @@ def test_more_requests_than_allowed_at_once_are_answered_with_429(service: tuple
             wire.send(request("POST", "/v1/translate", TEXT))
             until(lambda n=n: server.service.batcher.n_waiting == n + 1)
         answer = ask(port, "POST", "/v1/translate", TEXT)
-        assert answer.status == 429
-        assert "3 requests" in answer.json["error"]
+        assert "3 requests" in answer.refusal(429)
         over()
         for wire in wires:
             assert wire.answer().status == 200
@@ -266,9 +260,7 @@ def test_a_service_with_names_is_called_by_no_other(tiny_run: Path) -> None:
         for name in ("localhost", "LocalHost:8000", "[::1]:80", "[::1]", "example.org"):
             assert ask(port, "GET", "/health", headers={"Host": name}).status == 200
         for name in ("evil.example:8000", "localhost.evil.example", "", "127.0.0.1"):
-            answer = ask(port, "GET", "/v1/models", headers={"Host": name})
-            assert answer.status == 421
-            assert "hosts" in answer.json["error"]
+            assert "hosts" in ask(port, "GET", "/v1/models", headers={"Host": name}).refusal(421)
         answer = ask(port, "GET", "/v1/models/", headers={"Host": "[::1]:1"})
         assert answer.status == 404
         assert "location" not in answer.headers, "no answer leads to where the header says"
@@ -399,9 +391,8 @@ def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server
         wire.send(head_of("/translate", 800_000) + b" " * 120_000)
         until(lambda: held(server) == (0, 120_000))
         more = {**asked, "api_key": KEY, "unused": "x" * 20_000}
-        answer = ask(port, "POST", "/translate", more)
-        assert answer.status == 429
-        assert "send the key as Authorization: Bearer KEY" in answer.json["error"]
+        line = ask(port, "POST", "/translate", more).refusal(429)
+        assert "send the key as Authorization: Bearer KEY" in line
         assert ask(port, "POST", "/translate", more, AS_ANN).status == 200
         assert ask(port, "POST", "/translate", {**asked, "api_key": KEY}).status == 200
         assert ask(port, "POST", "/translate", asked).status == 403
@@ -419,8 +410,7 @@ def test_wrong_keys_of_an_address_are_limited_and_right_ones_are_not(
     statuses += [ask(port, "POST", "/translate", {**body, "api_key": f"{i}"}).status for i in range(2)]
     assert statuses == [403, 403, 403, 429]
     answer = ask(port, "GET", "/metrics", headers={"X-API-Key": "wrong"})
-    assert answer.status == 429
-    assert "more than 3 wrong keys a minute" in answer.json["error"]
+    assert "more than 3 wrong keys a minute" in answer.refusal(429)
     assert int(answer.headers["retry-after"]) > 0
     assert ask(port, "POST", "/v1/translate", TEXT, AS_ANN).status == 200
 
@@ -492,7 +482,6 @@ def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
                 assert wire.answer().status == status
         figures = ask(port, "GET", "/metrics").body.decode()
     for line in (
-        'dragoman_requests_total{route="/v1/translate",status="200"} 1.0',
         'dragoman_requests_total{route="/v1/translate",status="408"} 1.0',
         'dragoman_requests_total{route="/v1/translate",status="413"} 1.0',
         'dragoman_requests_total{route="other",status="404"} 2.0',

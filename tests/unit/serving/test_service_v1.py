@@ -197,15 +197,6 @@ def test_labels_are_those_of_the_classifier(client: TestClient, classifier: Clas
         assert result["n_cut"] == wanted.n_cut
 
 
-@pytest.mark.slow
-def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> None:
-    texts = ["house street wave boat red", "big old red"]
-    with TestClient(create_app(service_of([tiny_topics_run]))) as client:
-        both, neither = answer_of(client, "classify", text=texts)["results"]
-    assert set(both["labels"]) == {"town", "sea"}
-    assert neither["labels"] == []
-
-
 def test_the_models_are_told(client: TestClient) -> None:
     found = client.get("/v1/models").json()
     first, second = found["models"][:2]

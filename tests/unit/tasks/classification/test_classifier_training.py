@@ -58,11 +58,9 @@ def learn(*overrides: str) -> tuple[Run, list[str]]:
     return Run.open(train(tiny_config(*overrides), "run", listener=listener)), listener.messages
 
 
-def make_store(
-    *, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise"), tokenizer: Any = None
-) -> LabelledStore:
+def make_store(*, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise")) -> LabelledStore:
     corpus = open_labelled(["train.tsv"])
-    tokenizer = tokenizer or train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
     return LabelledStore.prepare(corpus, tokenizer, labels=labels, max_tokens=max_tokens, cache=Path("cache"))
 
 
@@ -80,20 +78,6 @@ def test_the_store_holds_every_token_and_label_and_counts_what_is_cut() -> None:
     n_texts = sum(n > 4 for n in whole.lengths.tolist())
     assert cut.notes() == [f"cut {n_tokens:,} tokens off {n_texts} of 120 texts (data.max_windows)"]
     assert all(whole.text[i][:4].tolist() == cut.text[i].tolist() for i in range(120))
-
-
-def test_texts_without_a_token_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = list(open_labelled(["train.tsv"]).examples())
-    tokenizer = train_tokenizer((example.text for example in examples), tiny_config().tokenizer)
-    n_birds = sum("bird" in example.text for example in examples)
-
-    def without_birds(texts: list[str], dropout: float) -> list[list[int]]:
-        return [[] if "bird" in text else [5] for text in texts]
-
-    monkeypatch.setattr(tokenizer, "encode_batch", without_birds)
-    store = make_store(tokenizer=tokenizer)
-    assert len(store) == 120 - n_birds
-    assert store.notes() == [f"skipped {n_birds} texts: they are empty"]
 
 
 def test_a_label_that_is_not_known_is_named() -> None:

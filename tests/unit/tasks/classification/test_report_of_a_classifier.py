@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -47,12 +46,6 @@ def evaluation(
     return ClassificationScores(
         "made up", labels, expected, logits, 1.5, 1.0, np.zeros(n_texts, dtype=np.int64), **changes
     )
-
-
-def drawn(path: Path, prefix: str) -> list[str]:
-    """The ids of what a figure draws that begin with `prefix`."""
-    ids = [element.get("id") or "" for element in ElementTree.parse(path).iter()]
-    return [each for each in ids if each.startswith(prefix)]
 
 
 # Reliability
@@ -99,15 +92,8 @@ def test_the_most_confident_mistakes_come_first_and_are_mistakes() -> None:
     sure = e.probabilities().max(1)
     first = [each.confidence for each in e.confident_mistakes(5)]
     assert first == sorted((sure[i] for i in wrong), reverse=True)[:5]
-
-
-def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
-    e = evaluation()
-    pairs = e.mistakes(100)
-    assert sum(n for *_, n in pairs) == (e.found != e.expected).sum()
-    assert [n for *_, n in pairs] == sorted((n for *_, n in pairs), reverse=True)
-    for label, given, n in pairs:
-        assert n == e.confusion[e.labels.index(label), e.labels.index(given)] > 0
+    confused = e.confusion[~np.eye(3, dtype=bool)]
+    assert [n for *_, n in e.mistakes(100)] == sorted(confused.tolist(), reverse=True)
 
 
 @pytest.mark.parametrize("position", [0, 500, 999])
@@ -136,8 +122,8 @@ ALL_RIGHT = ClassificationScores(
 def test_classes_of_any_number_and_name_can_be_drawn(tmp_path: Path, scores: ClassificationScores) -> None:
     for plot in (plot_confusion, plot_classes, plot_reliability):
         plot(scores, tmp_path / f"{plot.__name__}.svg")
-    ids = [f"f1-{i}" for i in range(min(len(scores.labels), MAX_CLASSES))]
-    assert sorted(drawn(tmp_path / "plot_classes.svg", "f1-")) == sorted(ids)
+    ids = re.findall('id="(f1-[0-9]+)"', (tmp_path / "plot_classes.svg").read_text("utf-8"))
+    assert sorted(ids) == sorted(f"f1-{i}" for i in range(min(len(scores.labels), MAX_CLASSES)))
     assert scores is not ALL_RIGHT or scores.confident_mistakes(10) == []
 
 
