@@ -64,7 +64,7 @@ def test_terms_of_the_source_are_required_of_the_last_translation_behind_a_pivot
     assert all(piece in answer["translations"][0]["text"] for piece in ("12.50", "chat"))
 
 
-def test_a_pair_without_a_model_goes_through_two_whoever_asks(
+def test_a_pair_without_a_model_goes_through_two_on_every_route(
     client: TestClient, translator: Translator
 ) -> None:
     body = {"text": "rot Katze", "source": "de", "target": "fr", "align": True, "confidence": True}

@@ -18,37 +18,9 @@ from dragoman.tasks import config_for
 from dragoman.tasks.translation.text import TrainingText
 from dragoman.text.tokenizer import TokenizerPair
 from sharing import made_once
-from tiny import TINY, TRAINING, write_corpus
+from tiny import TRAINING, write_corpus
 
 REPLAY = ("train", "--tsv", "new.tsv", "--from", "start", "--replay", 0.2, "--out", "on")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run on two corpora that holds out pairs, and new text that shares some of them."""
-
-    def make(folder: Path) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            write_corpus(folder, "train", 200, seed=1)
-            write_corpus(folder, "more", 100, seed=2)
-            files = ["--src", "train.en", "--tgt", "train.de", "--src", "more.en", "--tgt", "more.de"]
-            settings = [f"--set={setting}" for setting in (*TINY, "data.n_held_out=23", "data.split_seed=5")]
-            succeed("train", *files, "--out", "start", *settings)
-            lines = [
-                f"engine {i} runs on {i % 7} litres\tMotor {i} läuft mit {i % 7} Litern" for i in range(60)
-            ]
-            shared = [f"{pair.src}\t{pair.tgt}" for pair in validated("start")["en-de"][:8]]
-            Path("new.tsv").write_text("\n".join([*lines, *shared]) + "\n", encoding="utf-8")
-
-    return made_once(tmp_path_factory, "replay", make)
-
-
-@pytest.fixture
-def there(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, as the working directory."""
-    monkeypatch.chdir(shutil.copytree(trained, tmp_path / "there"))
-    return tmp_path / "there"
 
 
 @pytest.fixture
