@@ -10,11 +10,13 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
+from dragoman.documents import FORMATS
 from dragoman.predict.alignment import joined_links
 from dragoman.predict.results import Link
 from dragoman.predict.translator import Translator
 from dragoman.serving import translating
 from dragoman.serving.app import create_app
+from dragoman.serving.settings import LimitsConfig
 from services import answer_of, named, refusal_of, service_of
 
 
@@ -32,7 +34,10 @@ def translator(tiny_many: Path) -> Translator:
 
 
 def test_every_direction_is_listed_and_those_through_a_pivot_last(client: TestClient) -> None:
-    models = client.get("/v1/models").json()["models"]
+    told = client.get("/v1/models").json()
+    assert (told["needs_key"], told["formats"]) == (False, list(FORMATS))
+    assert told["limits"]["characters"] == LimitsConfig().characters
+    models = told["models"]
     found = [(m["source"], m["target"], m.get("pivot"), m["name"]) for m in models]
     assert found == [
         ("en", "de", None, "run"), ("de", "en", None, "run"), ("en", "fr", None, "run"),

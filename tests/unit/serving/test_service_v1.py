@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents import FORMATS, Document, DocumentFile, translate_file
+from dragoman.documents import Document, DocumentFile, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align, word_probabilities
 from dragoman.predict.classifier import Classifier
@@ -177,14 +177,6 @@ def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, mor
         assert each["result"].keys() ^ sentence.keys() <= {"start", "end"}
 
 
-def test_languages_come_with_falling_confidence(client: TestClient) -> None:
-    found = answer_of(client, "detect", text="Where is the station?")["languages"]
-    confidences = [each["confidence"] for each in found]
-    assert found[0]["language"] == "en"
-    assert confidences == sorted(confidences, reverse=True)
-    assert 0 <= confidences[-1] <= sum(confidences) <= 1 + 1e-3
-
-
 def test_labels_are_those_of_the_classifier(client: TestClient, classifier: Classifier) -> None:
     texts = ["a great lovely cat", "dull house", ""]
     found = answer_of(client, "classify", text=texts)
@@ -195,17 +187,6 @@ def test_labels_are_those_of_the_classifier(client: TestClient, classifier: Clas
         assert result["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
         assert list(result["probabilities"]) == list(wanted.probabilities), "the most likely first"
         assert result["n_cut"] == wanted.n_cut
-
-
-def test_the_models_are_told(client: TestClient) -> None:
-    found = client.get("/v1/models").json()
-    first, second = found["models"][:2]
-    assert (first["source"], first["target"], first["beam_size"], first["max_n_best"]) == ("en", "de", 3, 4)
-    assert (second["task"], set(second["labels"])) == ("classification", {"praise", "blame"})
-    assert found["limits"] == {
-        "characters": 600, "glossary_entries": 30, "file_bytes": 4096, "file_characters": 300
-    }  # fmt: skip
-    assert (found["needs_key"], found["formats"]) == (False, list(FORMATS))
 
 
 DOCUMENTS = {
