@@ -105,12 +105,14 @@ def compile_library(compiler: list[str], library: Path) -> None:
         subprocess.run([*command, "-c", str(PACKAGE / "native.c"), "-o", made], check=True)
         return made
 
-    part = library.with_name(f".{os.getpid()}-{library.name}")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = Path(folder, LIBRARY)
         objects = pool.map(compile_variant, filter(knows, VARIANTS))
-        link = [*compiler, *FLAGS, "-shared", str(PACKAGE / "native_variants.c"), *objects, "-o", str(part)]
+        link = [*compiler, *FLAGS, "-shared", str(PACKAGE / "native_variants.c"), *objects, "-o", str(made)]
         subprocess.run([*link, *([] if sys.platform == "win32" else ["-lm"])], check=True)
-    part.replace(library)
+        part = library.with_name(f".{os.getpid()}-{LIBRARY}")  # who has loaded the library keeps the old one
+        shutil.copy(made, part)
+        part.replace(library)
 
 
 class WheelForAnyPython(bdist_wheel):

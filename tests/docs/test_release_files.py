@@ -74,7 +74,7 @@ def test_a_command_of_a_workflow_names_what_is_there(command: str) -> None:
     if words[0] == "dragoman":
         succeed(*words[1:], "--help")
     programs = (
-        "actionlint bash docker dragoman echo gh git make mv python python3 sudo test touch .venv/bin/pip"
+        "actionlint bash docker dragoman echo gh git make mv python python3 rm sudo test touch .venv/bin/pip"
     )
     assert words[0] in (*programs.split(), ".venv/bin/python") or words[0].startswith(("digest=", "IMAGE="))
 
