@@ -218,7 +218,7 @@ class CompiledDecoder:
             scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
             weight = (weight / scales[:, None]).round()
             made.scales = self._padded(scales)
-            made.sums = self._padded(-zero * weight.sum(1).int())
+            made.sums = self._padded((self.library.dragoman_shift() - zero) * weight.sum(1).int())
         rows = weight.to(self.dtype).contiguous()
         n_bytes = self.library.dragoman_packed_bytes(KINDS[self.dtype], n_in, n_out)
         packed = torch.empty(n_bytes + COLUMNS, dtype=torch.uint8)
