@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.store import LabelledStore
 from dragoman.text.tokenizer import PAD_ID
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from dragoman.data.store import LabelledStore
     from dragoman.model.classifier import TransformerClassifier
     from dragoman.model.ngrams import NgramBags
 

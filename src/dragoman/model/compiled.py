@@ -245,7 +245,9 @@ class _Packer:
             levels = np.rint(weight / scales[:, None])
             rows = np.nan_to_num(levels, copy=False).astype(np.int8)  # of a NaN, scales are NaN, too
             made.scales = self._padded(scales)
-            made.sums = self._padded(-zero * rows.sum(axis=1, dtype=np.int32))
+            made.sums = self._padded(
+                (self.library.dragoman_shift() - zero) * rows.sum(axis=1, dtype=np.int32)
+            )
         elif self.kind == "bfloat16":
             rows = in_bf16(rows)
         kind, n_bytes = KINDS[self.kind], self.library.dragoman_packed_bytes(KINDS[self.kind], n_in, n_out)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
 from dragoman.decoding.log_probs import ArrayLogProbs, Floats32, Ints, LogProbs
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
@@ -312,21 +312,6 @@ def forced_scores(step: NextToken, targets: Sequence[Sequence[int]]) -> list[lis
         for row, value in zip(rows.tolist(), values.tolist(), strict=True):
             scores[row].append(value)
     return scores
-
-
-def ranked_hypotheses(
-    translations: Iterable[tuple[Sequence[int], float]], settings: SearchConfig, *, limit: int
-) -> list[Hypothesis]:
-    """Return what another engine found for a sentence, tokens and log-probabilities, as Dragoman ranks it.
-
-    Hypotheses are cut to `limit` tokens; none has the end token.
-    """
-    hypotheses = []
-    for tokens, log_prob in translations:
-        ids = tuple(tokens[:limit])
-        score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
-        hypotheses.append(Hypothesis(ids, log_prob, score))
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
 
 
 def longest_translation(sentence: SearchInput, settings: SearchConfig, *, limit: int) -> int:
