@@ -85,7 +85,7 @@ class _Model(ctypes.Structure):
 
 def why_not_compiled(config: EncoderConfig, kind: Kind) -> str:
     """Return why compiled code does not compute such a model in `kind` here; "": it does."""
-    library, reason = native()
+    library, reason, _ = native()
     if library is None:
         return reason
     if not library.dragoman_kinds() >> KINDS[kind] & 1:

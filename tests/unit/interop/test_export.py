@@ -24,6 +24,7 @@ from dragoman.interop.onnx import import_package
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import SearchInput
+from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
