@@ -445,7 +445,7 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
             const int column = first + LANES * c;
             const Mask mask = tail(linear->n_out - column);
             Floats v = values[r][c];
-            if (mode == RELU) v = largest(v, spread(0.0f));
+            if (mode == RELU) v = largest(spread(0.0f), v); /* of a NaN, the second */
             if (mode == RELU && kind == INT8) {
                 store_levels((Level *)row + column, mask, nearest_ints(smallest(v, spread(2 * LEVELS + 1))));
             } else if (mode == RELU) {
@@ -518,9 +518,21 @@ EXPORT(void, dragoman_pack)(int32_t kind, const void *rows, const int32_t *ids, 
 
 /* ---- Attention ---- */
 
-/* Look with the query q (D) at n keys, whose values stand D behind them -> context (D). scores: room for n. */
+/* Attention that is kept: the weights (rows, layers, H, n_columns) of each row's look in each layer. */
+typedef struct {
+    float *weights; /* NULL: none is */
+    int n_layers, n_heads, n_columns;
+} Looks;
+
+static float *place_of(const Looks *looks, size_t row, int layer) {
+    return looks->weights == NULL ? NULL : looks->weights + (row * looks->n_layers + layer) * looks->n_heads * looks->n_columns;
+}
+
+/* Look with the query q (D) at n keys, whose values stand D behind them -> context (D), and the weights (H, n_columns) to
+ * `kept`, if that is not NULL. scores: room for n. */
 static inline __attribute__((always_inline)) void
-attend_with(const int width, const float *q, const float *const *keys, int n, int n_heads, float *scores, float *context) {
+attend_with(const int width, const float *q, const float *const *keys, int n, int n_heads, float *scores, float *context, float *kept,
+            int n_columns) {
     for (int h = 0; h < n_heads; h++) {
         const float *query = q + h * width;
         for (int j = 0; j < n; j++) {
@@ -541,6 +553,7 @@ attend_with(const int width, const float *q, const float *const *keys, int n, in
             sum += e;
         }
         const Floats share = spread(1.0f / sum_of(sum));
+        for (int j = 0; kept != NULL && j < n; j += LANES) store(kept + (size_t)h * n_columns + j, tail(n - j), load(tail(n - j), scores + j) * share);
 #pragma GCC unroll 2
         for (int i = 0; i < width; i += 4 * LANES) {
             Floats parts[4] = {spread(0.0f), spread(0.0f), spread(0.0f), spread(0.0f)};
@@ -556,10 +569,10 @@ attend_with(const int width, const float *q, const float *const *keys, int n, in
     }
 }
 
-static void attend(int width, const float *q, const float *const *keys, int n, int n_heads, float *scores, float *context) {
-    if (width == 64) attend_with(64, q, keys, n, n_heads, scores, context);
-    else if (width == 32) attend_with(32, q, keys, n, n_heads, scores, context);
-    else attend_with(width, q, keys, n, n_heads, scores, context);
+static void attend(int width, const float *q, const float *const *keys, int n, int n_heads, float *scores, float *context, float *kept, int n_columns) {
+    if (width == 64) attend_with(64, q, keys, n, n_heads, scores, context, kept, n_columns);
+    else if (width == 32) attend_with(32, q, keys, n, n_heads, scores, context, kept, n_columns);
+    else attend_with(width, q, keys, n, n_heads, scores, context, kept, n_columns);
 }
 
 /* ---- A search ---- */
@@ -597,6 +610,7 @@ typedef struct {
     int32_t n_free;
     Linear output; /* of the columns */
     int32_t n_columns;
+    int32_t longest; /* the most tokens of a sentence */
     Room packed, scales, bias, sums;
     Room x, inputs, projected, context, wide, scores, pointers, logits;
     int32_t failed; /* whether memory was missing */
@@ -744,8 +758,9 @@ static Scratch scratch_of(Steps *steps, int n, int longest) {
     return scratch;
 }
 
-/* Encode the sentences of `n` rows, of together `n_tokens` tokens, and keep what the decoder looks at. */
-static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int n_tokens, int longest) {
+/* Encode the sentences of `n` rows, of together `n_tokens` tokens, and keep what the decoder looks at; and in `looks`, from
+ * row `first_look` on, what each token looks at. */
+static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int n_tokens, int longest, const Looks *looks, size_t first_look) {
     const Model *model = steps->model;
     const int D = model->d_model, width = D / model->n_heads;
     Scratch at = scratch_of(steps, n_tokens, longest);
@@ -761,7 +776,8 @@ static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int 
             const int S = rows[s].sentence->n_tokens;
             for (int j = 0; j < S; j++) at.keys[j] = at.projected + (size_t)(first + j) * 3 * D + D;
             for (int i = 0; i < S; i++)
-                attend(width, at.projected + (size_t)(first + i) * 3 * D, at.keys, S, model->n_heads, at.scores, at.context + (size_t)(first + i) * D);
+                attend(width, at.projected + (size_t)(first + i) * 3 * D, at.keys, S, model->n_heads, at.scores,
+                       at.context + (size_t)(first + i) * D, place_of(looks, first_look + first + i, l), looks->n_columns);
         }
         add_context(model, &layer->own_out, at.context, n_tokens, at.inputs, at.x);
         norm_rows(model, model->norms_after ? &layer->own_norm : &layer->feed_forward_norm, at.x, n_tokens, at.inputs);
@@ -810,7 +826,8 @@ static Mask *mask_of(const uint8_t *may_hold, int n) {
 }
 
 /* Let `n` sentences begin, each with a row. Returns 0 where memory is missing. */
-static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *lengths, int n, const uint8_t *may_hold) {
+static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *lengths, int n, const uint8_t *may_hold, const Looks *looks) {
+    size_t n_before = 0;
     const size_t token_bytes = sizeof(float) * 2 * steps->model->d_model * steps->model->n_decoder_layers;
     if (!room_for_rows(steps, n)) return 0;
     while (steps->n_rows < n) {
@@ -828,23 +845,27 @@ static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *length
             n_tokens += lengths[i];
             longest = lengths[i] > longest ? lengths[i] : longest;
         }
-        if (!encode(steps, steps->rows + first, ids, steps->n_rows - first, n_tokens, longest)) return 0;
-        ids += n_tokens;
+        if (!encode(steps, steps->rows + first, ids, steps->n_rows - first, n_tokens, longest, looks, n_before)) return 0;
+        ids += n_tokens, n_before += n_tokens;
     }
     return 1;
 }
 
 /* Begin to search for `n` sentences, each a row of the first step: their tokens one after the other, and how many each has.
  * `columns` (n_columns), or NULL: the tokens to be computed, and `may_hold` (n, n_columns) which of them each sentence may hold.
- * Without them all are computed, and those that are `forbidden` are -inf. Returns NULL where memory is missing. */
+ * Without them all are computed, and those that are `forbidden` are -inf. `looks`, or NULL: what the encoder's tokens look
+ * at, (tokens, layers, H, S), S the most tokens of a sentence. Returns NULL where memory is missing. */
 EXPORT(Steps *, dragoman_begin)(const Model *model, const int32_t *forbidden, int32_t n_forbidden, const int64_t *ids, const int32_t *lengths,
-                                int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns) {
+                                 int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
     Steps *steps = calloc(1, sizeof(Steps));
     if (steps == NULL) return NULL;
     steps->model = model, steps->output = model->output, steps->n_columns = n_columns;
     steps->forbidden = malloc(sizeof(int32_t) * (n_forbidden + 1)), steps->n_forbidden = n_forbidden;
     if (steps->forbidden != NULL) memcpy(steps->forbidden, forbidden, sizeof(int32_t) * n_forbidden);
-    if (steps->forbidden == NULL || (columns != NULL && !set_columns(steps, columns)) || !add_sentences(steps, ids, lengths, n, may_hold)) {
+    for (int i = 0; i < n; i++) steps->longest = lengths[i] > steps->longest ? lengths[i] : steps->longest;
+    const Looks of_encoder = {looks, model->n_encoder_layers, model->n_heads, steps->longest};
+    if (steps->forbidden == NULL || (columns != NULL && !set_columns(steps, columns)) ||
+        !add_sentences(steps, ids, lengths, n, may_hold, &of_encoder)) {
         OWN(dragoman_end)(steps);
         return NULL;
     }
@@ -904,11 +925,14 @@ static void project(Steps *steps, int first, int end, const float *x, const char
     }
 }
 
-/* Read the tokens `last` (N), after the rows `parents` of the last step -> log-probabilities (N, columns).
+/* Read the tokens `last` (N), after the rows `parents` of the last step -> log-probabilities (N, columns). `own` and `cross`,
+ * or NULL: what rows look at, (N, layers, H, T) of the T tokens so far and (N, layers, H, S) of the source's, S the most of any.
  * Returns 0 where memory is missing. */
-EXPORT(int32_t, dragoman_step)(Steps *steps, const int64_t *last, const int64_t *parents, int32_t n_rows, float *log_probs) {
+EXPORT(int32_t, dragoman_step)(Steps *steps, const int64_t *last, const int64_t *parents, int32_t n_rows, float *log_probs, float *own, float *cross) {
     if (!follow(steps, parents, n_rows)) return 0;
     const Model *model = steps->model;
+    const Looks of_own = {own, model->n_decoder_layers, model->n_heads, n_rows ? steps->rows[0].last->length : 0};
+    const Looks of_cross = {cross, model->n_decoder_layers, model->n_heads, steps->longest};
     const int D = model->d_model, width = D / model->n_heads;
     for (int first = 0; first < steps->n_rows; first += ROWS_TOGETHER) {
         const int n = steps->n_rows - first < ROWS_TOGETHER ? steps->n_rows - first : ROWS_TOGETHER;
@@ -935,10 +959,10 @@ EXPORT(int32_t, dragoman_step)(Steps *steps, const int64_t *last, const int64_t 
             product(model, &layer->own_in, at.inputs, n, at.projected);
             for (int i = 0, begin = 0; i < n; begin += rows[i].last->length, i++) {
                 const int length = rows[i].last->length;
-                const float *own = at.projected + (size_t)i * 3 * D;
-                memcpy(rows[i].last->past + (size_t)l * 2 * D, own + D, sizeof(float) * 2 * D);
+                const float *query = at.projected + (size_t)i * 3 * D;
+                memcpy(rows[i].last->past + (size_t)l * 2 * D, query + D, sizeof(float) * 2 * D);
                 for (int j = 0; j < length; j++) at.keys[j] = nodes[begin + j]->past + (size_t)l * 2 * D;
-                attend(width, own, at.keys, length, model->n_heads, at.scores, at.context + (size_t)i * D);
+                attend(width, query, at.keys, length, model->n_heads, at.scores, at.context + (size_t)i * D, place_of(&of_own, first + i, l), length);
             }
             add_context(model, &layer->own_out, at.context, n, at.inputs, at.x);
             norm_rows(model, model->norms_after ? &layer->own_norm : &layer->cross_norm, at.x, n, at.inputs);
@@ -947,7 +971,8 @@ EXPORT(int32_t, dragoman_step)(Steps *steps, const int64_t *last, const int64_t 
                 const Sentence *sentence = rows[i].sentence;
                 const float *memory = sentence->memory + (size_t)l * sentence->n_tokens * 2 * D;
                 for (int j = 0; j < sentence->n_tokens; j++) at.keys[j] = memory + (size_t)j * 2 * D;
-                attend(width, at.projected + (size_t)i * D, at.keys, sentence->n_tokens, model->n_heads, at.scores, at.context + (size_t)i * D);
+                attend(width, at.projected + (size_t)i * D, at.keys, sentence->n_tokens, model->n_heads, at.scores,
+                       at.context + (size_t)i * D, place_of(&of_cross, first + i, l), of_cross.n_columns);
             }
             add_context(model, &layer->cross_out, at.context, n, at.inputs, at.x);
             norm_rows(model, model->norms_after ? &layer->cross_norm : &layer->feed_forward_norm, at.x, n, at.inputs);

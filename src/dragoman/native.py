@@ -28,9 +28,12 @@ FUNCTIONS = {
     "dragoman_shift": (Int, []),
     "dragoman_packed_bytes": (Long, [Int, Int, Int]),
     "dragoman_pack": (None, [Int, Pointer, Pointer, Int, Int, Pointer]),
-    "dragoman_begin": (Pointer, [Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer, Pointer, Int]),
+    "dragoman_begin": (
+        Pointer,
+        [Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer],
+    ),
     "dragoman_end": (None, [Pointer]),
-    "dragoman_step": (Int, [Pointer, Pointer, Pointer, Int, Pointer]),
+    "dragoman_step": (Int, [Pointer, Pointer, Pointer, Int, Pointer, Pointer, Pointer]),
     "dragoman_top": (Int, [Pointer, Long, Long, Int, Int, Pointer, Pointer]),
     "dragoman_beam": (Int, [Pointer, Pointer, Long, Int, Long]),
 }

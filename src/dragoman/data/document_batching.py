@@ -1,23 +1,26 @@
 """Batches of whole texts; long texts are split into several windows, so that nothing is truncated.
 
 A text of more than `max_length` tokens is split into the smallest number of adjacent windows, all of about
-the same length. Every token is in exactly one window.
+the same length. Every token is in exactly one window. PyTorch is imported where tensors are made.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.store import LabelledStore
-from dragoman.model.classifier import TransformerClassifier
-from dragoman.model.ngrams import NgramBags, bags_of_ngrams
 from dragoman.text.tokenizer import PAD_ID
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from dragoman.data.store import LabelledStore
+    from dragoman.model.classifier import TransformerClassifier
+    from dragoman.model.ngrams import NgramBags
 
 Ids = npt.NDArray[np.int64]
 
@@ -113,6 +116,8 @@ def windows_needed(lengths: Ids, *, max_length: int) -> Ids:
 
 def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
     """Texts as windows. `tokens` are those of all texts one after the other, `lengths` how many each has."""
+    import torch
+
     n_windows = windows_needed(lengths, max_length=max_length)
     document = np.repeat(np.arange(len(lengths)), n_windows)  # (W,)
     first = np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
@@ -127,6 +132,8 @@ def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
 
 def make_documents(tokens: Ids, lengths: Ids, config: ClassificationConfig) -> Documents:
     """Texts as the model of `config` reads them, with their n-grams; see `lay_out`."""
+    from dragoman.model.ngrams import bags_of_ngrams
+
     ngrams = bags_of_ngrams(tokens, lengths, config.model) if config.model.ngrams else None
     return lay_out(tokens, lengths, max_length=config.data.max_length)._replace(ngrams=ngrams)
 
@@ -139,6 +146,8 @@ def make_classification_batch(
     Word dropout hides tokens, as PyTorch's random state will have it; a text that would lose all of them
     keeps its first.
     """
+    import torch
+
     tokens, lengths = store.gathered(indices)
     if config.model.word_dropout:
         keep = torch.rand(len(tokens)).numpy() >= config.model.word_dropout

@@ -1,6 +1,6 @@
 """A model as compiled code (dragoman/native.c) reads it: the steps of a search in one call each.
 
-Weights are packed in the model's type, or in int8. In int8 what a product reads are 8 bits with one scale for
+Weights are packed in fp32, bfloat16 or int8. In int8 what a product reads are 8 bits with one scale for
 all rows, known before the first sentence, so that no row's result depends on another's. A layer norm has made
 its outputs as large as they are (its weight and bias go into the product behind it); values and activations
 are bounded by such inputs, so that the weights tell how large they can become, and each column has its scale
@@ -10,20 +10,27 @@ from there. Sums are in int32, all between the products is in fp32.
 from __future__ import annotations
 
 import ctypes
+import math
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Literal, TypeAlias
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+import numpy as np
+import numpy.typing as npt
 
-from dragoman.model.kernels import FAST
-from dragoman.model.layers import DecoderLayer, Embedding, EncoderLayer, LayerNorm, MultiHeadAttention
-from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
+from dragoman.config import EncoderConfig, ModelConfig
+from dragoman.model.architecture import embedding_names
+from dragoman.model.weights import Floats, Weights, in_bf16, in_fp32, sinusoids
 from dragoman.native import Int, Pointer, native
 
-KINDS = {torch.int8: 0, torch.bfloat16: 1, torch.float32: 2}
-"""What weights are stored in, by its number in native.c."""
+Kind: TypeAlias = Literal["int8", "bfloat16", "float32"]
+"""What weights are stored in."""
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+KINDS: dict[str, int] = {"int8": 0, "bfloat16": 1, "float32": 2}
 ACTIVATIONS = {"relu": 2, "gelu": 3, "swish": 4}
-"""By their numbers in native.c."""
+"""By their numbers in native.c, both."""
 COLUMNS = 64
 """A multiple of the outputs of a block of packed weights."""
 INPUTS_MULTIPLE_OF = 4
@@ -76,248 +83,334 @@ class _Model(ctypes.Structure):
     )  # fmt: skip
 
 
-def can_compile(model: Seq2SeqTransformer, *, int8: bool = False) -> bool:
-    """Whether compiled code computes `model` here, in its type or in int8, and is wanted."""
-    if model.device.type != "cpu" or model.kernels != FAST or model.stepping != "fast":
-        return False
-    widths, library = (model.config.d_model, model.config.d_ff), native().library
-    kind = KINDS.get(torch.int8 if int8 else model.dtype)
-    if library is None or kind is None or any(width % INPUTS_MULTIPLE_OF for width in widths):
-        return False
-    return bool(library.dragoman_kinds() >> kind & 1)
+def why_not_compiled(config: EncoderConfig, kind: Kind) -> str:
+    """Return why compiled code does not compute such a model in `kind` here; "": it does."""
+    library, reason, _ = native()
+    if library is None:
+        return reason
+    if not library.dragoman_kinds() >> KINDS[kind] & 1:
+        return f"the processor has no instructions for {kind}"
+    if any(width % INPUTS_MULTIPLE_OF for width in (config.d_model, config.d_ff)):
+        return f"d_model and d_ff are not multiples of {INPUTS_MULTIPLE_OF}"
+    return ""
 
 
-class CompiledDecoder:
+class CompiledModel:
     """The packed weights of a model; `start` gives the next-token function for sentences."""
 
-    def __init__(self, model: Seq2SeqTransformer, *, int8: bool = False) -> None:
-        """Pack a copy of the weights, in `model.dtype` or in int8, of a model that one `can_compile`."""
-        library, config = native().library, model.config
-        assert library is not None
-        self.library = library
-        self.dtype = torch.int8 if int8 else model.dtype
-        self.n_tokens = model.output.out_features
-        self._norms_after = config.norm == "post"
-        self._activation = config.activation
-        self._alive: list[Tensor] = []
-        """What the structures point to."""
-        embeddings = (model.src_embedding, model.tgt_embedding) if int8 and self._norms_after else ()
-        self._reach = {embedding: reach_of(embedding) for embedding in embeddings}
-        """What 8 bits hold of embeddings, where products read these as levels."""
+    @np.errstate(all="ignore")  # a search finds in the probabilities what is not finite
+    def __init__(self, weights: Weights, config: EncoderConfig, *, kind: Kind) -> None:
+        """Pack `weights`, by their names in a run's file, for which there must be no `why_not_compiled`.
+
+        They are read now; what of them is fp32 is not copied, and must stay as it is.
+        """
+        packer = self._packer = _Packer(weights, config, kind)
+        self.library, self.kind, self.config = packer.library, kind, config
+        norms_after = config.norm == "post"
         encoder, decoder = [], []
-        read: nn.Module = model.src_embedding  # what comes before a layer
-        for layer in encoder_layers(model):
-            encoder.append(self._layer(layer, read))
-            read = layer.residuals[-1].get_submodule("norm")
-        memory = read if self._norms_after else model.encoder_norm
-        read = model.tgt_embedding
-        for decoder_layer in decoder_layers(model):
-            decoder.append(self._layer(decoder_layer, read, memory))
-            read = decoder_layer.residuals[-1].get_submodule("norm")
-        read = read if self._norms_after else model.decoder_norm
-        output, rows = self._linear(*self._reading(read, model.output.weight, model.output.bias))
-        self.model = _Model(
-            kind=KINDS[self.dtype], d_model=config.d_model, n_heads=config.n_heads, d_ff=config.d_ff,
-            n_encoder_layers=len(encoder), n_decoder_layers=len(decoder),
-            norms_after=self._norms_after, activation=ACTIVATIONS[config.activation],
-            encoder=(_Layer * len(encoder))(*encoder), decoder=(_Layer * len(decoder))(*decoder),
-            encoder_norm=self._norm(model.encoder_norm), decoder_norm=self._norm(model.decoder_norm),
-            src=self._embedding(model.src_embedding), tgt=self._embedding(model.tgt_embedding),
-            output=output, output_rows=self._pointer(rows),
+        read = "src_embedding"  # what comes before a layer
+        for i in range(config.n_encoder_layers):
+            encoder.append(packer.layer(f"encoder.{i}", read))
+            read = f"encoder.{i}.residuals.1.norm"
+        memory = read if norms_after else "encoder_norm"
+        model = _Model(
+            kind=KINDS[kind], d_model=config.d_model, n_heads=config.n_heads, d_ff=config.d_ff,
+            norms_after=norms_after, activation=ACTIVATIONS[config.activation],
+            src=packer.embedding("src_embedding"),
         )  # fmt: skip
+        if isinstance(config, ModelConfig):
+            read = "tgt_embedding"
+            for i in range(config.n_decoder_layers):
+                decoder.append(packer.layer(f"decoder.{i}", read, memory))
+                read = f"decoder.{i}.residuals.2.norm"
+            read = read if norms_after else "decoder_norm"
+            weight = packer.weight("output.weight")
+            bias = packer.weight("output.bias") if config.output_bias else np.zeros(len(weight), np.float32)
+            model.output, rows = packer.linear(*packer.reading(read, weight, bias))
+            model.output_rows, model.tgt = packer.pointer(rows), packer.embedding("tgt_embedding")
+        if not norms_after:
+            model.encoder_norm = packer.norm("encoder_norm")
+            model.decoder_norm = packer.norm("decoder_norm") if decoder else _Norm()
+        model.encoder, model.n_encoder_layers = (_Layer * len(encoder))(*encoder), len(encoder)
+        model.decoder, model.n_decoder_layers = (_Layer * len(decoder))(*decoder), len(decoder)
+        self.structure = model
+
+    @property
+    def n_tokens(self) -> int:
+        """The target's tokens."""
+        return int(self.structure.output.n_out)
 
     def start(
         self,
-        src: Tensor,
-        src_mask: Tensor,
+        sources: Sequence[Sequence[int]],
         *,
-        forbidden: tuple[int, ...] = (),
-        allowed: Tensor | None = None,
+        forbidden: Sequence[int] = (),
+        allowed: Bools | None = None,
+        keep_attention: bool = False,
+        keep_self_attention: bool = False,
     ) -> CompiledSteps:
-        """src (B, S), src_mask (B, S) True at real tokens. `forbidden` ids get log-probability -inf.
+        """Begin to translate `sources`, all the ids of each that the model looks at.
 
-        `allowed` (B, V) says which tokens a sentence may hold, the reserved ones among them: others have no
-        probability, and those that no sentence may hold have no columns (`CompiledSteps.ids`).
+        `forbidden` ids get log-probability -inf. `allowed` (B, V) says which tokens a sentence may hold, the
+        reserved ones among them: others have no probability, and those that no sentence may hold have no
+        columns (`CompiledSteps.ids`). Attention is kept where that is asked for (`CompiledSteps.cross`,
+        `decoder` and `encoder`). MemoryError: there is too little.
         """
-        return CompiledSteps(self, src, src_mask, forbidden=forbidden, allowed=allowed)
+        return CompiledSteps(
+            self, sources, forbidden=forbidden, allowed=allowed, keep_attention=keep_attention,
+            keep_self_attention=keep_self_attention,
+        )  # fmt: skip
 
-    def _layer(
-        self, layer: EncoderLayer | DecoderLayer, before: nn.Module, memory: nn.Module | None = None
-    ) -> _Layer:
-        """Pack a layer, which stands behind the module `before` and looks at what `memory` gives."""
-        norms = [residual.get_submodule("norm") for residual in layer.residuals]
-        read = [before, *norms[:-1]] if self._norms_after else norms
-        d_model = layer.self_attention.out_proj.out_features
+
+class _Packer:
+    """Packs the parts of a model, and keeps what their structures point to."""
+
+    def __init__(self, weights: Weights, config: EncoderConfig, kind: Kind) -> None:
+        library = native().library
+        assert library is not None
+        self.library, self.kind = library, kind
+        self._weights, self._config = weights, config
+        self._tied: dict[str, str] = {}
+        """The names in the file of weights that are there once."""
+        if isinstance(config, ModelConfig):
+            names = ("src_embedding.tokens.weight", "tgt_embedding.tokens.weight", "output.weight")
+            self._tied = dict(zip(names, embedding_names(config), strict=True))
+        self._alive: list[npt.NDArray[Any]] = []
+        self._reach: dict[str, float] = {}
+        """What 8 bits hold of embeddings, where products read these as levels."""
+        if kind == "int8" and config.norm == "post":
+            embeddings = ["src_embedding", "tgt_embedding"] if self._tied else ["src_embedding"]
+            self._reach = {name: self._reach_of(name) for name in embeddings}
+
+    def weight(self, name: str) -> Floats:
+        """Return one of the weights in fp32."""
+        return in_fp32(self._weights[self._tied.get(name, name)])
+
+    def layer(self, name: str, before: str, memory: str = "") -> _Layer:
+        """Pack a layer, which stands behind what is called `before`; one of a decoder looks at `memory`."""
+        norms = [f"{name}.residuals.{i}.norm" for i in range(3 if memory else 2)]
+        read = [before, *norms[:-1]] if self._config.norm == "post" else norms
+        D = self._config.d_model
         parts: dict[str, _Linear | _Norm] = {
-            "own_norm": self._norm(norms[0]), "feed_forward_norm": self._norm(norms[-1]),
+            "own_norm": self.norm(norms[0]), "feed_forward_norm": self.norm(norms[-1]),
         }  # fmt: skip
-        weight, bias = self._reading(read[0], *with_scaled_queries(layer.self_attention))
-        parts |= self._attention("own_in", "own_out", weight, bias, layer.self_attention.out_proj)
-        if memory is not None and isinstance(layer, DecoderLayer):
-            cross = layer.cross_attention
-            weight, bias = with_scaled_queries(cross)
-            query = self._reading(read[1], weight[:d_model], bias[:d_model])
-            parts |= {"cross_norm": self._norm(norms[1]), "cross_query": self._linear(*query)[0]}
-            weight, bias = self._reading(memory, weight[d_model:], bias[d_model:])
-            parts |= self._attention("cross_memory", "cross_out", weight, bias, cross.out_proj)
-        feed_forward = layer.feed_forward
-        weight, bias = self._reading(read[-1], feed_forward.linear1.weight, feed_forward.linear1.bias)
-        unit, gains, zero = torch.ones(len(weight)), torch.ones(len(weight)), ZERO
-        if self.dtype == torch.int8 and self._activation == "relu":  # linear: in the product itself
-            unit, zero = (bias.clamp(min=0) + largest(weight)) / (2 * LEVELS + 1), 0
+        attention = f"{name}.self_attention"
+        weight, bias = self.reading(read[0], *self._with_scaled_queries(attention))
+        parts |= self._attention("own_in", "own_out", weight, bias, f"{attention}.out_proj")
+        if memory:
+            attention = f"{name}.cross_attention"
+            weight, bias = self._with_scaled_queries(attention)
+            query = self.reading(read[1], weight[:D], bias[:D])
+            parts |= {"cross_norm": self.norm(norms[1]), "cross_query": self.linear(*query)[0]}
+            weight, bias = self.reading(memory, weight[D:], bias[D:])
+            parts |= self._attention("cross_memory", "cross_out", weight, bias, f"{attention}.out_proj")
+        weight, bias = self.reading(read[-1], *self._matrix(f"{name}.feed_forward.linear1"))
+        unit = gains = np.ones(len(weight), np.float32)
+        zero = ZERO
+        if self.kind == "int8" and self._config.activation == "relu":  # linear: in the product itself
+            unit, zero = (np.maximum(bias, 0) + largest(weight)) / np.float32(2 * LEVELS + 1), 0
             weight, bias = weight / unit[:, None], bias / unit
-        elif self.dtype == torch.int8:
-            unit = (bias.clamp(min=0) + largest(weight)) / LEVELS
-            gains = 1 / unit
-        narrow = feed_forward.linear2
+        elif self.kind == "int8":
+            unit = (np.maximum(bias, 0) + largest(weight)) / np.float32(LEVELS)
+            gains = np.float32(1) / unit
+        narrow_weight, narrow_bias = self._matrix(f"{name}.feed_forward.linear2")
         parts |= {
-            "wide": self._linear(weight, bias)[0],
-            "narrow": self._linear(narrow.weight.float() * unit, narrow.bias.float(), zero=zero)[0],
+            "wide": self.linear(weight, bias)[0],
+            "narrow": self.linear(narrow_weight * unit, narrow_bias, zero=zero)[0],
         }
-        return _Layer(**parts, gains=self._pointer(gains))
+        return _Layer(**parts, gains=self.pointer(gains))
 
-    def _attention(
-        self, into: str, out: str, weight: Tensor, bias: Tensor, projection: nn.Linear
-    ) -> dict[str, _Linear]:
-        """Pack a product whose last outputs (D) are values, and the projection of what is made of these.
-
-        In int8 each value has its unit: so measured, every weighted mean is within +-LEVELS.
-        """
-        unit = torch.ones(len(weight))
-        if self.dtype == torch.int8:
-            unit = (bias.abs() + largest(weight)) / LEVELS
-            unit[: -projection.in_features] = 1.0
-        values = unit[-projection.in_features :]
-        return {
-            into: self._linear(weight / unit[:, None], bias / unit)[0],
-            out: self._linear(projection.weight.float() * values, projection.bias.float())[0],
-        }
-
-    def _reading(self, read: nn.Module, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return weight and bias in fp32 of a product that reads what the module `read` gives.
+    def reading(self, read: str, weight: Floats, bias: Floats) -> tuple[Floats, Floats]:
+        """Return weight and bias of a product that reads what `read` gives: a norm, or an embedding.
 
         In int8 that are levels: of what a norm gives before its own weight and bias, or of embeddings.
         """
-        weight = weight.float()
-        bias = torch.zeros(len(weight)) if bias is None else bias.float()
-        if self.dtype != torch.int8:
+        if self.kind != "int8":
             return weight, bias
-        if isinstance(read, Embedding):
-            return weight * (self._reach[read] / LEVELS), bias
-        assert isinstance(read, LayerNorm)
-        return weight * (read.weight.float() * (REACH / LEVELS)), bias + weight @ read.bias.float()
+        if read in self._reach:
+            return weight * np.float32(self._reach[read] / LEVELS), bias
+        of_norm, bias_of_norm = self._matrix(read)
+        return weight * (of_norm * np.float32(REACH / LEVELS)), bias + weight @ bias_of_norm
 
-    def _linear(self, weight: Tensor, bias: Tensor, *, zero: int = ZERO) -> tuple[_Linear, Tensor]:
+    def linear(self, weight: Floats, bias: Floats, *, zero: int = ZERO) -> tuple[_Linear, npt.NDArray[Any]]:
         """Pack weight (out, in) and bias (out,), in fp32; return its rows, too.
 
         `zero` is the level of 0 among its inputs.
         """
         n_out, n_in = weight.shape
         made = _Linear(n_in=n_in, n_out=n_out, bias=self._padded(bias))
-        if self.dtype == torch.int8:
-            scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS
-            weight = (weight / scales[:, None]).round()
+        rows: npt.NDArray[Any] = np.ascontiguousarray(weight)
+        if self.kind == "int8":
+            scales = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / np.float32(LEVELS)
+            levels = np.rint(weight / scales[:, None])
+            rows = np.nan_to_num(levels, copy=False).astype(np.int8)  # of a NaN, scales are NaN, too
             made.scales = self._padded(scales)
-            made.sums = self._padded((self.library.dragoman_shift() - zero) * weight.sum(1).int())
-        rows = weight.to(self.dtype).contiguous()
-        n_bytes = self.library.dragoman_packed_bytes(KINDS[self.dtype], n_in, n_out)
-        packed = torch.empty(n_bytes + COLUMNS, dtype=torch.uint8)
-        packed = packed[-packed.data_ptr() % COLUMNS :]  # the address is a multiple of it
-        self.library.dragoman_pack(KINDS[self.dtype], rows.data_ptr(), None, n_in, n_out, packed.data_ptr())
-        made.packed = self._pointer(packed)
+            made.sums = self._padded(
+                (self.library.dragoman_shift() - zero) * rows.sum(axis=1, dtype=np.int32)
+            )
+        elif self.kind == "bfloat16":
+            rows = in_bf16(rows)
+        kind, n_bytes = KINDS[self.kind], self.library.dragoman_packed_bytes(KINDS[self.kind], n_in, n_out)
+        packed = np.empty(n_bytes + COLUMNS, np.uint8)
+        packed = packed[-packed.ctypes.data % COLUMNS :]  # the address is a multiple of it
+        self.library.dragoman_pack(kind, rows.ctypes.data, None, n_in, n_out, packed.ctypes.data)
+        made.packed = self.pointer(packed)
         return made, rows
 
-    def _padded(self, x: Tensor) -> int:
-        return self._pointer(F.pad(x, (0, -len(x) % COLUMNS)))
+    def norm(self, name: str) -> _Norm:
+        """Describe a norm."""
+        weight, bias = self._matrix(name)
+        return _Norm(weight=self.pointer(weight), bias=self.pointer(bias), epsilon=self._config.norm_eps)
 
-    def _pointer(self, x: Tensor) -> int:
-        assert x.is_contiguous()
-        self._alive.append(x)
-        return x.data_ptr()
-
-    def _norm(self, norm: nn.Module) -> _Norm:
-        """Describe a norm; the identity, which nothing asks for, has none."""
-        if not isinstance(norm, LayerNorm):
-            return _Norm()
-        weight, bias = norm.weight.detach().float().contiguous(), norm.bias.detach().float().contiguous()
-        return _Norm(weight=self._pointer(weight), bias=self._pointer(bias), epsilon=norm.eps)
-
-    def _embedding(self, embedding: Embedding) -> _Embedding:
-        tokens = embedding.tokens.weight.detach().float().contiguous()
-        positions = embedding.positions.detach().float().contiguous()
+    def embedding(self, name: str) -> _Embedding:
+        """Describe the embedding of one side."""
         return _Embedding(
-            tokens=self._pointer(tokens), positions=self._pointer(positions), scale=embedding.scale,
-            gain=LEVELS / self._reach[embedding] if self._reach else 1.0,
+            tokens=self.pointer(self.weight(f"{name}.tokens.weight")),
+            positions=self.pointer(self._positions(name)), scale=self._scale,
+            gain=LEVELS / self._reach[name] if self._reach else 1.0,
         )  # fmt: skip
 
+    def pointer(self, x: npt.NDArray[Any]) -> int:
+        """Return where `x` lies, and keep it there."""
+        assert x.flags.c_contiguous
+        self._alive.append(x)
+        return x.ctypes.data
 
-def with_scaled_queries(attention: MultiHeadAttention) -> tuple[Tensor, Tensor]:
-    """Weight and bias of `in_proj` in fp32, with 1 / sqrt(d) in the rows of the queries."""
-    d_model = attention.out_proj.out_features
-    factor = torch.ones(3 * d_model, 1)
-    factor[:d_model] = (d_model // attention.n_heads) ** -0.5
-    return attention.in_proj.weight.float() * factor, attention.in_proj.bias.float() * factor[:, 0]
+    @property
+    def _scale(self) -> float:
+        """What embeddings of tokens are multiplied by."""
+        return math.sqrt(self._config.d_model) if self._config.scale_embeddings else 1.0
+
+    def _matrix(self, name: str) -> tuple[Floats, Floats]:
+        """Return weight and bias of a projection or norm."""
+        return self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+
+    def _with_scaled_queries(self, attention: str) -> tuple[Floats, Floats]:
+        """Return weight and bias of `in_proj`, with 1 / sqrt(d) in the rows of the queries."""
+        weight, bias = self._matrix(f"{attention}.in_proj")
+        D = self._config.d_model
+        factor = np.ones(3 * D, np.float32)
+        factor[:D] = (D // self._config.n_heads) ** -0.5
+        return weight * factor[:, None], bias * factor
+
+    def _attention(
+        self, into: str, out: str, weight: Floats, bias: Floats, projection: str
+    ) -> dict[str, _Linear]:
+        """Pack a product whose last outputs (D) are values, and the projection of what is made of these.
+
+        In int8 each value has its unit: so measured, every weighted mean is within +-LEVELS.
+        """
+        D = self._config.d_model
+        unit = np.ones(len(weight), np.float32)
+        if self.kind == "int8":
+            unit[-D:] = ((np.abs(bias) + largest(weight)) / LEVELS)[-D:]
+        out_weight, out_bias = self._matrix(projection)
+        return {
+            into: self.linear(weight / unit[:, None], bias / unit)[0],
+            out: self.linear(out_weight * unit[-D:], out_bias)[0],
+        }
+
+    def _padded(self, x: npt.NDArray[Any]) -> int:
+        return self.pointer(np.pad(x, (0, -len(x) % COLUMNS)))
+
+    def _positions(self, name: str) -> Floats:
+        if self._config.positions == "sinusoidal":
+            return sinusoids(self._config.max_positions, self._config.d_model)
+        return self.weight(f"{name}.positions")
+
+    def _reach_of(self, name: str) -> float:
+        """Return what 8 bits hold of embeddings: the largest, or twice REACH standard deviations."""
+        tokens, positions = self.weight(f"{name}.tokens.weight") * self._scale, self._positions(name)
+        deviation = math.sqrt(np.square(tokens).mean() + np.square(positions).mean())
+        return float(np.minimum(np.abs(tokens).max() + np.abs(positions).max(), 2 * REACH * deviation))
 
 
-def largest(weight: Tensor) -> Tensor:
+def largest(weight: Floats) -> Floats:
     """(out,): the largest outputs of a projection that reads levels, bias left out.
 
     It is REACH standard deviations, were its inputs independent.
     """
-    return weight.norm(dim=1) * LEVELS
-
-
-def reach_of(embedding: Embedding) -> float:
-    """Return what 8 bits hold of embeddings: the largest, or twice REACH standard deviations."""
-    tokens, positions = embedding.tokens.weight.float() * embedding.scale, embedding.positions.float()
-    deviation = float((tokens.square().mean() + positions.square().mean()).sqrt())
-    return min(float(tokens.abs().max() + positions.abs().max()), 2 * REACH * deviation)
+    return np.linalg.norm(weight, axis=1) * np.float32(LEVELS)
 
 
 class CompiledSteps:
-    """The next-token function of `IncrementalDecoder`; what it returns is good until the next call."""
+    """What a next-token function is, over arrays; what it returns is good until the next call."""
 
     def __init__(
         self,
-        decoder: CompiledDecoder,
-        src: Tensor,
-        src_mask: Tensor,
+        model: CompiledModel,
+        sources: Sequence[Sequence[int]],
         *,
-        forbidden: tuple[int, ...] = (),
-        allowed: Tensor | None = None,
+        forbidden: Sequence[int] = (),
+        allowed: Bools | None = None,
+        keep_attention: bool = False,
+        keep_self_attention: bool = False,
     ) -> None:
-        """Arguments are those of `CompiledDecoder.start`."""
-        self.decoder = decoder
-        self._n_columns = decoder.n_tokens
-        self._log_probs = torch.empty(0)
-        self.ids: Tensor | None = None
+        """Arguments are those of `CompiledModel.start`."""
+        self.model, self._n_columns = model, model.n_tokens
+        self._library = model.library
+        self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention
+        self._log_probs = np.empty(0, np.float32)
+        self._n_steps = 0
+        self.ids: Ints | None = None
         """The tokens that the columns of log-probabilities stand for, rising; None: all."""
-        never, columns, may_hold = torch.tensor(forbidden, dtype=torch.int32), None, None
+        self.cross = self.decoder = self.encoder = np.zeros((0, 0, 0, 0), np.float32)
+        """The attention kept: of the last call's rows to their sources, (N, layers, H, S); to the T tokens so
+        far, (N, layers, H, T); and of each token to the others of its source, (tokens, layers, H, S), sources
+        one after the other. S is that of the longest source; behind a shorter one, weights are 0.
+        """
+        never, columns, may_hold = np.array(forbidden, np.int32), None, None
         if allowed is not None:
-            self.ids = allowed.any(0).nonzero()[:, 0]
-            self._n_columns, columns = len(self.ids), self.ids.int()
-            may_hold = allowed[:, self.ids] & ~torch.isin(self.ids, never)
-        tokens, lengths = src[src_mask], src_mask.sum(1, dtype=torch.int32)
-        self._steps = decoder.library.dragoman_begin(
-            ctypes.byref(decoder.model), never.data_ptr(), len(never), tokens.data_ptr(), lengths.data_ptr(),
-            len(src), *(None if x is None else x.data_ptr() for x in (columns, may_hold)), self._n_columns,
+            self.ids = np.flatnonzero(allowed.any(axis=0))
+            self._n_columns, columns = len(self.ids), self.ids.astype(np.int32)
+            may_hold = allowed.take(self.ids, axis=1) & ~np.isin(self.ids, never)
+        tokens = np.fromiter(chain.from_iterable(sources), np.int64)
+        lengths = np.fromiter(map(len, sources), np.int32)
+        self._longest = int(lengths.max(initial=0))
+        if keep_self_attention:
+            shape = (len(tokens), model.config.n_encoder_layers, model.config.n_heads, self._longest)
+            self.encoder = np.zeros(shape, np.float32)
+        self._steps = self._library.dragoman_begin(
+            ctypes.byref(model.structure), never.ctypes.data, len(never), tokens.ctypes.data,
+            lengths.ctypes.data, len(lengths),
+            *(None if x is None else x.ctypes.data for x in (columns, may_hold)), self._n_columns,
+            self.encoder.ctypes.data if keep_self_attention else None,
         )  # fmt: skip
         _check(self._steps)
 
     def __del__(self) -> None:
         if getattr(self, "_steps", None):
-            self.decoder.library.dragoman_end(self._steps)
+            self._library.dragoman_end(self._steps)
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, V) in fp32."""
-        n_rows, n_columns = last.numel(), self._n_columns
-        last, parents = last.contiguous(), parents.contiguous()
-        if self._log_probs.numel() < n_rows * n_columns:
-            self._log_probs = torch.empty(n_rows * n_columns)
-        log_probs = self._log_probs[: n_rows * n_columns].view(n_rows, n_columns)
-        step = self.decoder.library.dragoman_step
-        _check(step(self._steps, last.data_ptr(), parents.data_ptr(), n_rows, log_probs.data_ptr()))
+    def __call__(self, last: Ints, parents: Ints) -> Floats:
+        """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, C) in fp32."""
+        n_rows, n_columns = len(last), self._n_columns
+        last, parents = np.ascontiguousarray(last, np.int64), np.ascontiguousarray(parents, np.int64)
+        if len(self._log_probs) < n_rows * n_columns:
+            self._log_probs = np.empty(n_rows * n_columns, np.float32)
+        log_probs = self._log_probs[: n_rows * n_columns].reshape(n_rows, n_columns)
+        self._n_steps += 1
+        looks = (n_rows, self.model.structure.n_decoder_layers, self.model.config.n_heads)
+        to_past = to_source = None
+        if self._keep_attention:
+            self.cross = np.zeros((*looks, self._longest), np.float32)
+            to_source = self.cross.ctypes.data
+        if self._keep_self_attention:
+            self.decoder = np.zeros((*looks, self._n_steps), np.float32)
+            to_past = self.decoder.ctypes.data
+        step = self._library.dragoman_step
+        addresses = (array.ctypes.data for array in (last, parents))
+        _check(step(self._steps, *addresses, n_rows, log_probs.ctypes.data, to_past, to_source))
         return log_probs
+
+    @property
+    def attention(self) -> Floats:
+        """(N, S): how much each row of the last call attends to each source token.
+
+        The mean over the heads of the last layer, of attention that is kept.
+        """
+        attention: Floats = self.cross[:, -1].mean(axis=1)
+        return attention
 
 
 def _check(done: object) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.config import EncoderConfig
+from dragoman.model import weights
 from dragoman.model.kernels import Kernels
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
@@ -48,13 +49,8 @@ class Dropout(nn.Module):
 
 
 def sinusoids(n_positions: int, d_model: int) -> Tensor:
-    """(n_positions, D) position encodings: sine at even dimensions, cosine at odd (section 3.5)."""
-    position = torch.arange(n_positions, dtype=torch.float64)[:, None]
-    rate = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model))
-    encodings = torch.empty(n_positions, d_model, dtype=torch.float64)
-    encodings[:, 0::2] = torch.sin(position * rate)
-    encodings[:, 1::2] = torch.cos(position * rate)
-    return encodings.float()
+    """(n_positions, D) position encodings: `weights.sinusoids`."""
+    return torch.from_numpy(weights.sinusoids(n_positions, d_model))
 
 
 class Embedding(nn.Module):

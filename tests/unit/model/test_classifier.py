@@ -20,7 +20,7 @@ from dragoman.model.ngrams import (
     hash_ngrams,
     of_older_run,
 )
-from dragoman.predict.loading import load_weights
+from dragoman.predict.networks import fill
 
 SETTINGS: dict[str, Any] = {
     "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "dropout": 0.0, "max_positions": 16,
@@ -258,7 +258,7 @@ def test_weights_of_version_0_1_vote_as_they_did() -> None:
     ratio, weight = torch.randn(2, 2**8, model.n_classes)
     theirs = {name: p for name, p in model.named_parameters() if not name.startswith(("votes.", "mixture"))}
     theirs |= {"votes.ratio": ratio, "votes.weight.weight": weight, "votes.log_scale": torch.tensor(-1.5)}
-    load_weights(model, of_older_run(theirs, config), where="weights")
+    fill(model, of_older_run(theirs, config), where="weights")
     buckets = bags.buckets.split(bags.counts.tolist())
     sums = [(ratio * weight)[bucket].sum(0) / len(bucket) ** 0.5 for bucket in buckets]
     scale = config.ngram_rate * torch.tensor(-1.5).exp()

@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypotheses import NextToken
-from dragoman.model.compiled import CompiledDecoder
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels import FAST, PLAIN, Kernels
 from dragoman.model.layers import sinusoids
 from dragoman.model.static import StaticDecoder
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.native import native
-from small_models import V, random_ids, small_model
+from small_models import V, compiled_steps, random_ids, small_model
 
 PAD = 0
 
@@ -36,13 +34,6 @@ def test_future_tokens_do_not_change_earlier_logits(kernels: Kernels) -> None:
     before, after = (model(src, src != PAD, t) for t in (tgt, changed))
     torch.testing.assert_close(before[:, :4], after[:, :4])
     assert not torch.allclose(before[:, 4:], after[:, 4:])
-
-
-def compiled_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
-    """What `IncrementalDecoder` gives, by compiled code."""
-    if reason := native().reason:
-        pytest.skip(reason)
-    return CompiledDecoder(model).start(*source, **options)
 
 
 def static_steps(model: Seq2SeqTransformer, *source: Tensor, **options: Any) -> NextToken:
