@@ -20,11 +20,11 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import torch
 from anyio import CapacityLimiter, to_thread
 
 from dragoman.config import SearchConfig
 from dragoman.errors import DataError
+from dragoman.hardware import set_threads
 from dragoman.predict.engine import SearchInput, StepEngine, longest_translation
 from dragoman.predict.flow import ComputeStep, Flow, SearchStep
 from dragoman.predict.threads import WORTH_A_THREAD
@@ -295,7 +295,7 @@ class Batcher:
             thread.join()
 
     def _work(self) -> None:
-        torch.set_num_threads(1)
+        set_threads(1)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
