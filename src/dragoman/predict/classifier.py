@@ -23,6 +23,7 @@ from dragoman.model.ngrams import of_older_run
 from dragoman.notebook import Cell, Shown, table
 from dragoman.predict.loading import Pretrained, build_classifier, check_sizes, for_inference, load_weights
 from dragoman.runs import Run
+from dragoman.tensors import of_tensors, to_tensors
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
 LABELS = "labels.json"
@@ -119,7 +120,8 @@ class Classifier(Pretrained):
         build = partial(build_classifier, config, tokenizer, n_classes=len(labels))
         check_sizes(run, config.model, lambda meta: build(device=meta), tables=tables)
         model = build(device=target)
-        load_weights(model, of_older_run(run.load_weights(), config.model), where=str(run.weights_path))
+        weights = of_older_run(of_tensors(run.load_weights()), config.model)
+        load_weights(model, to_tensors(weights), where=str(run.weights_path))
         model = for_inference(model, choose_dtype(precision, target))
         temperature, threshold = load_calibration(run)
         return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)
