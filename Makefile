@@ -6,10 +6,14 @@ export DRAGOMAN_DATA ?= $(abspath ../shared/data)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test durations nightly quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
+.PHONY: demo native test durations nightly quick sanitize check-docs docs dist release-check coverage test-lowest check setup clean
 
 demo: .venv/demo
 	$(BIN)/dragoman demo
+
+# The library of compiled searches of this checkout; tests build it by themselves where it is older than its source.
+native: .venv/installed
+	$(BIN)/python setup.py --quiet build_native --inplace
 
 test: .venv/installed
 	$(PYTEST) -m "not nightly" $(ARGS)
@@ -28,11 +32,16 @@ nightly: .venv/installed
 quick: .venv/installed
 	$(PYTEST) -m "not slow and not browser and not nightly" tests/unit $(ARGS)
 
-# The tests of compiled searches (native.c), with it compiled for gcc's address sanitizer.
+# The tests of compiled searches, with every variant that this processor can run, under the sanitizers of gcc.
 sanitize: .venv/installed
-	DRAGOMAN_CACHE=$$(mktemp -d) CC="gcc -g1 -fsanitize=address" LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
-		ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k "compiled or greedy_and_beam" \
-		tests/unit/model tests/unit/decoding tests/unit/predict/test_shortlist.py -rs $(ARGS)
+	rm -rf build/sanitized
+	CC="gcc -g1 -fsanitize=address,undefined -fno-sanitize-recover" $(BIN)/python setup.py --quiet build --build-lib build/sanitized
+	for variant in $$($(SANITIZED) -c "from dragoman.native import native; print(*native().variants)"); do \
+		DRAGOMAN_NATIVE=$$variant $(SANITIZED) -m pytest -k "compiled or greedy_and_beam" -rs tests/unit/model \
+		tests/unit/decoding tests/unit/predict/test_shortlist.py $(ARGS) || exit; done
+
+SANITIZED = PYTHONPATH=build/sanitized LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	OMP_NUM_THREADS=1 $(BIN)/python
 
 # The repository itself: examples and links of the documentation, generated pages, notebooks, packaging, deploy/.
 check-docs: .venv/installed

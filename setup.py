@@ -1,18 +1,46 @@
-"""The part of the build that pyproject.toml cannot say: recipes in the package, and reproducible sdists.
+"""The part of the build that pyproject.toml cannot say: a library, recipes, and reproducible sdists.
 
-They stand in recipes/, where people look for them. A wheel gets what `dragoman reproduce` needs of them, as
+The library is native.c, compiled once for each variant of processors. Without GCC or Clang there is none, and
+the wheel is pure.
+
+Recipes stand in recipes/, where people look for them. A wheel has what `dragoman reproduce` needs of them, as
 dragoman/recipes: settings, expected scores and reference histories. See docs/decisions.md.
 """
 
 import gzip
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 import tarfile
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ClassVar
 
-from setuptools import setup
+from setuptools import Command, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build import build
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
+
+PACKAGE = Path(__file__).resolve().parent / "src" / "dragoman"
+LIBRARY = f"libdragoman.{'dll' if sys.platform == 'win32' else 'so'}"
+COMPILERS = ("clang",) if sys.platform == "win32" else ("cc", "gcc", "clang")
+"""In the order in which they are looked for, without the variable CC; MSVC has no vectors of its own."""
+FLAGS = ("-O3", "-fno-math-errno", *(() if sys.platform == "win32" else ("-fPIC",)))
+AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
+AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
+VARIANTS = {
+    "any": (),
+    "avx2": AVX2,
+    "avx2_vnni": (*AVX2, "-mavxvnni"),
+    "avx512": AVX512,
+    "avx512_bf16": (*AVX512, "-mavx512bf16"),
+    "dotprod": ("-march=armv8.2-a+dotprod",),
+}
+"""The flags of each; those that a compiler does not know are for other processors, or younger than it."""
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 PATTERNS = ("*/*.toml", "*/expected.json", "*/results/history.jsonl", "*/results/*/history.jsonl")
@@ -30,6 +58,78 @@ class BuildWithRecipes(build_py):
                 target = Path(self.build_lib, "dragoman", "recipes", source.relative_to(RECIPES))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
+
+
+class BuildNative(Command):
+    """The compiled library: in the package that is built, or in src/dragoman."""
+
+    description = "compile native.c for all processors of this kind"
+    user_options: ClassVar = [
+        ("build-lib=", "d", "folder of the package"),
+        ("inplace", "i", "into src/dragoman"),
+    ]
+    boolean_options: ClassVar = ["inplace"]
+
+    def initialize_options(self) -> None:
+        self.build_lib: str | None = None
+        self.inplace = self.editable_mode = False
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
+
+    def run(self) -> None:
+        folder = PACKAGE if self.inplace or self.editable_mode else Path(str(self.build_lib), "dragoman")
+        compiler = (
+            shlex.split(os.environ.get("CC", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
+        )
+        try:
+            if not compiler:
+                raise FileNotFoundError(f"none of {', '.join(COMPILERS)}")
+            compile_library(compiler, folder / LIBRARY)
+        except (OSError, subprocess.CalledProcessError) as error:
+            if self.inplace and compiler:
+                raise
+            self.warn(f"no compiled library, searches will be slower: {error}")
+
+
+def compile_library(compiler: list[str], library: Path) -> None:
+    """Compile and link all variants whose flags `compiler` knows, and put the whole library in its place."""
+
+    def knows(name: str) -> bool:
+        command = [*compiler, *VARIANTS[name], "-fsyntax-only", "-x", "c", os.devnull]
+        return name == "any" or subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def compile_variant(name: str) -> str:
+        made = str(Path(folder, f"{name}.o"))
+        command = [*compiler, *VARIANTS[name], *FLAGS, f"-DVARIANT={name}"]
+        subprocess.run([*command, "-c", str(PACKAGE / "native.c"), "-o", made], check=True)
+        return made
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = Path(folder, LIBRARY)
+        objects = pool.map(compile_variant, filter(knows, VARIANTS))
+        link = [*compiler, *FLAGS, "-shared", str(PACKAGE / "native_variants.c"), *objects, "-o", str(made)]
+        subprocess.run([*link, *([] if sys.platform == "win32" else ["-lm"])], check=True)
+        part = library.with_name(f".{os.getpid()}-{LIBRARY}")  # who has loaded the library keeps the old one
+        shutil.copy(made, part)
+        part.replace(library)
+
+
+class WheelForAnyPython(bdist_wheel):
+    """The wheel of one system if the package holds a library, which needs no header of Python; else pure."""
+
+    def run(self) -> None:
+        self.run_command("build")
+        package = Path(self.get_finalized_command("build").build_lib, "dragoman")
+        self.root_is_pure = not (package / LIBRARY).exists()
+        self.distribution.has_ext_modules = lambda: (
+            not self.root_is_pure
+        )  # says where a wheel has its package
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        tag = super().get_tag()
+        return tag if self.root_is_pure else ("py3", "none", tag[2])
 
 
 class ReproducibleSdist(sdist):
@@ -55,4 +155,12 @@ class ReproducibleSdist(sdist):
         return str(path)
 
 
-setup(cmdclass={"build_py": BuildWithRecipes, "sdist": ReproducibleSdist})
+build.sub_commands.append(("build_native", None))
+setup(
+    cmdclass={
+        "bdist_wheel": WheelForAnyPython,
+        "build_native": BuildNative,
+        "build_py": BuildWithRecipes,
+        "sdist": ReproducibleSdist,
+    }
+)

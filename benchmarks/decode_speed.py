@@ -42,7 +42,7 @@ import torch
 
 from dragoman.errors import ConfigError
 from dragoman.interop.ctranslate2 import convert, write_vocabulary_map
-from dragoman.interop.exporting import export_run, searches
+from dragoman.interop.exporting import export_run
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.interop.parity import TOKEN, Parity, compare, sentences_to_compare
 from dragoman.predict.engine import StepEngine
@@ -199,9 +199,8 @@ def parity_of_bf16(run: Path, n_sentences: int) -> Parity:
     rough = Translator.load(run, device="cpu", precision="bf16").engine
     assert isinstance(rough, StepEngine)
     longest = translator.max_positions - 1
-    texts, origin = sentences_to_compare(translator.config, translator.tokenizers.src, n_sentences, longest)
-    greedy = searches(translator.config.search, "", own_beam=False)[:1]
-    return compare(translator, texts, origin, rough, greedy)
+    texts, _ = sentences_to_compare(translator.config, translator.tokenizers.src, n_sentences, longest)
+    return compare(translator, texts, rough, Parity())
 
 
 def measure(engines: Sequence[Engine], texts: Path, options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
     python docs/generate_commands.py
 
-tests/docs/test_commands_page.py fails while the page and the code disagree.
+tests/docs/test_generated_pages.py fails while the page and the code disagree.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python docs/generate_licences.py
 
-Run it where all extras are installed (`make setup`). tests/docs/test_licences_page.py fails while a
+Run it where all extras are installed (`make setup`). tests/docs/test_generated_pages.py fails while a
 dependency of pyproject.toml is not on the page, or an installed package says another licence than the page.
 """
 

@@ -1,7 +1,10 @@
 """What several tests share: a finished run."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dragoman.config import parse_config
-from dragoman.native import native
+from dragoman.native import SOURCE, native
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.translator import Translator
 from sharing import made_once
@@ -20,9 +23,21 @@ settings.load_profile("patient")  # no test is about how fast this machine makes
 
 LONG = (
     "test_ray.py", "test_processes.py", "test_workers.py", "test_openapi.py", "test_serve_page.py",
-    "test_rank_faults.py", "test_documentation.py", "test_bulk_kills.py", "test_smoke.py",
+    "test_documentation.py", "test_smoke.py",
 )  # fmt: skip
 """Files whose tests come first, so that no process is left alone with them at the end."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Build a checkout's library if it is older than native.c, before there are several processes."""
+    build = Path(__file__).parents[1] / "setup.py"
+    if hasattr(config, "workerinput") or SOURCE.parents[2] != build.parent or find_spec("setuptools") is None:
+        return
+    if "make native" in native().reason:
+        subprocess.run(
+            [sys.executable, build, "--quiet", "build_native", "--inplace"], cwd=build.parent, check=True
+        )
+        native.cache_clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

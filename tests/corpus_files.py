@@ -2,13 +2,16 @@
 
 import gzip
 import lzma
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
-from dragoman.data.records import Corpus, Pair
+from dragoman.config import Column
+from dragoman.data.corpora import open_corpus
+from dragoman.data.records import Corpus, Labelled, Pair
 from dragoman.errors import DataError
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -29,17 +32,29 @@ def complaint_of(read: Callable[[], Iterable[object]]) -> str:
     return str(error.value)
 
 
+def corpus_of(*files: str, columns: tuple[Column, Column] = (0, 1), langs: str = "en de") -> Corpus:
+    src_lang, tgt_lang = langs.split()
+    return open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns)
+
+
+def read(*files: str, **options: Any) -> list[Pair]:
+    return list(corpus_of(*files, **options).pairs())
+
+
+def complaint(*files: str, **options: Any) -> str:
+    """The one line that reading parallel text raises."""
+    return complaint_of(lambda: corpus_of(*files, **options).pairs())
+
+
 class Listed(Corpus):
-    """A corpus in memory that counts its readings."""
+    """A corpus in memory that counts its readings: pairs, or with a separator texts and labels."""
 
-    name = "listed"
+    def __init__(self, content: Sequence[tuple[str, str]], separator: str | None = None) -> None:
+        self.content, self.name, self.separator, self.n_readings = content, "listed", separator, 0
 
-    def __init__(self, pairs: list[Pair]) -> None:
-        self.content, self.n_readings = pairs, 0
-
-    def _read(self) -> Iterator[Pair]:
+    def _read(self) -> Iterator[Pair | Labelled]:
         self.n_readings += 1
-        yield from self.content
+        yield from map((Pair if self.separator is None else Labelled)._make, self.content)
 
     def fingerprint(self) -> str:
         return str(hash(tuple(self.content)))

@@ -1,23 +1,9 @@
 """Parallel text in memory, for tests that plant faults into it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dragoman.data.doctor import Report
 from dragoman.data.doctor.words import NumberedSide, SideReader
-from dragoman.data.records import Corpus, Pair
-
-
-class InMemory(Corpus):
-    """Pairs at hand."""
-
-    def __init__(self, pairs: Sequence[tuple[str, str]], name: str = "memory") -> None:
-        self.name, self._pairs = name, pairs
-
-    def _read(self) -> Iterator[Pair]:
-        return (Pair(*pair) for pair in self._pairs)
-
-    def fingerprint(self) -> str:
-        return str(hash(tuple(self._pairs)))
 
 
 def phrases(n: int, *, tgt_lang: str = "de", src_lang: str = "en") -> list[tuple[str, str]]:

@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dragoman.data.batching import source_mask
-from dragoman.interop.foreign import Foreign, ForeignVocabulary
-from dragoman.interop.importing import our_rows
+from dragoman.interop.foreign import Foreign, ForeignFolder, ForeignVocabulary, ImportOptions
+from dragoman.interop.importing import import_model, our_rows
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID
 
 WORDS = ("the", "red", "blue", "cat", "dog", "house", "tree", "saw", "big", "old")
 TARGET_WORDS = ("die", "rote", "blaue", "Katze", "Hund", "Haus", "Baum", "sah")
+HERE = ImportOptions(src_lang="en", tgt_lang="de")
 D, F_WIDTH = 8, 12
 """Width of the models, and of their feed-forward blocks."""
 
@@ -93,6 +94,22 @@ class Pair:
             torch.testing.assert_close(here, there, atol=1e-4, rtol=1e-4)
         assert (theirs[0] - theirs[1]).abs().max() > 0.05
         assert theirs[0].std() > 0.05
+
+
+def check_import(
+    folder: Path,
+    read: Callable[[ForeignFolder, ImportOptions], Foreign],
+    logits: Callable[[Tensor, Tensor], Tensor],
+    *,
+    source_end: bool = True,
+    **expected: object,
+) -> Foreign:
+    """Import the model in `folder`: it computes `logits`, as its toolkit does, with `expected` settings."""
+    run = import_model(folder, folder.parent / "run", options=HERE)
+    foreign = read(ForeignFolder(folder), HERE)
+    Pair(foreign, source_end=source_end).check(run.path, logits)
+    assert {name: getattr(foreign.model, name) for name in expected} == expected
+    return foreign
 
 
 def norm(x: Tensor, tensors: Mapping[str, Tensor], name: str, eps: float) -> Tensor:

@@ -4,8 +4,8 @@
 
 A mutant is one operator, constant or condition changed inside a function: "killed" if a test fails,
 "survived" if none does. "timeout", "broken" (it cannot be imported) and "gone" (the code is another today)
-are no kills. Without the list, 120 are drawn with seed 1; a later run tries the same ones again and writes
-another column.
+are no kills. The 120 of the list were drawn once; each run tries the same ones again and writes another
+column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import ast
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -159,18 +158,6 @@ def reach(tests: Sequence[str]) -> dict[str, list[str]]:
     return {name: sorted(tests, key=lambda test: seconds[test]) for name, tests in found}
 
 
-def sample(reached: Mapping[str, Sequence[str]], n: int, seed: int) -> list[dict[str, Any]]:
-    """Draw `n` mutants of functions that tests reach, as many of each area."""
-    generator, chosen = random.Random(seed), []
-    for area, pattern in AREAS.items():
-        mutants = [mutant for path in sorted(PACKAGE.glob(pattern)) for mutant in mutants_of(path)]
-        mutants = [mutant for mutant in mutants if f"{mutant.file}:{mutant.function}" in reached]
-        picked = sorted(generator.sample(mutants, n // len(AREAS)))
-        fields = ("file", *KEYS)
-        chosen += [{"area": area, **{key: getattr(mutant, key) for key in fields}} for mutant in picked]
-    return chosen
-
-
 def outcome(row: Mapping[str, Any], reached: Mapping[str, Sequence[str]]) -> str:
     """Return what becomes of a mutant: "killed by TEST", or "survived" and so on."""
     path = PACKAGE / row["file"]
@@ -203,9 +190,9 @@ def outcome(row: Mapping[str, Any], reached: Mapping[str, Sequence[str]]) -> str
 
 
 def main() -> None:
-    """Draw mutants, or run those of a list."""
+    """Run the mutants of a list."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("list", type=Path, help="JSON; it is drawn if it is not there")
+    parser.add_argument("list", type=Path, help="JSON")
     help_of_reach = "JSON of the tests by function; made if not there"
     parser.add_argument("--reach", type=Path, required=True, help=help_of_reach)
     parser.add_argument("--processes", type=int, default=2)
@@ -216,8 +203,7 @@ def main() -> None:
     if not options.reach.exists():
         options.reach.write_text(json.dumps(reach(TESTS), indent=1) + "\n", encoding="utf-8")
     reached = json.loads(options.reach.read_text(encoding="utf-8"))
-    is_there = options.list.exists()
-    rows = json.loads(options.list.read_text(encoding="utf-8")) if is_there else sample(reached, 120, 1)
+    rows = json.loads(options.list.read_text(encoding="utf-8"))
     with ThreadPoolExecutor(options.processes) as pool:
         for row, result in zip(rows, pool.map(lambda row: outcome(row, reached), rows), strict=True):
             row[options.name] = result

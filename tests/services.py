@@ -37,6 +37,14 @@ class Answer:
     def json(self) -> Any:
         return json.loads(self.body)
 
+    def refusal(self, status: int) -> str:
+        """The one line of an answer that must have `status`."""
+        assert self.status == status, self.body
+        ((name, message),) = self.json.items()
+        assert name == "error"
+        assert "\n" not in message
+        return str(message)
+
 
 class Wire:
     """A connection on which anything can be sent, whatever HTTP says."""

@@ -6,13 +6,16 @@ wrong back-pointer anywhere changes the result.
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.decoding.hypotheses import Hypothesis, length_penalty
+from dragoman.decoding.beam import beam_search
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
+from dragoman.decoding.search import greedy_search
 
 BOS, EOS = 0, 1
 
@@ -71,6 +74,16 @@ class Stepper:
                 for row, token in zip(parents.tolist(), last.tolist(), strict=True)
             ]
         return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
+
+
+def beam(step: NextToken | Table, sentences: Sequence[int] = (), **options: Any) -> list[list[Hypothesis]]:
+    """The beam search of `sentences` of a table, or over any other step."""
+    step = Stepper(step, sentences) if isinstance(step, Table) else step
+    return beam_search(step, bos_id=BOS, eos_id=EOS, **options)
+
+
+def greedy(table: Table, sentences: Sequence[int], **options: Any) -> list[list[Hypothesis]]:
+    return greedy_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)
 
 
 def all_hypotheses(table: Table, sentence: int, max_length: int, alpha: float) -> list[Hypothesis]:

@@ -30,11 +30,8 @@ from dragoman.reproduction.recipe import (
     Recipe,
     TimedMachine,
     describe_file,
-    files_of,
     find_recipe,
-    version_option,
 )
-from dragoman.reproduction.running import text_at_hand
 from dragoman.runs import Run, differences, saved_scores
 
 NEEDED = ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml")
@@ -59,27 +56,28 @@ def main() -> None:
     parser.add_argument("--add", action="store_true", help="Keep the seeds that are recorded already.")
     options = parser.parse_args()
     try:
-        expectation = record(find_recipe(options.recipe), options.version, options.runs, add=options.add)
+        recipe = find_recipe(options.recipe, options.version)
+        expectation = record(recipe, options.runs, add=options.add)
     except DragomanError as error:
         sys.exit(f"error: {error}")
     print("\n".join(describe_expectation(expectation)))
 
 
-def record(recipe: Recipe, version: str, paths: Sequence[Path], *, add: bool = False) -> Expectation:
-    """Write what runs of a version scored into the recipe's expected.json, and the first one's files.
+def record(recipe: Recipe, paths: Sequence[Path], *, add: bool = False) -> Expectation:
+    """Write what runs of a recipe scored into its expected.json, and the first one's files.
 
     With `add` they join the recorded seeds, whose files and minutes stay.
 
     RunError: a run is not finished, was not evaluated, or has other settings than the recipe; two have the
     same seed, or were scored in different ways.
     """
-    config, runs = recipe.config(version), [Run.open(path) for path in paths]
+    config, runs = recipe.config, [Run.open(path) for path in paths]
     if len({run.config.seed for run in runs}) < len(runs):
         raise RunError("two of the runs have the same seed; give runs of different seeds")
     seeds: dict[tuple[str, str, str], dict[str, float]] = {}  # by test set, metric and signature
     if add:
-        check_settings(recipe.results(version), config)
-        recorded = recipe.expectation(version)
+        check_settings(recipe.results, config)
+        recorded = recipe.expectation()
         seeds = {(s.test_set, s.metric, s.signature): dict(s.seeds) for s in recorded.scores}
     for run in runs:
         for key, value in figures(run, config):
@@ -90,30 +88,29 @@ def record(recipe: Recipe, version: str, paths: Sequence[Path], *, add: bool = F
     if add:
         expectation = recorded.model_copy(update={"scores": scores})
     else:
-        expectation = expectation_of(recipe, version, runs[0], scores)
-        recipe.results(version).mkdir(parents=True, exist_ok=True)
+        expectation = expectation_of(recipe, runs[0], scores)
+        recipe.results.mkdir(parents=True, exist_ok=True)
         for name in (*NEEDED, "curves.svg"):
             if (runs[0].path / name).exists():
-                write_atomically(recipe.results(version) / name, (runs[0].path / name).read_bytes())
-    content = EXPECTED.dump_json({**recipe.expected(), version: expectation}, indent=2)
+                write_atomically(recipe.results / name, (runs[0].path / name).read_bytes())
+    content = EXPECTED.dump_json({**recipe.recorded(), recipe.version: expectation}, indent=2)
     write_atomically(recipe.expected_path, content + b"\n")
     return expectation
 
 
-def expectation_of(recipe: Recipe, version: str, run: Run, scores: tuple[ExpectedScore, ...]) -> Expectation:
+def expectation_of(recipe: Recipe, run: Run, scores: tuple[ExpectedScore, ...]) -> Expectation:
     """Return what is expected from now on, with machine, minutes and data of `run`."""
-    environment, config = run.read_json("environment.json"), recipe.config(version)
-    files = files_of(text_at_hand(config, recipe.distillation(version)))
+    environment, files = run.read_json("environment.json"), recipe.files()
     datasets = {dataset.name for dataset in map(catalog.providing, files) if dataset}
     texts = {file: describe_file(find_file(file)) for file in files}
     return Expectation(
         scores=scores,
         minutes=round(float(run.read_json("report.json")["minutes"]), 1),
-        max_steps=config.training.max_steps,
+        max_steps=recipe.config.training.max_steps,
         machine=TimedMachine(**{name: environment[name] for name in ("cpu", "n_cores", "n_threads")}),
         versions={name: str(environment.get(name)) for name in VERSIONS},
         data=Data(sets=tuple(sorted(datasets)), files=texts),
-        command=f"dragoman reproduce {recipe.name}{version_option(version)}",
+        command=f"dragoman reproduce {recipe.name}{recipe.option}",
         date=datetime.date.today().isoformat(),
     )
 

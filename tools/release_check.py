@@ -172,6 +172,7 @@ def check_installed(scratch: Path) -> str:
     run(*pip, TORCH)  # by itself, as `make demo` does: an index may have a later one
     run(*pip, distribution("*.whl"))
     run(programs / "python", "-m", "pip", "check")
+    run(programs / "python", "-c", image.COMPILED)
     work = scratch / "work"
     work.mkdir()
     run(programs / "python", "-c", WRITE_CORPORA, ROOT / "tests", cwd=work)

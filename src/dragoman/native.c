@@ -9,9 +9,10 @@
  * bytes, as the processor's instructions want them. Sums are in int32 or fp32; everything else is in fp32. The sum of
  * one row never depends on other rows.
  *
- * dragoman/native.py compiles and loads this file; dragoman/model/compiled.py describes models to it.
+ * setup.py compiles this file once for each VARIANT of processors into one library, which dragoman/native.py loads;
+ * native_variants.c says what a processor can run. dragoman/model/compiled.py describes models to it.
  */
-#if defined(__AVX2__) && defined(__FMA__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #define HAS_AVX2 1
 #elif defined(__SSE2__)
@@ -24,6 +25,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What Python calls; each variant's name ends in its own: dragoman_step_avx2. */
+#if defined(_WIN32)
+#include <malloc.h>
+#define EXPORT(type, name) __declspec(dllexport) type OWN(name)
+#else
+#define EXPORT(type, name) type OWN(name)
+#endif
+#define OWN(name) JOINED(name, VARIANT)
+#define JOINED(name, variant) JOINED_AS_THEY_ARE(name, variant)
+#define JOINED_AS_THEY_ARE(name, variant) name##_##variant
+
 enum { INT8 = 0, BF16 = 1, FP32 = 2 };
 #define ALL_LANES ((Mask)((1u << LANES) - 1))
 /* Rows that go through all layers together, so that what they make stays in the second-level cache. */
@@ -34,16 +46,11 @@ enum { INT8 = 0, BF16 = 1, FP32 = 2 };
 
 /* ---- Vectors of LANES numbers; bit i of a mask says whether lane i is meant ---- */
 
-#if defined(HAS_AVX2) && defined(__AVX512BW__)
+#if defined(__AVX512VNNI__)
 
-#define PROCESSOR "AVX-512"
 #define LANES 16
 #define COLUMNS 64
-#if defined(__AVX512VNNI__)
-#define HAS_INT8 1
-#else
-#define HAS_INT8 0
-#endif
+#define SHIFT 0
 #if defined(__AVX512BF16__)
 #define HAS_BF16 1
 #else
@@ -81,10 +88,9 @@ static inline void store_in_bf16(uint16_t *to, Mask mask, Floats x) { _mm256_mas
 
 #elif defined(HAS_AVX2)
 
-#define PROCESSOR "AVX2"
 #define LANES 8
 #define COLUMNS 16
-#define HAS_INT8 1
+#define SHIFT 0
 #define HAS_BF16 0
 
 typedef __m256 Floats;
@@ -145,16 +151,20 @@ static inline void store_levels(Level *to, Mask mask, Ints x) {
 
 #else
 
-#define PROCESSOR "the vectors of any processor"
 #define LANES 4
 #define COLUMNS 16
-#define HAS_INT8 1
 #define HAS_BF16 0
 
 typedef float Floats __attribute__((vector_size(16)));
 typedef int32_t Ints __attribute__((vector_size(16)));
 typedef uint8_t Mask;
+#if defined(__ARM_FEATURE_DOTPROD)
+typedef int8_t Level; /* bytes have a sign in these products */
+#define SHIFT ZERO
+#else
 typedef int16_t Level;
+#define SHIFT 0
+#endif
 
 #define EACH_LANE(i, mask) for (int i = 0; i < LANES; i++) if ((mask) >> i & 1)
 
@@ -201,18 +211,18 @@ static inline Ints load_ints(const void *from) {
 static inline Ints spread_int(int32_t x) { return (Ints){x, x, x, x}; }
 static inline Floats as_floats(Ints x) { return __builtin_convertvector(x, Floats); }
 static inline Ints plus(Ints a, Ints b) { return a + b; }
-static inline void store_levels(Level *to, Mask mask, Ints x) { EACH_LANE(i, mask) to[i] = (Level)x[i]; }
+static inline void store_levels(Level *to, Mask mask, Ints x) { EACH_LANE(i, mask) to[i] = (Level)(x[i] - SHIFT); }
 
 #endif
 
 #define VECTORS (COLUMNS / LANES)
 #define ROWS_AT_ONCE 6
 
-/* Which types this processor was compiled for: bit INT8, bit BF16, bit FP32. */
-int32_t dragoman_kinds(void) { return HAS_INT8 << INT8 | HAS_BF16 << BF16 | 1 << FP32; }
+/* Which types this variant computes: bit INT8, bit BF16, bit FP32. */
+EXPORT(int32_t, dragoman_kinds)(void) { return 1 << INT8 | HAS_BF16 << BF16 | 1 << FP32; }
 
-/* What it was compiled for. */
-const char *dragoman_processor(void) { return PROCESSOR; }
+/* By how much levels are smaller as products read them. */
+EXPORT(int32_t, dragoman_shift)(void) { return SHIFT; }
 
 static size_t size_of(int kind) { return kind == INT8 ? sizeof(Level) : kind == BF16 ? 2 : 4; }
 static int group_of(int kind) { return 4 / size_of(kind); }
@@ -222,10 +232,17 @@ static inline size_t stride_of(int kind, int n_in) { return (size_t)4 * groups_o
 static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }
 static inline Mask tail(int left) { return left >= LANES ? ALL_LANES : (Mask)((1u << (left < 0 ? 0 : left)) - 1); }
 
+/* Memory that begins at a multiple of 64, for `release`. */
+#if defined(_WIN32)
+static void *reserve(size_t n_bytes) { return _aligned_malloc(n_bytes + 64, 64); }
+static void release(void *memory) { _aligned_free(memory); }
+#else
 static void *reserve(size_t n_bytes) {
     void *memory = NULL;
     return posix_memalign(&memory, 64, n_bytes + 64) ? NULL : memory;
 }
+static void release(void *memory) { free(memory); }
+#endif
 
 /* ---- What Python describes ---- */
 
@@ -234,7 +251,7 @@ typedef struct {
     const void *packed;
     const float *scales; /* (blocks * COLUMNS), int8 only: of a weight's level, for each output */
     const float *bias;   /* (blocks * COLUMNS) */
-    const int32_t *sums; /* (blocks * COLUMNS), int8 only: where sums begin, -zero * sum of a row */
+    const int32_t *sums; /* (blocks * COLUMNS), int8 only: where sums begin, (SHIFT - zero) * sum of a row */
 } Linear;
 
 typedef struct {
@@ -355,6 +372,8 @@ static inline __attribute__((always_inline)) Ints add_levels(Ints sums, Ints inp
     sums = plus(sums, _mm256_madd_epi16(input, weights));
 #elif defined(__SSE2__)
     sums += (Ints)_mm_madd_epi16((__m128i)input, (__m128i)weights);
+#elif defined(__ARM_FEATURE_DOTPROD)
+    sums = (Ints)vdotq_s32((int32x4_t)sums, (int8x16_t)input, (int8x16_t)weights);
 #elif defined(__aarch64__)
     const int16x8_t x = (int16x8_t)input, w = (int16x8_t)weights;
     sums += (Ints)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(w)), vmull_high_s16(x, w));
@@ -469,26 +488,22 @@ PRODUCTS_OF(fp32, FP32)
 #if HAS_BF16
 PRODUCTS_OF(bf16, BF16)
 #endif
-#if HAS_INT8
 PRODUCTS_OF(int8, INT8)
-#endif
 static Product *const PRODUCTS[3][3] = {
     [FP32] = NAMES_OF(fp32),
 #if HAS_BF16
     [BF16] = NAMES_OF(bf16),
 #endif
-#if HAS_INT8
     [INT8] = NAMES_OF(int8),
-#endif
 };
 
 /* The bytes that `dragoman_pack` writes. */
-int64_t dragoman_packed_bytes(int32_t kind, int32_t n_in, int32_t n_out) {
+EXPORT(int64_t, dragoman_packed_bytes)(int32_t kind, int32_t n_in, int32_t n_out) {
     return (int64_t)blocks_of(n_out) * COLUMNS * stride_of(kind, n_in);
 }
 
 /* Pack rows (n_out, n_in) of weights; row i of the product is `ids[i]` of them, or i where `ids` is NULL. */
-void dragoman_pack(int32_t kind, const void *rows, const int32_t *ids, int32_t n_in, int32_t n_out, void *packed) {
+EXPORT(void, dragoman_pack)(int32_t kind, const void *rows, const int32_t *ids, int32_t n_in, int32_t n_out, void *packed) {
     const int group = group_of(kind), n_groups = groups_of(kind, n_in);
     const size_t own = kind == INT8 ? 1 : size_of(kind); /* bytes of a weight in `rows` */
     char *to = packed;
@@ -608,7 +623,7 @@ typedef struct {
 
 static void *room_of(Steps *steps, Room *room, size_t n_bytes) {
     if (room->n_bytes < n_bytes) {
-        free(room->memory);
+        release(room->memory);
         room->n_bytes = n_bytes + n_bytes / 2;
         room->memory = reserve(room->n_bytes);
         if (room->memory == NULL) room->n_bytes = 0, steps->failed = 1;
@@ -634,7 +649,7 @@ static void drop_node(Steps *steps, Node *node) {
             steps->free = node;
             steps->n_free++;
         } else {
-            free(node);
+            release(node);
         }
         node = parent;
     }
@@ -654,18 +669,18 @@ static void drop_row(Steps *steps, Row *row) {
     drop_node(steps, row->last);
     Sentence *sentence = row->sentence;
     if (--sentence->n_rows) return;
-    free(sentence->memory);
+    release(sentence->memory);
     free(sentence->mask);
     free(sentence);
 }
 
-void dragoman_end(Steps *steps) {
+EXPORT(void, dragoman_end)(Steps *steps) {
     if (steps == NULL) return;
     for (int i = 0; i < steps->n_rows; i++) drop_row(steps, &steps->rows[i]);
-    while (steps->free != NULL) free(new_node(steps)); /* which takes one from there */
+    while (steps->free != NULL) release(new_node(steps)); /* which takes one from there */
     Room *rooms[] = {&steps->packed, &steps->scales, &steps->bias, &steps->sums, &steps->x, &steps->inputs, &steps->projected,
                      &steps->context, &steps->wide, &steps->scores, &steps->pointers, &steps->logits};
-    for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) free(rooms[i]->memory);
+    for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) release(rooms[i]->memory);
     free(steps->rows);
     free(steps->next);
     free(steps->forbidden);
@@ -795,7 +810,7 @@ static Scratch encode(Steps *steps, const int64_t *ids, const int32_t *lengths, 
 }
 
 /* Encode `n` sentences, their `ids` one after the other, -> (tokens, D). Returns 0 where memory is missing. */
-int32_t dragoman_encode(const Model *model, const int64_t *ids, const int32_t *lengths, int32_t n, float *encoded) {
+EXPORT(int32_t, dragoman_encode)(const Model *model, const int64_t *ids, const int32_t *lengths, int32_t n, float *encoded) {
     Steps *steps = calloc(1, sizeof(Steps));
     if (steps == NULL) return 0;
     steps->model = model;
@@ -807,7 +822,7 @@ int32_t dragoman_encode(const Model *model, const int64_t *ids, const int32_t *l
         ids += group.n_tokens, lengths += group.n, n -= group.n, encoded += (size_t)group.n_tokens * model->d_model;
     }
     const int32_t is_done = !steps->failed;
-    dragoman_end(steps);
+    OWN(dragoman_end)(steps);
     return is_done;
 }
 
@@ -829,12 +844,12 @@ static int set_columns(Steps *steps, const int32_t *ids) {
     const int n = steps->n_columns;
     const size_t n_padded = (size_t)blocks_of(n) * COLUMNS;
     Linear *output = &steps->output;
-    void *packed = room_of(steps, &steps->packed, dragoman_packed_bytes(model->kind, output->n_in, n));
+    void *packed = room_of(steps, &steps->packed, OWN(dragoman_packed_bytes)(model->kind, output->n_in, n));
     float *bias = room_of(steps, &steps->bias, sizeof(float) * n_padded);
     float *scales = room_of(steps, &steps->scales, sizeof(float) * n_padded);
     int32_t *sums = room_of(steps, &steps->sums, sizeof(int32_t) * n_padded);
     if (steps->failed) return 0;
-    dragoman_pack(model->kind, model->output_rows, ids, output->n_in, n, packed);
+    OWN(dragoman_pack)(model->kind, model->output_rows, ids, output->n_in, n, packed);
     for (size_t c = 0; c < n_padded; c++) {
         const int there = c < (size_t)n, is_int8 = there && model->kind == INT8;
         bias[c] = there ? model->output.bias[ids[c]] : 0.0f;
@@ -883,8 +898,8 @@ static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *length
  * `columns` (n_columns), or NULL: the tokens to be computed, and `may_hold` (n, n_columns) which of them each sentence may hold.
  * Without them all are computed, and those that are `forbidden` are -inf. `looks`, or NULL: what the encoder's tokens look
  * at, (tokens, layers, H, S), S the most tokens of a sentence. Returns NULL where memory is missing. */
-Steps *dragoman_begin(const Model *model, const int32_t *forbidden, int32_t n_forbidden, const int64_t *ids, const int32_t *lengths,
-                      int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
+EXPORT(Steps *, dragoman_begin)(const Model *model, const int32_t *forbidden, int32_t n_forbidden, const int64_t *ids, const int32_t *lengths,
+                                int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
     Steps *steps = calloc(1, sizeof(Steps));
     if (steps == NULL) return NULL;
     steps->model = model, steps->output = model->output, steps->n_columns = n_columns;
@@ -894,7 +909,7 @@ Steps *dragoman_begin(const Model *model, const int32_t *forbidden, int32_t n_fo
     const Looks of_encoder = {looks, model->n_encoder_layers, model->n_heads, steps->longest};
     if (steps->forbidden == NULL || (columns != NULL && !set_columns(steps, columns)) ||
         !add_sentences(steps, ids, lengths, n, may_hold, &of_encoder)) {
-        dragoman_end(steps);
+        OWN(dragoman_end)(steps);
         return NULL;
     }
     return steps;
@@ -956,7 +971,7 @@ static void project(Steps *steps, int first, int end, const float *x, const char
 /* Read the tokens `last` (N), after the rows `parents` of the last step -> log-probabilities (N, columns). `own` and `cross`,
  * or NULL: what rows look at, (N, layers, H, T) of the T tokens so far and (N, layers, H, S) of the source's, S the most of any.
  * Returns 0 where memory is missing. */
-int32_t dragoman_step(Steps *steps, const int64_t *last, const int64_t *parents, int32_t n_rows, float *log_probs, float *own, float *cross) {
+EXPORT(int32_t, dragoman_step)(Steps *steps, const int64_t *last, const int64_t *parents, int32_t n_rows, float *log_probs, float *own, float *cross) {
     if (!follow(steps, parents, n_rows)) return 0;
     const Model *model = steps->model;
     const Looks of_own = {own, model->n_decoder_layers, model->n_heads, n_rows ? steps->rows[0].last->length : 0};
@@ -1047,7 +1062,7 @@ static int32_t top_of_row(const float *x, int32_t C, int32_t k, float *values, i
 }
 
 /* The same for each row of x (N, C) -> values and columns (N, k). */
-int32_t dragoman_top(const float *x, int64_t n_rows, int64_t stride, int32_t C, int32_t k, float *values, int64_t *columns) {
+EXPORT(int32_t, dragoman_top)(const float *x, int64_t n_rows, int64_t stride, int32_t C, int32_t k, float *values, int64_t *columns) {
     int32_t strange = 0;
     for (int64_t row = 0; row < n_rows; row++) strange |= top_of_row(x + row * stride, C, k, values + row * k, columns + row * k);
     return strange;
@@ -1119,7 +1134,7 @@ static void end_hypothesis(Beam *beam, int a, int slot, double log_prob) {
 
 /* One step of a beam search without groups and phrases: what candidates, finish and advance of `_Beam` do.
  * Returns 0 where a log-probability is not a number. */
-int32_t dragoman_beam(Beam *beam, const float *log_probs, int64_t stride, int32_t C, int64_t eos) {
+EXPORT(int32_t, dragoman_beam)(Beam *beam, const float *log_probs, int64_t stride, int32_t C, int64_t eos) {
     Continuation best[2 * MOST_BEST];
     beam->n_next = beam->n_ending = 0;
     for (int a = 0; a < beam->n_sentences; a++) {

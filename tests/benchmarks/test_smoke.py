@@ -84,7 +84,11 @@ BENCHMARKS = (
     Benchmark("searches.py methods {run} {run} --limit 4 --methods greedy samples", r"samples \| \d"),
     Benchmark("searches.py constraints {run} --limit 6 --beam-sizes 3", r"100\.0%"),
     Benchmark("searches.py glossary {run} --limit 6", r"inflected \| \d"),
-    Benchmark("serve_faults.py {run} --scale 0.01 --only 'slow heads'", r"slow heads \|", ("fastapi",)),
+    Benchmark(
+        "serve_faults.py {run} --scale 0.02 --only 'malformed requests' --only 'clients that leave'",
+        r"malformed requests \|[^|]+\|[^|]+\| 0 \| 0 \|",
+        ("fastapi",),
+    ),
     Benchmark("serve_load.py {run} --clients 2 --seconds 5 --limit 4", r"% of offline", ("fastapi",)),
     Benchmark("serve_memory.py {run} 1", r"\| 1 \| \d", ("fastapi",)),
     Benchmark(f"time_to_bleu.py --aims 99 {SMALL}", r"BLEU 99 was not passed"),

@@ -17,12 +17,9 @@ NAMESPACES = re.compile(r'xmlns(?::\w+)?="[^"]*"|<!DOCTYPE.*?>|<metadata>.*?</me
 
 
 def test_every_picture_of_the_script_is_there(tiny_run: Path, tiny_classifier_run: Path) -> None:
-    names = {
-        *SCRIPT["without_training"](),
-        *SCRIPT["of_a_translator"](tiny_run),
-        *SCRIPT["of_a_classifier"](tiny_classifier_run),
-    }
-    assert names <= {path.stem for path in DRAWN}
+    drawn = {path.stem for path in DRAWN}
+    assert drawn >= {*SCRIPT["of_a_translator"](tiny_run), *SCRIPT["of_a_classifier"](tiny_classifier_run)}
+    assert drawn >= SCRIPT["without_training"]().keys()
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)
@@ -31,12 +28,6 @@ def test_a_picture_is_whole_small_and_asks_for_nothing(path: Path) -> None:
     content = path.read_text("utf-8")
     assert len(content) < 200_000
     assert "http" not in NAMESPACES.sub("", content)
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.png")), ids=lambda path: path.name)
-def test_a_screenshot_is_small(path: Path) -> None:
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert path.stat().st_size < 200_000
 
 
 def test_every_page_that_is_pictured_is_there_and_in_the_gallery() -> None:
@@ -48,7 +39,7 @@ def test_every_page_that_is_pictured_is_there_and_in_the_gallery() -> None:
     )
     gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
     for name in names:
-        assert (FOLDER / f"{name}.png").exists()
+        assert (FOLDER / f"{name}.png").stat().st_size < 200_000
         assert f"](pictures/{name}.png)" in gallery
 
 

@@ -3,9 +3,6 @@
 import gzip
 import json
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +10,10 @@ import pytest
 from commands import error_of, succeed
 from commands import folder as folder
 from dragoman.config import load_recipe
-from dragoman.tasks import config_for
-from killing import train_and_kill, write_killed
-from tiny import TINY_CLASSIFIER, labelled_texts, write_labelled
+from dragoman.data.records import labels_of
+from dragoman.predict.classifier import CALIBRATION
+from dragoman.runs import Run
+from tiny import TINY_CLASSIFIER, TOPICS, labelled_texts, write_labelled, write_topics
 
 SETTINGS = [argument for override in TINY_CLASSIFIER for argument in ("--set", override)]
 
@@ -55,59 +53,24 @@ def test_a_labelled_file_becomes_a_classifier_with_its_score_beside_the_baseline
     found = succeed("classify", "runs/reviews", stdin="a good tree\n").stdout
     assert found.split("\t")[0] in ("blame", "praise")
     shutil.copy("runs/reviews/config.toml", "recipe.toml")  # a recipe says its task itself
-    assert succeed("train", "recipe.toml", "--out", "again").stdout == "again\n"
-    finished = succeed("train", "recipe.toml", "--task", "classification", "--out", "again")
-    assert "again is finished" in finished.stderr
-    weights = [Path(name, "model.safetensors").read_bytes() for name in ("runs/reviews", "again")]
-    assert weights[0] == weights[1]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_columns_are_found_by_their_names_or_told(suffix: str) -> None:
-    found, told = [], []
-    config = config_for(f"reviews.{suffix}", task="classification", say=found.append)
-    assert "the text is in column 'review', the label is in column 'sentiment'" in "\n".join(found)
-    assert (config.data.text_column, config.data.label_column) == ("review", "sentiment")
-    config_for(f"reviews.{suffix}", task="classification", text_column="review", say=told.append)
-    assert "the label is in column 'sentiment'; if not, say --label-column" in "\n".join(told)
-
-
-def test_columns_validation_and_weights_can_be_said() -> None:
-    texts = enumerate(labelled_texts(60, seed=1))
-    rows = ["stars\tid\twords", *(f"{label}\t{i}\t{text}" for i, (label, text) in texts)]
-    Path("table.tsv").write_text("\n".join(rows), encoding="utf-8")
-    Path("more.tsv").write_text("\n".join(rows[:31]), encoding="utf-8")
-    result = succeed(
-        "train", "table.tsv", "--task", "classification", "--text-column", "words", "--label-column", "stars",
-        "--valid", "more.tsv", "--set", "training.class_weights=balanced", *SETTINGS,
-    )  # fmt: skip
-    assert "60 training texts" in result.stderr
-    assert "30 validation texts" in result.stderr
-    assert "all count the same (training.class_weights)" in result.stderr
-    config = load_recipe("runs/table/config.toml")
-    assert config.task == "classification"
-    assert (config.data.text_column, config.data.label_column) == ("words", "stars")
+    finished = succeed("train", "recipe.toml", "--task", "classification", "--out", "runs/reviews")
+    assert "runs/reviews is finished" in finished.stderr
 
 
 # dragoman classify
 
 
-def test_every_line_gets_a_label_and_a_probability(run: Path) -> None:
-    lines = succeed("classify", run, stdin="a good tree\n\nan awful house\n").stdout.split("\n")
+def test_every_line_gets_a_label_and_a_probability_from_files_and_pipes(run: Path) -> None:
+    text = "a good tree\n\nan awful house\n"
+    piped = succeed("classify", run, stdin=text).stdout
+    lines = piped.split("\n")
     assert [line.split("\t")[0] for line in lines] == ["praise", "", "blame", ""]
-    for line in (lines[0], lines[2]):
-        assert 0.5 <= float(line.split("\t")[1]) <= 1.0
-
-
-def test_files_and_pipes_give_the_same(run: Path) -> None:
-    Path("texts.txt").write_text("a good tree\nan awful house\n", encoding="utf-8")
-    piped = succeed("classify", run, stdin="a good tree\nan awful house\n").stdout
+    assert all(0.5 <= float(line.split("\t")[1]) <= 1.0 for line in (lines[0], lines[2]))
+    Path("texts.txt").write_text(text, encoding="utf-8")
     assert succeed("classify", run, "texts.txt").stdout == piped
-    written = succeed("classify", run, "texts.txt", "--out", "labels.txt")
+    written = succeed("classify", run, "texts.txt", "--out", "labels.txt.gz")
     assert written.stdout == ""
-    assert written.stderr.startswith("labels.txt: ")
-    assert Path("labels.txt").read_text(encoding="utf-8") == piped
-    succeed("classify", run, "texts.txt", "--out", "labels.txt.gz")
+    assert written.stderr.startswith("labels.txt.gz: ")
     assert gzip.decompress(Path("labels.txt.gz").read_bytes()).decode() == piped
 
 
@@ -133,19 +96,6 @@ def test_what_is_cut_is_reported_once(run: Path) -> None:
     assert result.stderr == "cut 14 tokens off 1 of 2 texts (data.max_windows)\n"
 
 
-@pytest.mark.nightly
-def test_a_line_through_a_pipe_is_classified_as_it_comes(run: Path) -> None:
-    command, pipe = [sys.executable, "-m", "dragoman", "classify", str(run)], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as running:
-        assert running.stdin is not None
-        assert running.stdout is not None
-        running.stdin.write(b"a good tree\n")
-        running.stdin.flush()
-        assert running.stdout.readline().startswith(b"praise\t")  # before the pipe is closed
-        running.stdin.close()
-        assert running.wait(60) == 0
-
-
 # dragoman evaluate and show
 
 
@@ -163,7 +113,11 @@ def test_evaluate_prints_every_score_and_keeps_it(run: Path) -> None:
     again = json.loads(succeed("evaluate", run, "--json").stdout)
     assert again["results"][0]["scores"] == record["scores"]
     assert again["results"][0]["confusion"] == record["confusion"]
-    assert "score     tiny-test · accuracy " in succeed("show", run).stdout
+    shown = succeed("show", run, "--plot").stdout
+    assert "score     tiny-test · accuracy " in shown
+    assert "text → label" in shown
+    assert "labels    2: blame, praise · temperature " in shown
+    assert "Accuracy on validation texts" in (run / "curves.svg").read_text(encoding="utf-8")
 
 
 def test_evaluate_classifies_another_file(run: Path) -> None:
@@ -177,37 +131,10 @@ def test_evaluate_classifies_another_file(run: Path) -> None:
     assert "valid · 40 texts" in succeed("evaluate", run, "--split", "valid", "--no-baseline").stdout
 
 
-def test_without_scikit_learn_evaluate_says_how_to_get_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    result = succeed("evaluate", run)
-    assert "no baseline: the baseline (TF-IDF + logistic regression) needs the package" in result.stdout
-    assert "pip install 'dragoman[baseline]'" in result.stdout
-    ((record),) = json.loads((run / "scores.json").read_text(encoding="utf-8"))["results"]
-    assert "needs the package scikit-learn: pip install 'dragoman[baseline]'" in record["no_baseline"]
-
-
-def test_show_speaks_of_texts_and_accuracy(run: Path) -> None:
-    shown = succeed("show", run, "--plot").stdout
-    assert "text → label" in shown
-    assert " nats/text · accuracy " in shown
-    assert "labels    2: blame, praise · temperature " in shown
-    (run / "labels.json").unlink()
-    assert "labels    " not in succeed("show", run).stdout
-    assert "Accuracy on validation texts" in (run / "curves.svg").read_text(encoding="utf-8")
-
-
-def test_many_classes_are_confused_in_a_list(folder: Path) -> None:
-    rows = [f"c{i % 12:02}\tword{i % 12} tree number {i}" for i in range(240)]
-    Path("many.tsv").write_text("\n".join(rows), encoding="utf-8")
-    succeed("train", "many.tsv", "--task", "classification", *SETTINGS)
-    result = succeed("evaluate", "runs/many", "--file", "many.tsv", "--no-baseline").stdout
-    assert "12 labels" in result
-    assert "most frequent mistakes: label → given" in result
-
-
 # dragoman demo --task classification
 
 
+@pytest.mark.nightly
 def test_the_demo_shows_reviews_and_scores_beside_the_baseline() -> None:
     pytest.importorskip("sklearn")
     small = ["--set", 'data.train=["phrasebook:reviews-valid"]', *SETTINGS]
@@ -220,16 +147,74 @@ def test_the_demo_shows_reviews_and_scores_beside_the_baseline() -> None:
     assert names == ["reviews", "combinations seen in training", "combinations never seen"]
 
 
-# What is refused
+# several labels a text
+
+
+@pytest.fixture
+def topics(tiny_topics_run: Path, folder: Path) -> Path:
+    """A run that may be changed."""
+    write_topics(folder, "topics", 120, seed=3)
+    shutil.copytree(tiny_topics_run, folder / "topics")
+    return Path("topics")
+
+
+TEXTS = ["tree river old", "house street wave boat red", "big old red", ""]
+
+
+def test_a_file_becomes_a_classifier_of_several_labels(topics: Path) -> None:
+    pytest.importorskip("sklearn")
+    result = succeed("train", "topics.tsv", "--task", "classification", "--label-separator", "|", *SETTINGS)
+    for part in ("3 labels", "have none of the labels", "  micro-F1 ", "  baseline exact match "):
+        assert part in result.stderr
+    assert "validation micro-F1: n-grams " in result.stderr
+    config = load_recipe("runs/topics/config.toml")
+    assert config.task == "classification"
+    assert config.data.label_separator == "|"
+    assert {"micro_f1", "macro_f1", "accuracy"} <= Run.open("runs/topics").history()[-1].keys()
+    assert "· threshold 0." in succeed("show", "runs/topics").stdout
+
+
+def test_a_line_gets_all_labels_above_the_threshold(topics: Path) -> None:
+    lines = succeed("classify", topics, stdin="".join(f"{text}\n" for text in TEXTS)).stdout.splitlines()
+    labels, shares = zip(*(line.split("\t") for line in lines[:3]), strict=True)
+    assert [set(labels_of(cell, "|")) for cell in labels] == [{"nature"}, {"town", "sea"}, set()]
+    threshold = Run.open(topics).read_json(CALIBRATION)["threshold"]
+    assert [len(labels_of(cell, "|")) for cell in shares] == [1, 2, 0]
+    assert all(float(share) > threshold for share in shares[1].split("|"))
+    assert lines[3] == ""
+    stdin = "\n".join(TEXTS) + "\n"
+    records = list(map(json.loads, succeed("classify", topics, "--json", stdin=stdin).stdout.splitlines()))
+    assert ["|".join(record["labels"]) for record in records[:3]] == list(labels)
+    assert records[3]["labels"] == []
+    assert set(records[2]["probabilities"]) == set(TOPICS)
+
+
+def test_evaluation_report_and_comparison_are_about_every_label(topics: Path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    result = succeed("evaluate", topics, "--out", "found.txt")
+    for part in ("  micro-F1 ", "  macro-F1 ", "  exact match ", "  baseline micro-F1 ", "  nature ", "ECE "):
+        assert part in result.stdout
+    assert len(Path("found.txt").read_text(encoding="utf-8").splitlines()) == 50
+    (record,) = Run.open(topics).read_json("scores.json")["results"]
+    assert [score["name"] for score in record["scores"]] == ["micro-F1", "macro-F1", "exact match"]
+    assert record["confusion"] is None
+    succeed("report", topics, "--out", "page")
+    page = next(Path("page").glob("*.html")).read_text(encoding="utf-8")
+    assert "Most confident mistakes" in page
+    assert "Matrix of labels" not in page
+    shutil.copytree(topics, "other")
+    assert "exact match" in succeed("compare", topics, "other").stdout
+
+
+# what is refused
 
 TRAIN = "train reviews.tsv --task classification"
 REFUSED = [
     ("train reviews.tsv", "to learn its labels add --task classification"),
     ("train --task classification", "nothing to train on; give a file of texts and labels"),
-    ("train reviews.tsv --task sorting", "--task sorting: is unknown; give translation or"),
     ("train --tsv a.tsv --valid b.tsv", "--text-column, --label-column and --valid are for --task"),
     (f"{TRAIN} --src a.en --tgt a.de", "a classifier has no source and target"),
-    ("train missing.tsv --task classification", "missing.tsv: no such file"),
     (f"{TRAIN} --text-column nothing", "no column 'nothing'"),
     ("train run/config.toml --task translation", "is a recipe for classification; leave --task away"),
     ("train run/config.toml --task classification --valid x", "names its own files and columns"),
@@ -237,11 +222,16 @@ REFUSED = [
     ("evaluate tiny --file reviews.tsv", "--file: not for a translator; leave it away"),
     ("classify tiny", "is a translator; try: dragoman translate"),
     ("translate run", "run: is a classifier; try: dragoman classify run"),
-    ("classify run --precision fp8", "is not a precision"),
     ("evaluate run --beam-size 3 --src x", "--src, --beam-size: not for a classifier; leave it away"),
-    ("evaluate run --split dev", "--split dev: there are test and valid"),
     ("evaluate run --file reviews.tsv --split test", "give --file or --split, but not both"),
     ("evaluate run --text-column 1", "--text-column and --label-column are for --file"),
+    ("train topics.tsv --task classification --label-separator ;", "no label has the separator ';', as in "),
+    ("train topics.tsv --label-separator |", "--label-separator is for --task classification"),
+    (
+        "train topics.tsv --task classification --label-separator | --set training.class_weights=balanced",
+        "is for one label a text",
+    ),
+    (f"{TRAIN} --set training.metric=micro_f1", "is for several labels a text"),
     ("demo --task sorting", "--task sorting: is unknown; give translation or"),
     ("demo --task classification --src de", "--src and --tgt are for --task translation"),
 ]
@@ -249,31 +239,6 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
 def test_what_cannot_be_done_is_one_line(run: Path, tiny_run: Path, command: str, message: str) -> None:
+    write_topics(Path(), "topics", 40, seed=3)
     Path("tiny").symlink_to(tiny_run)
     assert message in error_of(*command.split())
-
-
-# A process that is killed
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_killed_classifier_training_continues_to_the_bit(precision: str) -> None:
-    data = {"train": ["reviews.tsv"], "n_held_out": 6, "max_length": 4}
-    write_killed(
-        Path(), {"task": "classification", "data": data}, "model.word_dropout=0.2", "model.ngrams=2",
-        "model.ngram_bits=8", "training.batch_tokens=100", 'training.class_weights="balanced"',
-        "training.label_smoothing=0.1", f"training.precision={precision}",
-    )  # fmt: skip
-
-    def facts(run: str) -> list[tuple[object, ...]]:
-        lines = Path(run, "history.jsonl").read_text(encoding="utf-8").splitlines()
-        timing = ("seconds", "tokens_per_second", "peak_memory_gb")
-        return [tuple(item for item in json.loads(line).items() if item[0] not in timing) for line in lines]
-
-    # before there is any checkpoint; after the first one, in the middle of an epoch
-    assert train_and_kill(Path(), {"step": 7}, {"step": 13}) == [*[-signal.SIGKILL] * 2, 0]
-    assert facts("cut") == facts("whole")
-    kept = [f"checkpoints/{path.name}/optimizer.safetensors" for path in Path("whole/checkpoints").iterdir()]
-    for name in ("model.safetensors", *kept, "labels.json", "calibration.json"):
-        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes(), name

@@ -1,9 +1,8 @@
 """--scores of evaluate and score: numbers of other tools are kept, shown, compared or refused in one line."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_report_command import retrained
@@ -34,7 +33,6 @@ def test_given_scores_are_kept_shown_and_compared_as_ours(runs: tuple[Path, Path
     line = next(line for line in shown if "comet" in line)
     assert line.split()[:2] == ["comet", "7.0"]
     assert "bs:1000|seed:12345|numbers:given|version:" in line
-    assert line in succeed("evaluate", first).stdout.splitlines(), "of the same translations"
     (record,) = json.loads((first / SCORES).read_text(encoding="utf-8"))["results"]
     assert record["scores"][-1]["name"] == "comet"
     alone = succeed("compare", first, second).stdout
@@ -45,48 +43,17 @@ def test_given_scores_are_kept_shown_and_compared_as_ours(runs: tuple[Path, Path
     assert [row["score"] for row in rows if row["kind"] == "run"] == ["BLEU", "chrF2", "TER", "comet"] * 2
     assert rows[-1]["p_bootstrap"] == pytest.approx(1 / 1001)
     assert 0 < rows[-1]["p_randomisation"] < 0.01
-    assert r"comet $\uparrow$ \\" in succeed("compare", first, second, "--latex").stdout
-    succeed("report", first)
-    assert "numbers:given" in (first / "report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_scores_of_0_2_load_and_damaged_ones_are_hidden(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    run, _ = runs
-    succeed("evaluate", run, "--scores", f"comet={numbers(tmp_path / 'a.txt', range(N_SENTENCES))}")
-    (kept,) = (run / "report").glob("scores-*.json")
-    whole = json.loads(kept.read_text(encoding="utf-8"))
-
-    def shown_after(change: Callable[[dict[str, Any]], Any]) -> str:
-        record = json.loads(json.dumps(whole))
-        change(record["scores"][0])
-        kept.write_text(json.dumps(record), encoding="utf-8")
-        return succeed("evaluate", run).stdout
-
-    assert "COMET (m) " in shown_after(lambda one: one.update(name="COMET (m)", facts={"model": "m"}))
-    for change in (
-        lambda one: one.update(name="comet\x1b[2J"),
-        lambda one: one["values"].pop(),
-        lambda one: one.update(values=["much"] * N_SENTENCES),
-        lambda one: one.update(values=[1e999] * N_SENTENCES),
-    ):
-        assert "comet" not in shown_after(change)
 
 
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
         (["1", "2"], ["comet=FILE"], "FILE has 2 lines and hyp 3 sentences; give one number for each"),
-        (["1", "2", "3", "4"], ["comet=FILE"], "FILE has 4 lines and hyp 3 sentences"),
         (["1", "x", "3"], ["comet=FILE"], "FILE line 2: 'x' is not a finite number; write one number per"),
-        (["1", "2", "inf"], ["comet=FILE"], "FILE line 3: 'inf' is not a finite number"),
         (["1", "", "3"], ["comet=FILE"], "FILE line 2: has no number; every sentence needs one"),
         (["1", "2", "3"], ["FILE"], "--scores FILE: write NAME=FILE, as in comet=comet.txt"),
-        (["1", "2", "3"], ["comet="], "--scores comet=: write NAME=FILE"),
-        (["1", "2", "3"], ["a b=FILE"], "--scores a b=FILE: write NAME=FILE"),
         (["1", "2", "3"], ["\x1b=FILE"], r"--scores \x1b=FILE: write NAME=FILE"),
         (["1", "2", "3"], ["Bleu=FILE"], "Dragoman computes Bleu itself; choose another name"),
-        (["1", "2", "3"], ["chrF2=FILE"], "Dragoman computes chrF2 itself"),
         (["1", "2", "3"], ["c=FILE", "c=FILE"], "--scores c: number of files 2, of test sets 1; give c=FILE"),
         (["1", "2", "3"], ["comet=missing.txt"], "missing.txt"),
     ],
@@ -117,11 +84,3 @@ def test_each_test_set_has_a_file_of_its_own_in_their_order(tmp_path: Path) -> N
         "news": {"qe": (1.0,), "human": (1.0,)},
         "talks": {"qe": (2.0, 3.0), "human": (2.0, 3.0)},
     }
-
-
-def test_score_prints_the_mean_beside_our_own_scores(tmp_path: Path) -> None:
-    text = numbers(tmp_path / "text", ["one house", "a red cat", "two dogs"])
-    given = numbers(tmp_path / "human.txt", [80, -10, 20])
-    shown = succeed("score", text, text, "--tgt-lang", "en", "--scores", f"human={given}", "--json").stdout
-    assert json.loads(shown)[-1]["name"] == "human"
-    assert json.loads(shown)[-1]["value"] == pytest.approx(30)

@@ -11,7 +11,6 @@ import resource
 import shutil
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,34 +91,24 @@ CONTENTS = [
     *(
         ("model.safetensors", content, NO_MODEL)
         for content in (
-            b"", b"\x80\x04\x95", safetensors(b"{}", n_header=2**63), safetensors(b"{}", n_header=10**9),
-            safetensors(b"[" * 100_000), safetensors(b'{"a":' * 50_000),
+            b"", safetensors(b"{}", n_header=2**63), safetensors(b"[" * 100_000),
             safetensors(header_of("a", [10**12], 4 * 10**12)),
             safetensors(header_of("a", [2**62, 2**62], 16), b"\0" * 16),
             safetensors(header_of("a", [-1], 4), b"\0" * 4),
         )
     ),
     ("model.safetensors", safetensors(b"{" + b" " * (9 << 20) + b"}"), "has a header of 9,437,186 bytes"),
-    ("model.safetensors", three_weights("../../etc/passwd"), "is not for this configuration"),
-    ("model.safetensors", three_weights("\x1b[31mred"), "is not for this configuration"),
-    ("model.safetensors", three_weights("a" * 10**6), "is not for this configuration"),
+    *(("model.safetensors", three_weights(name), "is not for this") for name in ("\x1b[31mred", "a" * 10**6)),
     ("model.safetensors", safetensors(b"{}"), "has 0 weights for 2 layers"),
-    *(
-        ("tokenizer/shared.json", content, NO_TOKENIZER)
-        for content in (DEEP, '{"a":' * 200_000, "", "null", "3", '"model"', "[1]", "{}")
-    ),
+    *(("tokenizer/shared.json", content, NO_TOKENIZER) for content in (DEEP, "", "null", "[1]", "{}")),
     ("config.toml", bytes(range(256)), "config.toml"),
     ("report.json", DEEP, NO_REPORT),
-    ("report.json", '{"steps": ' * 100_000, NO_REPORT),
     ("report.json", " " * (17 << 20), "has 17,825,792 bytes, and 16,777,216 at most can be right"),
     ("report.json", f'{{"steps": {"9" * 5000}}}', NO_REPORT),
     ("report.json", "{}", "is not one that Dragoman wrote (KeyError: 'steps')"),
     ("report.json", '{"steps": "\\u001b[2J", "epochs": [], "minutes": {}}',
      "is not one that Dragoman wrote (ValueError"),
-    *(
-        ("history.jsonl", f"{line}\n", "history.jsonl")
-        for line in (DEEP, "3", '{"best": true}', '{"kind": "train"}', "\x00")
-    ),
+    *(("history.jsonl", f"{line}\n", "history.jsonl") for line in (DEEP, "3", '{"best": true}', "\x00")),
 ]  # fmt: skip
 """What a file of a translator holds, and what is said of it."""
 
@@ -133,20 +122,17 @@ def test_a_file_of_a_translator_that_is_none(run: Path, name: str, content: str 
 
 LABELS, VOCABULARY, TEMPERATURE = "labels.json", "tokenizer/text.json", "calibration.json"
 CLASSIFIERS = [
-    *(
-        (LABELS, "labels", ["blame", label], "holds control characters; rename it")
-        for label in ("\x1b]0;owned\x07", "a\nb", "\x9b31m")
-    ),
+    (LABELS, "labels", ["blame", "\x1b]0;owned\x07"], "holds control characters; rename it"),
     (LABELS, "labels", ["blame", "blame"], "holds a label twice"),
     *((LABELS, "labels", value, "it holds no labels") for value in (["blame"], ["blame", 3], "blame")),
     (LABELS, "labels", [str(i) for i in range(100_000)], "has shape"),
     *(
         (TEMPERATURE, "temperature", value, "it holds no temperature")
-        for value in (float("nan"), float("inf"), 0.0, -1.0, "1", None)
+        for value in (float("nan"), float("inf"), 0.0, "1")
     ),
     *(
         (VOCABULARY, "vocabulary", value, "is not a Dragoman tokenizer")
-        for value in (None, "abc", [], [1, 2], ["<pad>", "<s>", "</s>", "<unk>", ["deep"]], {"a": 1})
+        for value in (None, [1, 2], ["<pad>", "<s>", "</s>", "<unk>", ["deep"]], {"a": 1})
     ),
 ]
 """A file of a classifier, a key of it, what is there, and what is said of it."""
@@ -160,18 +146,17 @@ def test_a_file_of_a_classifier_that_is_none(
     assert said in refusal("classify", classifier_run)
 
 
-@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "report.json", "tokenizer/shared.json"])
+@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "tokenizer/shared.json"])
 def test_nobody_waits_for_a_pipe_and_a_folder_or_a_link_to_itself_is_no_file(run: Path, name: str) -> None:
     (run / name).unlink()
     os.mkfifo(run / name)
     assert f"{name}: is neither a file nor a folder; remove it" in refusal("translate", run)
     (run / name).unlink()
-    if name != "report.json":  # which is not read
-        (run / name).mkdir()
-        assert name in refusal("translate", run)
-        (run / name).rmdir()
-        (run / name).symlink_to(Path(name).name)
-        assert name in refusal("translate", run)
+    (run / name).mkdir()
+    assert name in refusal("translate", run)
+    (run / name).rmdir()
+    (run / name).symlink_to(Path(name).name)
+    assert name in refusal("translate", run)
 
 
 def test_a_pickle_is_never_opened(run: Path, tmp_path: Path) -> None:
@@ -193,10 +178,9 @@ def test_a_pickle_is_never_opened(run: Path, tmp_path: Path) -> None:
 def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
     """A terabyte that takes no room on the disk."""
     size = 1 << 40
-    header = header_of("a", [size // 4], size)
-    with (run / "model.safetensors").open("wb") as file:
-        file.write(safetensors(header))
-        file.truncate(8 + len(header) + size)
+    header = safetensors(header_of("a", [size // 4], size))
+    (run / "model.safetensors").write_bytes(header)
+    os.truncate(run / "model.safetensors", len(header) + size)
     assert "of memory; take another" in refusal("translate", run)
 
 
@@ -204,13 +188,8 @@ def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
     ("name", "tensor", "said"),
     [
         ("decoder_norm.weight", torch.full((16,), float("nan")), "numbers that are not finite"),
-        ("decoder_norm.weight", torch.full((16,), float("inf")), "not finite; the file is damaged"),
         ("decoder_norm.weight", torch.ones(17), "has shape (17,), the configuration says (16,)"),
-        ("decoder_norm.weight", torch.ones(16, 1), "has shape (16, 1)"),
-        ("decoder_norm.weight", torch.ones(0), "has shape (0,)"),
         ("decoder_norm.weight", torch.ones(16, dtype=torch.int64), "holds torch.int64"),
-        ("decoder_norm.weight", torch.ones(16, dtype=torch.bool), "holds torch.bool"),
-        ("decoder_norm.weight", torch.ones(16).to(torch.float8_e4m3fn), "holds torch.float8_e4m3fn"),
         ("one.more", torch.ones(1), "unknown ['one.more']; config.toml and weights must come from the same"),
         ("decoder_norm.bias", None, "is not for this configuration; missing ['decoder_norm.bias']"),
     ],
@@ -232,43 +211,23 @@ def test_weights_that_do_not_fit(run: Path, name: str, tensor: torch.Tensor | No
     [
         ("d_model = 16", "d_model = 1000000000000", "model.d_model = 1000000000000: input should be less"),
         ("d_model = 16", "d_model = 100000", "the configuration says"),
-        ("d_ff = 16", "d_ff = 1000000", "the configuration says"),
-        ("n_encoder_layers = 1", "n_encoder_layers = 1000000000", "less than or equal to 1000"),
         ("n_encoder_layers = 1", "n_encoder_layers = 1000", "weights for 1001 layers"),
-        ("n_decoder_layers = 1", "n_decoder_layers = 900", "weights for 901 layers"),
-        ("max_positions = 512", "max_positions = 1000000000000", "less than or equal to 100000"),
-        ("d_model = 16", f"d_model = 1{'0' * 400}", "input should be less than or equal to 100000"),
         ("d_model = 16", f"d_model = 1{'0' * 5000}", "is not valid TOML"),
         ("beam_size = 3", "beam_size = 1000000000", "beam_size = 1000000000: input should be less than"),
-        ("batch_sentences = 100", "batch_sentences = 1000000000", "less than or equal to 100000"),
-        ("max_length_extra = 3", "max_length_extra = 1000000000", "less than or equal to 100000"),
         ("max_length_factor = 2.0", "max_length_factor = inf", "finite number"),
         ('name = "tiny"', 'name = "../../tiny"', "name = '../../tiny': string should match pattern"),
-        ('name = "tiny"', 'name = "\\u001b[2J"', "string should match pattern"),
         ('name = "tiny"', "__import__('os')", "is not valid TOML"),
         ("[data.test]", '[data.test]\n"../../escaped" = ["a.tsv"]', "'../../escaped' is no name for a test "),
-        ("[data.test]", '[data.test]\n"/tmp/escaped" = ["a.tsv"]', "is no name for a test set"),
-        ("[data.test]", '[data.test]\n"a\\nb" = ["a.tsv"]', "is no name for a test set"),
         ("[search]", f"[{'a.' * 4000}a]\nb = 1\n[search]", "a is not a setting; known are"),
         ("[search]", f"x = {'[' * 50000}\n[search]", "is nested too deeply"),
-        ("[search]", f"x = {'{a=' * 20000}\n[search]", "is nested too deeply"),
         ("[search]", f"[{'a.' * 60000}a]\nb = 1\n[search]", "more than 131,072 bytes or 5,000 points"),
-        ("[search]", f"x = '{'a' * 200_000}'\n[search]", "more than 131,072 bytes or 5,000 points"),
         ("[search]", "".join(f"[z{i}]\n" for i in range(9000)) + "[search]", "and 8,980 more"),
-        ("[search]", f"[search]\nbeam = '{'long' * 5000}'", "search.beam is not a setting"),
     ],
     ids=lambda value: value[:30],
 )
 def test_settings_that_ask_for_too_much(run: Path, old: str, new: str, said: str) -> None:
     change(run / "config.toml", (old, new))
     assert said in refusal("translate", run)
-
-
-def test_weights_that_hold_one_number_each(run: Path) -> None:
-    weights = load_file(run / "model.safetensors")
-    zeros = {name: torch.zeros_like(one) for name, one in weights.items()}
-    save_file(zeros, run / "model.safetensors")
-    assert "each matrix holds one number" in refusal("translate", run)
 
 
 # --- links, pipes and other things that are no files
@@ -284,19 +243,13 @@ def test_no_link_leads_out_of_the_folder(run: Path, tmp_path: Path, name: str) -
     (outside / "file").write_text("precious")
     target = outside if name == "tokenizer" else outside / "file"
     shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink(missing_ok=True)
-    for link in (target, os.path.relpath(target, run)):
-        (run / name).symlink_to(link)
-        for command in ("translate", "show", "evaluate", "card"):
-            assert f"{name}: is a link out of the run's folder" in refusal(command, run)
-        (run / name).unlink()
+    (run / name).symlink_to(os.path.relpath(target, run))
+    for command in ("translate", "show", "evaluate", "card"):
+        assert f"{name}: is a link out of the run's folder" in refusal(command, run)
     assert (outside / "file").read_text() == "precious"
 
 
 def test_no_link_leads_out_of_a_folder_in_it(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "passwords").write_text("precious")
-    (run / "tokenizer" / "src.json").symlink_to(tmp_path / "passwords")
-    assert "src.json: is a link out of the run's folder" in refusal("translate", run)
-    (run / "tokenizer" / "src.json").unlink()
     (run / "checkpoints" / "step-000099").symlink_to(tmp_path)
     assert "step-000099: is a link out of the run's folder" in refusal("translate", run)
 
@@ -325,26 +278,19 @@ REDOS = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"
 REPLACE = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b" * 10**6}
 TOKEN = {"id": 0, "content": "x", "single_word": False, "lstrip": False, "rstrip": False,
          "normalized": False, "special": True}  # fmt: skip
-PADDING = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_to_multiple_of": None,
-           "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
         (lambda s: s.update(pre_tokenizer=REDOS), "its pre_tokenizer is not what Dragoman writes"),
-        (lambda s: s["pre_tokenizer"]["pretokenizers"].append(REDOS), "its pre_tokenizer is not what Drago"),
         (lambda s: s.update(decoder=REPLACE), "its decoder is not what Dragoman writes"),
         (lambda s: s.update(normalizer={"type": "NFD"}), "is not a way in which Dragoman normalises text"),
         (lambda s: s.update(added_tokens=[TOKEN]), "its added_tokens is not what Dragoman writes"),
-        (lambda s: s.update(padding=PADDING), "its padding is not what Dragoman writes"),
         (lambda s: s["model"].update(type="WordPiece"), "its model is neither BPE nor unigram"),
         (lambda s: s["model"]["vocab"].update(x=2**32 - 1), "its ids are not 0, 1, 2 and so on"),
-        (lambda s: s["model"]["vocab"].update(x=0), "its ids are not 0, 1, 2 and so on"),
         (lambda s: s["model"]["merges"].append(["no", "where"]), "is not a Dragoman tokenizer"),
         (lambda s: s["model"].update(dropout=7.0), "is not a Dragoman tokenizer"),
-        (lambda s: s["model"].update(dropout="much"), "is not a Dragoman tokenizer"),
-        (lambda s: s.update(model=[]), "is not a Dragoman tokenizer"),
     ],
 )  # fmt: skip
 def test_a_tokenizer_that_is_a_program(run: Path, edit: Callable[[Any], Any], said: str) -> None:
@@ -365,13 +311,13 @@ def test_an_expression_that_takes_for_ever_is_never_tried(run: Path, classifier_
     assert "an expression that Dragoman has never written" in refusal(kind, folder)
 
 
-@pytest.mark.parametrize("language", ["../../evil", "en.evil.module", "..", "", "e\x1bn", "x" * 10_000])
+@pytest.mark.parametrize("language", ["../../evil", "en.evil.module", "..", "x" * 10_000])
 def test_a_language_names_no_module(classifier_run: Path, language: str) -> None:
     """spaCy makes the name of a module of it, and imports that."""
 
     def edit(settings: dict[str, Any]) -> None:
         settings.pop("pattern")
-        settings.update(splitter="spacy", language=language or "..")
+        settings.update(splitter="spacy", language=language)
 
     change_json(classifier_run / "tokenizer" / "text.json", edit)
     line = refusal("classify", classifier_run)
@@ -381,24 +327,17 @@ def test_a_language_names_no_module(classifier_run: Path, language: str) -> None
 # --- what is shown
 
 
-def test_nothing_in_a_report_reaches_the_terminal_as_an_order(run: Path) -> None:
+def test_nothing_in_a_run_reaches_the_terminal_as_an_order(run: Path) -> None:
     order = "\x1b]0;owned\x07\x9b31m<script>alert(1)</script>"
     report = json.loads((run / "report.json").read_bytes())
     (run / "report.json").write_text(json.dumps({**report, "kept": order, order: order}))
-    for command in ("show", "card"):
-        shown = succeed(command, run).stdout
-        assert not set(shown) & {"\x1b", "\x07", "\x9b"}
-    assert "<script>" not in succeed("card", run).stdout.replace("\\<script\\>", "")
-
-
-def test_scores_that_are_none(run: Path) -> None:
-    for results in ({}, [3], [{"name": 3}], [{"name": "a\x1b[2J"}], [{"name": "a", "scores": 1}]):
+    for results in ([], [3], [{"name": "a\x1b[2J"}], [{"name": "a", "scores": 1}]):
         (run / "scores.json").write_text(json.dumps({"results": results}))
         for command in ("show", "card"):
             shown = dragoman(command, run)
-            assert shown.exit_code in (0, 1), shown.exception
-            assert shown.exit_code == 1 or "\x1b" not in shown.stdout
+            assert not set(shown.stdout) & {"\x1b", "\x07", "\x9b"}
             assert shown.exception is None or isinstance(shown.exception, SystemExit)
+            assert "<script>" not in shown.stdout.replace("\\<script\\>", "") or command == "show"
 
 
 # --- our own code
@@ -421,12 +360,6 @@ def test_a_terminal_gets_no_order_and_a_pipe_what_was_written(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     write_output(None, written)
     assert capsys.readouterr().out == "\\x1b[2J\\x9b31m\\x07 a\tא\u200fb\n"
-
-
-def test_no_thread_is_left(run: Path) -> None:
-    before = threading.active_count()
-    refusal("translate", run / "nowhere")
-    assert threading.active_count() == before
 
 
 def test_no_module_trusts_what_a_file_says() -> None:

@@ -1,12 +1,9 @@
 """LibreTranslate's clients against this service, over a real connection."""
 
 import json
-import signal
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +18,7 @@ from libretranslatepy import LibreTranslateAPI
 from dragoman.documents import translate_file
 from dragoman.predict.translator import Translator
 from dragoman.serving.access import make_key
-from services import command, refusal_of, running, service_of, wires_to_each
+from services import refusal_of, running, service_of
 
 HTTP = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0))
 
@@ -58,39 +55,15 @@ def test_the_client_gets_the_translation_of_each_sentence(free: Running, transla
     assert found == f"{first} {second}".strip()
 
 
-def test_deep_translator_gets_what_the_translator_makes_of_each_sentence(
-    free: Running, locked: Running, translator: Translator
-) -> None:
-    deep_translator = pytest.importorskip("deep_translator", reason="needs pip install deep-translator")
-    made = partial(deep_translator.LibreTranslator, target="de")
-    texts = ["A red cat.", "A big old house. 50 % & more = ?\nA blue bird."]
-    for url, key in ((free.url, "none"), (locked.url, locked.key)):
-        client = made(source="English", api_key=key, custom_url=f"{url}/")
-        found = client.translate_batch(texts)
-        assert found[0] == translator.translate(texts[:1])[0].text
-        assert found[1].count("\n") == 1
-    wrong = made(source="en", api_key="x", custom_url=f"{locked.url}/")
-    with pytest.raises(deep_translator.exceptions.AuthorizationException):
-        wrong.translate("A red cat.")
-
-
-def test_the_client_learns_which_languages_there_are(free: Running) -> None:
-    assert LibreTranslateAPI(free.url).languages() == [
+def test_the_client_learns_which_languages_there_are_and_which_a_text_has(free: Running) -> None:
+    client = LibreTranslateAPI(free.url)
+    assert client.languages() == [
         {"code": "en", "name": "English", "targets": ["de", "en"]},
         {"code": "de", "name": "German", "targets": ["de"]},
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "language"), [("Where is the station?", "en"), ("Wo ist denn der Bahnhof?", "de")]
-)
-def test_the_client_learns_the_language_of_a_text(free: Running, text: str, language: str) -> None:
-    found = LibreTranslateAPI(free.url).detect(text)
-    confidences = [each["confidence"] for each in found]
-    assert found[0]["language"] == language
-    assert {each["language"] for each in found} == {"en", "de"}, "no others are served"
-    assert confidences == sorted(confidences, reverse=True)
-    assert all(0 <= confidence <= 100 for confidence in confidences)
+    found = client.detect("Wo ist denn der Bahnhof?")
+    assert [each["language"] for each in found] == ["de", "en"], "no others are served"
+    assert 100 >= found[0]["confidence"] >= found[1]["confidence"] >= 0
 
 
 def test_the_client_needs_the_right_key_where_keys_are_needed(locked: Running) -> None:
@@ -136,7 +109,7 @@ def test_who_comes_too_often_is_told_to_slow_down(tiny_run: Path, tmp_path: Path
 def test_a_list_of_texts_is_answered_with_lists(free: Running) -> None:
     texts = ["A red cat.", "", "A blue bird."]
     asked = {"source": "en", "target": "de", "alternatives": 2}
-    together = free.post("/translate", asked | {"q": texts}).json()
+    together = free.post("/translate", asked | {"q": texts, "api_key": ""}).json()  # Weblate sends no key so
     assert together["translatedText"][1] == ""
     for i in (0, 2):
         alone = free.post("/translate", asked | {"q": texts[i]}).json()
@@ -195,15 +168,11 @@ def test_markup_stays_and_text_between_is_translated(free: Running, translator: 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"q": None}, "Invalid request: missing q parameter"),
         ({"q": ""}, "Invalid request: missing q parameter"),
         ({"source": None}, "Invalid request: missing source parameter"),
-        ({"target": None}, "Invalid request: missing target parameter"),
-        ({"q": 3}, "Invalid request: q parameter is not a text, nor a list of texts"),
         ({"q": ["a", {}]}, "Invalid request: q parameter is not a text, nor a list of texts"),
         ({"q": "\ud83d"}, "Invalid request: q parameter holds half of a surrogate pair, which is no text"),
         ({"source": 5}, "Invalid request: source parameter is not a text"),
-        ({"source": "fr"}, "fr is not supported"),
         ({"target": "xx\n" + "y" * 100}, "xx " + "y" * 37 + " is not supported"),
         ({"source": "de", "target": "en"},
          "English (en) is not available as a target language from German (de)"),
@@ -260,48 +229,15 @@ def test_a_file_that_is_wrong_is_refused(free: Running) -> None:
     assert refusal_of(without, 400) == "Invalid request: missing file parameter"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["nothing.txt", "..%2f..%2fetc%2fpasswd", f"{'a' * 32}.txt", f"{'a' * 32}.{'b' * 300}", "%00", "%ff"],
-)
-def test_only_what_was_translated_can_be_fetched(free: Running, name: str) -> None:
-    refusal_of(HTTP.get(f"{free.url}/download_file/{name}"), 404)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_each_worker_of_a_service_has_the_files_of_the_others(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with command(tiny_run, "--workers", 2) as service:
-        url = f"http://127.0.0.1:{service.port}"
-        data, files = {"source": "en", "target": "de"}, {"file": ("a.txt", b"A red cat.")}
-        address = HTTP.post(f"{url}/translate_file", data=data, files=files).json()["translatedFileUrl"]
-        contents = set()
-        for wire in wires_to_each(service):
-            with wire:
-                answer = wire.ask("GET", address.removeprefix(url))
-                assert answer.status == 200
-                contents.add(answer.body)
-        assert len(contents) == 1
-        (kept,) = tmp_path.glob("dragoman-files-*")
-        assert kept.stat().st_mode & 0o077 == 0, "nobody else can read them"
-        service.signal(signal.SIGTERM)
-        assert service.wait() == 0
-    assert list(tmp_path.glob("dragoman-files-*")) == []
-
-
-def test_an_interface_of_this_name_is_found_before_the_address_is_accepted(locked: Running) -> None:
-    """Dialect, the program of GNOME, asks for it."""
-    assert HTTP.get(f"{locked.url}/spec").json()["info"]["title"] == "LibreTranslate"
-
-
-def test_an_empty_key_is_none_where_none_is_needed(free: Running) -> None:
-    """Weblate sends one with each list of texts."""
-    asked = {"api_key": "", "q": ["A red cat.", "An old house."], "source": "en", "target": "de"}
-    answer = free.post("/translate", asked)
-    assert answer.status_code == 200
-    assert len(answer.json()["translatedText"]) == 2
+def test_only_what_was_translated_can_be_fetched(free: Running) -> None:
+    for name in (
+        "nothing.txt",
+        "..%2f..%2fetc%2fpasswd",
+        f"{'a' * 32}.txt",
+        f"{'a' * 32}.{'b' * 300}",
+        "%ff",
+    ):
+        refusal_of(HTTP.get(f"{free.url}/download_file/{name}"), 404)
 
 
 def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) -> None:
@@ -315,3 +251,5 @@ def test_a_page_learns_what_the_service_is_like(free: Running, locked: Running) 
         },
     }  # fmt: skip
     assert HTTP.get(f"{locked.url}/frontend/settings").json()["keyRequired"] is True
+    # Dialect, the program of GNOME, asks for an interface of this name before it accepts the address.
+    assert HTTP.get(f"{locked.url}/spec").json()["info"]["title"] == "LibreTranslate"

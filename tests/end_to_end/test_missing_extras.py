@@ -44,10 +44,7 @@ WORDS = [
 ]  # fmt: skip
 CASES = [
     ("matplotlib", "report", ["report", "run"]),
-    ("jinja2", "report", ["report", "run"]),
-    ("matplotlib", "report", ["compare", "run", "train", "--out", "page"]),
     ("jinja2", "report", ["compare", "run", "other", "--out", "page"]),
-    ("matplotlib", "plots", ["show", "schedule", "--out", "rates.svg"]),
     ("matplotlib", "plots", ["show", "run", "--plot"]),
     ("tensorboard", "tensorboard", [*TRAIN, "--tensorboard"]),
     ("wandb", "wandb", [*TRAIN, "--wandb", "project"]),
@@ -56,13 +53,9 @@ CASES = [
     ("pyarrow", "parquet", [*TRAIN, "--valid-tsv", "valid.parquet"]),
     ("datasets", "hub", [*TRAIN, "--valid-tsv", "hf:owner/name"]),
     ("zstandard", "zst", ["translate", "run", "train.en", "--out", "out.de.zst"]),
-    ("zstandard", "zst", ["translate", "run", "train.en", "--out", "out.zst", "--protect", "all"]),
     ("zstandard", "zst", ["translate", "run", "train.en", "--json", "--pharaoh", "links.zst"]),
     ("ray", "ray", ["translate", "run", "train.en", "--out", "out.de", "--ray", "local"]),
     ("sentencex", "documents", ["translate", "run", "train.en", "--document"]),
-    ("sentencex", "documents", ["translate", "run", "letter.docx", "--document", "--out", "brief.docx"]),
-    ("zstandard", "zst", ["backtranslate", "run", "train.de", "--out", "pairs.tsv.zst"]),
-    ("ray", "ray", ["backtranslate", "run", "train.de", "--out", "pairs.tsv", "--ray", "local"]),
     ("ray", "ray", ["distill", "run", "--ray", "local"]),
     ("ctranslate2", "ctranslate2", ["export", "run", "--to", "ctranslate2", "--out", "exported"]),
     ("sentencepiece", "argos", ["export", "run", "--to", "argos", "--out", "exported"]),
@@ -70,8 +63,6 @@ CASES = [
     ("onnxscript", "onnx", ["export", "run", "--to", "onnx", "--out", "exported"]),
     ("transformers", "huggingface", ["export", "run", "--to", "huggingface", "--out", "exported"]),
     ("fastapi", "serve", ["serve", "run"]),
-    ("httptools", "serve", ["serve", "run"]),
-    ("prometheus_client", "serve", ["serve", "run"]),
     ("sentencex", "serve", ["serve", "run"]),
     ("huggingface_hub", "hub", ["push", "run", "user/model"]),
 ]

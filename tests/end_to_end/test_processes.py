@@ -1,9 +1,10 @@
-"""Several processes train one model: the same losses as one; they save and leave when asked to."""
+"""Several processes train one model, with the losses of one: killed, hung, asked to end, joined by others."""
 
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,17 @@ import torch
 
 from commands import error_of, succeed
 from dragoman.config import parse_config, to_toml
-from ranks import Training, children_of, command, losses, wait_for, write_corpus, write_recipe
+from ranks import (
+    Training,
+    children_of,
+    command,
+    is_equal,
+    losses,
+    pids_by_rank,
+    wait_for,
+    write_corpus,
+    write_recipe,
+)
 from sharing import made_once
 
 CLASSIFIER = {
@@ -133,6 +144,7 @@ def test_torchrun_starts_it_and_one_process_may_continue_the_run(workplace: Path
     assert losses(workplace / "cut") == pytest.approx(losses(run_of_one), rel=1e-4)
 
 
+@pytest.mark.nightly
 def test_a_mistake_is_one_line_from_one_process(workplace: Path) -> None:
     write_recipe(workplace)
     (workplace / "train.tsv").write_text("only one column\n", encoding="utf-8")
@@ -172,3 +184,65 @@ def test_several_processes_save_and_leave_when_asked_to_end_and_go_on_with_chang
     done = run(workplace, "run", "--processes", "2", "--allow-changed-data", "--max-hours", "1e-9")
     assert done.returncode == 75, done.stderr
     assert done.stderr.count(f"continuing with changed text from step {step}: valid.tsv") == 1
+
+
+SLOW = """
+import os, time
+if os.environ.get("RANK") == "0":
+    from dragoman.tasks.translation.objective import TranslationObjective
+    validate = TranslationObjective.validate
+    def slowly(task, weights):
+        time.sleep(15)
+        TranslationObjective.validate = validate
+        return validate(task, weights)
+    TranslationObjective.validate = slowly
+"""
+
+
+@pytest.mark.nightly
+def test_a_process_that_hangs_times_out_and_the_run_goes_on_to_the_bit(workplace: Path) -> None:
+    """PyTorch's launcher asks the one that hangs to end, and kills it after half a minute."""
+    write_recipe(workplace, dropout=0.1, steps=160, valid_every=40, timeout_minutes=0.2)
+    done = run(workplace, "whole", "--processes", "2")
+    assert done.returncode == 0, done.stderr
+    with Training(workplace, "run", "--processes", "2", program=SLOW) as training:
+        wait_for(workplace / "run" / "checkpoints" / "step-000040")
+        os.kill(pids_by_rank(training.pid)[1], signal.SIGSTOP)
+        code, said = training.end()
+    assert code == 0, said
+    assert said.count("error: ") == 1, said
+    assert "error: process 0 of 2: another one has ended, or has not responded for 0.2 minutes (" in said
+    restarted = r"process 0 of 2 ended with exit code 70 after step \d+; restarting all processes"
+    assert len(re.findall(restarted, said)) == 1, said
+    assert "Traceback" not in said
+    assert is_equal(workplace / "run", workplace / "whole")
+
+
+@pytest.mark.nightly
+def test_a_machine_joins_a_training_and_leaves_it_and_no_update_is_lost(workplace: Path) -> None:
+    """Two launchers on this machine stand for two machines."""
+    write_recipe(workplace, steps=20_000, valid_every=50)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = [
+        sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1",
+        "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id",
+        "elastic", "--rdzv-conf", "last_call_timeout=2", "--local-addr", "127.0.0.1",
+    ]  # fmt: skip
+    arguments = [*launcher, *command("run")[1:]]
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    with Training(workplace, "run", arguments=arguments, environment=environment) as first:
+        wait_for(workplace / "run" / "checkpoints" / "step-000050")
+        with Training(workplace, "run", arguments=arguments, environment=environment) as second:
+            first.wait_for(r"continuing from step \d+\n(.*\n)*step")
+            second.stop()
+            second.end()
+        first.wait_for(r"continuing from step \d+\n(.*\n)*continuing from step \d+\n(.*\n)*step")
+        first.stop()
+        _, said = first.end()
+    stops = re.findall(r"asked to end \(SIGTERM\) at step ([\d,]+); the same command continues", said)
+    stops = [stop.replace(",", "") for stop in stops]
+    assert re.findall(r"continuing from step (\d+)", said) == stops[:2], said
+    assert len(stops) == 3
+    assert len(losses(workplace / "run")) == int(stops[-1])

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from commands import dragoman, succeed
+from commands import error_of, succeed
 from dragoman.bulk import cluster
 from dragoman.bulk.input import Input
 from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.running import Status, translate_file
-from dragoman.bulk.scoring import PairsInput, ScoringJob
 from dragoman.predict.flow import TranslationRequest
 from tiny import WORDS, damaged_run
 
@@ -49,6 +48,7 @@ def job_of(run: Path, source: Path, name: str) -> Job:
     return Job(ModelSpec(run), Input.of(str(source)), source.with_name(name), request=GREEDY)
 
 
+@pytest.mark.nightly
 def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     tmp_path: Path, tiny_run: Path
 ) -> None:
@@ -73,29 +73,13 @@ def test_lines_of_stdin_go_to_a_cluster(tmp_path: Path, tiny_run: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_ray_scores_what_one_process_scores(tmp_path: Path, tiny_run: Path) -> None:
-    source, scores = tmp_path / "in.txt", tmp_path / "scores.gz"
-    source.write_text("red cat\n\nbig old house\n" * 10, encoding="utf-8")
-    succeed("score-model", tiny_run, source, source, "--mean", "--ray", "local", "--out", scores)
-    pairs = PairsInput.of_files(str(source), str(source), languages=("en", "de"))
-    translate_file(ScoringJob(ModelSpec(tiny_run), pairs, tmp_path / "alone.gz"))
-    assert scores.read_bytes() == (tmp_path / "alone.gz").read_bytes()
-
-
-@pytest.mark.nightly
 def test_complaints_come_through_the_cluster_as_one_line(tmp_path: Path, tiny_run: Path) -> None:
     (tmp_path / "in.txt").write_text("red cat\n", encoding="utf-8")
     damaged = damaged_run(tiny_run, tmp_path / "run")
-    arguments = ["translate", damaged, tmp_path / "in.txt", "--out", tmp_path / "out.txt", "--ray"]
-    result = dragoman(*arguments, "local")
-    assert result.exit_code == 1
-    assert "error: " in result.stderr.splitlines()[-1]
-    assert "model.safetensors" in result.stderr.splitlines()[-1]
-    nowhere = dragoman(*arguments, "127.0.0.1:1")
-    assert nowhere.exit_code == 1
-    assert "--ray 127.0.0.1:1: no cluster is there" in nowhere.stderr.splitlines()[-1]
+    command = ["translate", damaged, tmp_path / "in.txt", "--out", tmp_path / "out.txt", "--ray"]
+    assert "model.safetensors" in error_of(*command, "local", silent=False)
+    assert "--ray 127.0.0.1:1: no cluster is there" in error_of(*command, "127.0.0.1:1", silent=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "run"]
-    assert succeed("translate", tiny_run, stdin="red cat\n").stdout.count("\n") == 1
 
 
 LOOPBACK = "127.0.0.2"
@@ -126,9 +110,8 @@ def two_nodes() -> Iterator[tuple[str, int]]:
         nodes.shutdown()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 @pytest.mark.nightly
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 def test_a_machine_that_dies_costs_no_line_and_makes_none_twice(tmp_path: Path, tiny_run: Path) -> None:
     source = write_lines(tmp_path, 1200)
     translate_file(job_of(tiny_run, source, "alone.zst"), chunk_lines=8)

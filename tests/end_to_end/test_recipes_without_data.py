@@ -12,7 +12,6 @@ from dragoman.data.named import open_direction
 from dragoman.data.phrasebook import PhrasebookEntry, phrases
 from dragoman.predict.translator import Translator
 from dragoman.tasks.training import train
-from dragoman.tasks.translation.evaluation import evaluate
 from tiny import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -52,9 +51,7 @@ def write_iwslt(folder: Path, lines: list[PhrasebookEntry]) -> None:
     [
         ("translation2019zh-en-zh/recipe.toml", "translation2019zh", write_json_lines),
         ("opensubtitles-en-pl/recipe.toml", "opensubtitles-en-pl", write_moses),
-        ("opensubtitles-en-pl/seed.toml", "opensubtitles-en-pl", write_moses),
         ("iwslt17-en-de/official.toml", "iwslt17", write_iwslt),
-        ("iwslt17-en-de/paper-base.toml", "iwslt17", write_iwslt),
     ],
 )
 def test_a_recipe_runs_on_a_small_file_in_the_format_of_its_corpus(
@@ -65,18 +62,12 @@ def test_a_recipe_runs_on_a_small_file_in_the_format_of_its_corpus(
     folder.mkdir()
     write(folder, phrases("train")[:N_LINES])
     monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path))
-    original = load_recipe(ROOT / "recipes" / recipe)
-    assert original.task == "translation"
-    fewer = [] if original.data.valid else ["data.n_held_out=20"]
+    fewer = [] if load_recipe(ROOT / "recipes" / recipe).data.valid else ["data.n_held_out=20"]
     config = load_recipe(ROOT / "recipes" / recipe, overrides=[*TINY, *fewer])
     assert config.task == "translation"
     corpora = open_direction(config)
     n_pairs = [sum(1 for _ in each.pairs()) for each in corpora]
-    held_out = 0 if original.data.valid else n_pairs[1]
-    assert n_pairs[0] + held_out == N_LINES
-    run = train(config, tmp_path / "run")
-    translator = Translator.load(run)
-    pairs = list(corpora[1].pairs())[:5]
-    evaluation = evaluate(translator, "few", pairs)
-    assert len(evaluation.hypotheses) == len(pairs)
-    assert 0 <= evaluation.scores[0].value <= 100
+    assert n_pairs[0] + 20 * len(fewer) == N_LINES
+    translator = Translator.load(train(config, tmp_path / "run"))
+    sources = [pair.src for pair in list(corpora[1].pairs())[:5]]
+    assert len(translator.translate(sources)) == 5

@@ -14,13 +14,13 @@ from dragoman.config import parse_config, to_toml
 from dragoman.reproduction.recipe import find_recipe
 from dragoman.runs import Run
 from sharing import made_once
-from tiny import TINY, write_corpus
+from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
 
 QUICK = "[training]\nmax_steps = 3\n"
 
 
 def record(recipe: str, *runs: str, version: str = "full", add: bool = False) -> None:
-    record_results.record(find_recipe(recipe), version, [Path(run) for run in runs], add=add)
+    record_results.record(find_recipe(recipe, version), [Path(run) for run in runs], add=add)
 
 
 @pytest.fixture(scope="session")
@@ -82,14 +82,8 @@ def test_what_is_recorded_is_what_the_runs_scored(folder: Path) -> None:
         assert score["signature"] == runs[0]["scores"][i]["signature"]
         assert list(score["seeds"].values()) == pytest.approx(values, abs=0.005)
         assert score["value"] == pytest.approx(sum(values) / 2, abs=0.01)
-        assert score["better"] == ("lower" if score["metric"] == "TER" else "higher")
-        assert score["tolerance_from"].startswith("2 seeds")
-    assert full["command"] == "dragoman reproduce mine"
-    assert quick["command"] == "dragoman reproduce mine --quick"
     assert (full["max_steps"], quick["max_steps"]) == (6, 3)
-    assert sorted(full["data"]["files"]) == [
-        "texts/test.tsv", "texts/train.de", "texts/train.en", "texts/valid.tsv",
-    ]  # fmt: skip
+    assert {"texts/test.tsv", "texts/train.de"} <= full["data"]["files"].keys()
     for run, results in (("seed-1", "results"), ("quick-1", "results/quick")):
         for name in ("history.jsonl", "report.json", "scores.json", "environment.json", "config.toml"):
             assert (folder / run / name).read_bytes() == (folder / "mine" / results / name).read_bytes()
@@ -123,14 +117,11 @@ def test_the_quick_version_and_a_variant_have_an_expectation_and_a_folder_of_the
     assert result.stdout.endswith("PASS\n")
 
 
-def test_an_interrupted_reproduction_is_continued_and_a_finished_one_evaluated(folder: Path) -> None:
+def test_an_interrupted_reproduction_is_continued(folder: Path) -> None:
     Path("seed-1/report.json").unlink()
     result = succeed("reproduce", "mine", "--out", "seed-1")
     assert "continuing from step 3" in result.stderr, "the checkpoint of the best score"
     assert "as it is read:" not in result.stderr  # the text is shown when a training begins
-    result = succeed("reproduce", "mine", "--out", "seed-1")
-    assert "seed-1 is trained; evaluating it" in result.stderr
-    assert "step 2 " not in result.stderr
 
 
 def test_a_score_below_the_tolerance_or_of_another_signature_fails_with_exit_code_1(folder: Path) -> None:
@@ -151,24 +142,6 @@ def test_a_score_below_the_tolerance_or_of_another_signature_fails_with_exit_cod
     assert "differs: torch " in result.stdout
     assert "recorded with 1.0" in result.stdout
     assert "error:" not in result.stderr
-
-
-def test_what_altered_text_has_to_come_to_may_be_expected_too(folder: Path) -> None:
-    succeed("evaluate", "seed-1", "--robustness")
-    card = json.loads((folder / "seed-1/scores.json").read_bytes())["results"][-1]
-    content = expected()
-    capitals = next(score for score in card["scores"] if score["name"] == "chrF2 capitals")
-    like = {
-        "test_set": "made-up (robustness)",
-        "metric": capitals["name"],
-        "signature": capitals["signature"],
-    }
-    content["full"]["scores"].append({**content["full"]["scores"][0], **like, "value": capitals["value"]})
-    write_expected(content)
-    assert "chrF2 capitals" in succeed("reproduce", "mine", "--out", "seed-1").stdout
-    content["full"]["scores"][-1]["value"] = capitals["value"] + 50
-    write_expected(content)
-    assert dragoman("reproduce", "mine", "--out", "seed-1").exit_code == 1
 
 
 def test_other_and_missing_data_is_an_error_before_the_training(folder: Path) -> None:
@@ -201,34 +174,22 @@ def test_without_a_name_every_recipe_is_listed() -> None:
     [
         (["mine", "--quick", "--variant", "x"], "give --quick or --variant, not both"),
         (["mine", "--variant", "x"], "expected.json: has no scores of the x version; train it, and record"),
-        (["nothing"], "nothing: no recipe, and no folder with a recipe.toml"),
     ],
 )
 def test_what_cannot_be_asked_is_said(folder: Path, arguments: list[str], message: str) -> None:
     assert message in error_of("reproduce", *arguments)
 
 
+@pytest.mark.nightly
 def test_a_classifier_is_recorded_and_reproduced(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = "texts/reviews.tsv"
-    texts = [f"{adjective} {noun}" for noun in "abcdefgh" for adjective in ("good", "bad")]
-    lines = "".join(f"{'pos' if text.startswith('good') else 'neg'}\t{text}\n" for text in texts * 6)
-    Path(file).write_text(lines, encoding="utf-8")
-    small = {"d_model": 8, "n_heads": 2, "d_ff": 8, "n_encoder_layers": 1}
-    training = {
-        "max_steps": 4, "valid_every": 2, "log_every": 2, "batch_tokens": 100, "warmup_steps": 2,
-        "n_threads": 1,
-    }  # fmt: skip
-    config = parse_config(
-        {
-            "task": "classification", "name": "sorts", "model": small, "training": training,
-            "tokenizer": {"vocab_size": 300},
-            "data": {"train": [file], "valid": [file], "test": {"seen": [file]}},
-        }
-    )  # fmt: skip
+    write_labelled(Path("texts"), "reviews", 90, seed=1)
+    data = {name: ["texts/reviews.tsv"] for name in ("train", "valid")}
+    recipe = {"task": "classification", "name": "sorts", "data": {**data, "test": {"seen": data["valid"]}}}
     Path("sorts").mkdir()
-    Path("sorts/recipe.toml").write_text(to_toml(config), encoding="utf-8")
+    text = to_toml(parse_config(recipe, overrides=TINY_CLASSIFIER))
+    Path("sorts/recipe.toml").write_text(text, encoding="utf-8")
     succeed("train", "sorts/recipe.toml", "--out", "sorted")
     succeed("evaluate", "sorted")
     monkeypatch.setattr("sys.argv", ["record_results.py", "sorts", "sorted"])
@@ -240,33 +201,7 @@ def test_a_classifier_is_recorded_and_reproduced(
     assert sum(", reference " in line for line in result.stderr.splitlines()) == 2
 
 
-def test_the_recipe_that_one_starts_from_is_reproduced_first(folder: Path) -> None:
-    """With the same seed, and once for all that start from it."""
-    Path("child").mkdir()
-    own = parse_config(
-        {"name": "child", "data": Run.open("seed-1").config.data.model_dump(exclude={"directions"})},
-        overrides=[*TINY, 'training.start_from="runs/mine"', "training.max_steps=4"],
-    )
-    Path("child/recipe.toml").write_text(to_toml(own), encoding="utf-8")
-    options = ["--out", "child-1", "--set", 'training.start_from="seed-1"']
-    succeed("train", "child/recipe.toml", *options)
-    succeed("evaluate", "child-1")
-    record("child", "child-1")
-
-    first = succeed("reproduce", "child", "--seed", "2", "--no-fetch").stderr
-    assert "mine comes first: the training needs it; run: runs/mine-seed-2" in first
-    start, child = Run.open("runs/mine-seed-2"), Run.open("runs/child-seed-2")
-    assert (start.config.seed, child.config.seed) == (2, 2)
-    assert child.config.training.start_from == "runs/mine-seed-2"
-    assert json.loads((start.path / "reproduction.json").read_bytes())["run"] == "runs/mine-seed-2"
-    weights = {name: value.clone() for name, value in start.load_weights().items()}
-    trained = Run.open("seed-2").load_weights()
-    assert all((value == trained[name]).all() for name, value in weights.items())
-    again = succeed("reproduce", "child", "--seed", "2", "--no-fetch").stderr
-    assert "comes first" not in again
-    assert "runs/child-seed-2 is trained" in again
-
-
+@pytest.mark.nightly
 def test_runs_that_write_what_a_recipe_learns_from_are_reproduced_first(folder: Path) -> None:
     """Two seeds of the recipe translate its training text, and a variant learns from all of it."""
     out = Path("runs/mine-taught")
@@ -307,32 +242,3 @@ lessons = { forward = ["runs/mine-seed-2"], n_best = 1, min_chrf = 0.0, max_rati
     Path("mine/taught.toml").write_text(recipe.replace("lessons/train.src.gz", "texts.gz"), encoding="utf-8")
     wrong = error_of("reproduce", "mine", "--variant", "taught", "--out", "runs/other", "--no-fetch")
     assert "[distillation] writes train.src.gz and train.tgt.gz, and data.train names other files" in wrong
-
-
-@pytest.mark.nightly
-def test_a_start_brings_its_tokenizer_whatever_run_teaches(folder: Path) -> None:
-    start, out = Path("runs/start"), Path("runs/mine-taught")
-    succeed("train", "mine/recipe.toml", "--out", str(start), "--set", "tokenizer.vocab_size=310")
-    (start / "reproduction.json").write_text("{}", encoding="utf-8")
-    lessons = "lessons = { n_best = 1, min_chrf = 0.0, max_ratio = 0.0, references = true }"
-    options = ["--preset", "same", "--n-best", "1", "--min-chrf", "0", "--max-ratio", "0", "--references"]
-    succeed("distill", "seed-1", *options, "--set", "training.max_steps=4", "--out", str(out))
-    text = (out / "config.toml").read_text(encoding="utf-8")
-    text = text.replace('start_from = "seed-1"', f'start_from = "{start}"')
-    recipe = Path("mine/taught.toml")
-    recipe.write_text(text, encoding="utf-8")
-    succeed("train", str(recipe), "--out", "taught")
-    succeed("evaluate", "taught")
-    recipe.write_text(f'{text}\n[distillation]\nteacher = "runs/mine"\n{lessons}\n', encoding="utf-8")
-    record("mine", "taught", version="taught")
-    shutil.rmtree(out)
-    assert succeed("reproduce", "mine", "--variant", "taught", "--no-fetch").stdout.endswith("PASS\n")
-    tokenizers = [sorted((run / "tokenizer").iterdir()) for run in (start, out)]
-    assert [file.read_bytes() for file in tokenizers[0]] == [file.read_bytes() for file in tokenizers[1]]
-
-
-def test_a_start_that_no_recipe_has_is_an_error(folder: Path) -> None:
-    recipe = Path("mine/recipe.toml")
-    text = recipe.read_text(encoding="utf-8").replace('start_from = ""', 'start_from = "runs/nowhere"')
-    recipe.write_text(text, encoding="utf-8")
-    assert "nowhere: no recipe has a run of this name" in error_of("reproduce", "mine", "--no-fetch")

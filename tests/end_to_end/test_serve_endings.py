@@ -63,37 +63,36 @@ def test_one_process_reloads_finishes_what_it_took_and_ends_with_0(tiny_run: Pat
 
 
 @pytest.mark.nightly
-def test_workers_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
-    with command(tiny_run, "--workers", 2) as running:
+def test_workers_share_rates_finish_what_they_accepted_and_then_all_ends_with_0(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2, "--set", "limits.per_minute=4") as running:
         wires = wires_to_each(running)
-        asked = request("POST", "/v1/translate", TEXT)
         for wire in wires:
-            wire.send(asked[:-5])
+            assert [wire.ask("POST", "/v1/translate", TEXT).status for _ in range(2)] == [200, 200]
+        for wire in wires:
+            answer = wire.ask("POST", "/v1/translate", TEXT)
+            assert answer.status == 429
+            assert 0 < int(answer.headers["retry-after"]) <= 15  # 60 s / 4
+        asked = request("GET", "/v1/models")
+        for wire in wires:
+            wire.send(asked[:-2])
         until(lambda: all(is_receiving(wire) for wire in wires))
         running.signal(signal.SIGTERM)
         until(lambda: refuses(running.port))
         for wire in wires:
-            wire.send(asked[-5:])
+            wire.send(asked[-2:])
             assert wire.answer().status == 200
             wire.__exit__()
         assert running.wait() == 0
 
 
-def test_rates_are_those_of_all_workers_together(tiny_run: Path) -> None:
-    with command(tiny_run, "--workers", 2, "--set", "limits.per_minute=4") as running:
-        first, second = wires_to_each(running)
-        with first, second:
-            assert [first.ask("POST", "/v1/translate", TEXT).status for _ in range(2)] == [200, 200]
-            assert [second.ask("POST", "/v1/translate", TEXT).status for _ in range(2)] == [200, 200]
-            for wire in (first, second):
-                answer = wire.ask("POST", "/v1/translate", TEXT)
-                assert answer.status == 429
-                assert 0 < int(answer.headers["retry-after"]) <= 15  # 60 s / 4
-            first.send(request("POST", "/v1/translate", TEXT)[:-1])  # never whole
-            running.signal(signal.SIGINT)
-            until(lambda: refuses(running.port))
-            running.signal(signal.SIGINT)
-            assert running.wait() == 128 + signal.SIGINT
+@pytest.mark.nightly
+def test_a_second_signal_ends_a_service_at_once(tiny_run: Path) -> None:
+    with command(tiny_run, "--workers", 2) as running, Wire(running.port) as wire:
+        wire.send(request("POST", "/v1/translate", TEXT)[:-1])  # never whole
+        running.signal(signal.SIGINT)
+        until(lambda: refuses(running.port))
+        running.signal(signal.SIGINT)
+        assert running.wait() == 128 + signal.SIGINT
 
 
 def is_receiving(wire: Wire) -> bool:
@@ -121,7 +120,7 @@ os.execv(sys.executable, [sys.executable, "-m", "dragoman", "serve", *sys.argv[1
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_service_in_a_terminal_shows_its_address_and_ends_when_the_terminal_is_closed(
     tiny_run: Path, tmp_path: Path, workers: int
 ) -> None:

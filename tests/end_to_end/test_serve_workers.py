@@ -4,12 +4,11 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -99,46 +98,24 @@ def test_figures_are_those_of_all_workers(service: Command) -> None:
     until(lambda: counted(service.port, "dragoman_workers") == 2)
 
 
-def test_a_worker_that_is_killed_is_replaced_and_only_its_requests_fail(service: Command) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_dies_or_hangs_is_replaced_and_only_its_requests_fail(
+    service: Command, number: signal.Signals
+) -> None:
     seen = len(service.lines)
-    before = service.workers()
+    lost, other = service.workers()
     n_deaths = counted(service.port, "dragoman_worker_deaths_total")
     with load(service.port) as clients:
         service.signal(signal.SIGUSR1)  # means nothing
-        os.kill(before[0], signal.SIGKILL)
+        os.kill(lost, number)
+        if number == signal.SIGSTOP:
+            service.said(rf"a worker makes no progress; it is killed · worker {lost}\b", after=seen)
         service.said(r"a worker has died.* signal 9", after=seen)
-        until(lambda: len(service.workers()) == 2)
-    assert before[1] in service.workers()
+        until(lambda: len(service.workers()) == 2 and lost not in service.workers())
+    assert other in service.workers()
     assert counted(service.port, "dragoman_worker_deaths_total") == n_deaths + 1
     assert {status for client in clients for status in client.statuses} == {200}
     assert sum(client.n_failed for client in clients) <= len(clients)  # each had one request on its way
-
-
-def test_a_worker_that_hangs_is_replaced_and_the_other_answers_meanwhile(service: Command) -> None:
-    seen = len(service.lines)
-    hung, other = service.workers()
-    with load(service.port) as clients:
-        os.kill(hung, signal.SIGSTOP)
-        said = service.said(r"a worker makes no progress; it is killed · worker (\d+)", after=seen)
-        assert int(said.group(1)) == hung
-        service.said(r"a worker has died.* signal 9", after=seen)
-        until(lambda: len(service.workers()) == 2 and hung not in service.workers())
-    assert other in service.workers()
-    assert {status for client in clients for status in client.statuses} == {200}
-    assert sum(client.n_failed for client in clients) <= len(clients)
-
-
-def test_a_service_that_was_stopped_as_a_whole_goes_on_with_its_workers(service: Command) -> None:
-    before = service.workers()
-    for pid in (service.process.pid, *before):
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(3.5)
-    for pid in (service.process.pid, *before):
-        os.kill(pid, signal.SIGCONT)
-    assert ask(service.port, "POST", "/v1/translate", TEXT).status == 200
-    with load(service.port):
-        pass
-    assert service.workers() == before
 
 
 def test_a_reload_drops_no_request(service: Command) -> None:
@@ -176,58 +153,6 @@ def test_workers_are_refused_where_they_cannot_be(tiny_run: Path, monkeypatch: p
     assert "give --workers 1, or --device cpu" in said
     monkeypatch.delattr(os, "fork")
     assert "cannot fork" in error_of("serve", tiny_run, "--workers", 2, "--device", "cpu")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system of 64 KiB."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a file system: {mounted.stderr.decode().strip()}")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "--lazy", tmp_path], check=True)
-
-
-@pytest.mark.nightly
-def test_a_service_whose_temporary_folder_is_full_goes_on(
-    tiny_run: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(small_disk))
-    with command(tiny_run, "--workers", 2) as running:
-        with suppress(OSError), (small_disk / "all").open("wb", buffering=0) as file:
-            while file.write(bytes(1 << 10)):
-                pass
-        before = running.workers()
-        large = b"red cat\n" * 200_000
-        multipart = {"Content-Type": "multipart/form-data; boundary=x"}
-        answers = {}
-        with ExitStack() as stack:
-            for wire in map(stack.enter_context, wires_to_each(running)):
-                for _ in range(50):
-                    assert wire.ask("POST", "/v1/translate", TEXT).status == 200
-                for path, content, status in (
-                    ("/v1/documents", b"red cat\n", 200),
-                    ("/v1/documents", large, 413),
-                    ("/translate_file", b"red cat\n", 507),
-                ):
-                    answers[path] = wire.ask("POST", path, form_of(content), multipart)
-                    assert answers[path].status == status
-        assert "file_characters" in answers["/v1/documents"].json["error"]
-        assert str(small_disk) not in answers["/translate_file"].json["error"]
-        assert counted(running.port) == 100
-        assert running.workers() == before
-        assert [path.name for path in small_disk.rglob("*") if path.is_file()] == ["all"]
-
-
-def form_of(content: bytes) -> bytes:
-    """A form with a file to be translated into German, whose parts are divided by x."""
-    parts = [b'name="source"\r\n\r\nen', b'name="target"\r\n\r\nde']
-    parts.append(b'name="file"; filename="a.txt"\r\n\r\n' + content)
-    return b"".join(b"--x\r\nContent-Disposition: form-data; " + p + b"\r\n" for p in parts) + b"--x--\r\n"
 
 
 @pytest.mark.nightly

@@ -26,18 +26,12 @@ CUE = "{0}\n00:00:{0:02},000 --> 00:00:{0:02},900\nThe <i>{1}</i>. A dog!\n"
 SUBTITLES = "\n".join(CUE.format(n, line) for n, line in enumerate(LINES, 1))
 PAGE = "".join(f"<p>The <b>{line}</b> in <a href='x'>{n}</a> houses.</p>\n" for n, line in enumerate(LINES))
 KINDS = {
-    "glossary": ("lines.en", ["--glossary", "terms.tsv", "--inflect"]),
-    "protection": ("lines.en", ["--protect", "all", "--protect-pattern", "c.t"]),
-    "ensemble": ("lines.en", ["--ensemble", "RUN"]),
-    "alignment": ("lines.en", ["--json", "--align"]),
-    "links": ("lines.en", ["--pharaoh", "links"]),
-    "n-best": ("lines.en", ["--json", "--n-best", "3"]),
+    "lines": ("lines.en", ["--glossary", "terms.tsv", "--inflect", "--protect", "all", "--ensemble", "RUN",
+                           "--skip-long", "--json", "--align", "--n-best", "3", "--pharaoh", "links"]),
     "sampling": ("lines.en", ["--method", "sampling", "--seed", "7"]),
-    "too long": ("lines.en", ["--skip-long", "--glossary", "terms.tsv"]),
-    "subtitles": ("film.srt", []),
     "page": ("page.html", ["--protect", "numbers", "--glossary", "terms.tsv"]),
     "letter": ("letter.docx", []),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -74,23 +68,22 @@ def runs_of(letter: bytes) -> list[tuple[str, bool | None]]:
     return [(r.text, r.bold) for p in docx.Document(io.BytesIO(letter)).paragraphs for r in p.runs]
 
 
-@pytest.mark.parametrize(
-    ("kind", "to_stdout"), [*((kind, False) for kind in KINDS), ("glossary", True), ("letter", True)]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_n_workers_write_what_one_writes(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, short_chunks: None, kind: str, to_stdout: bool
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, short_chunks: None, kind: str
 ) -> None:
+    """To a file; letters to stdout."""
     name, options = KINDS[kind]
     out = Path(f"out{Path(name).suffix}")
     command = ["translate", tiny_run, name, *(str(tiny_run) if o == "RUN" else o for o in options)]
+    monkeypatch.setattr(running, "in_order", far_away)
     results = []
     for n_workers in (1, 2):
-        monkeypatch.setattr(running, "in_order", far_away)
-        done = succeed(*command, "--workers", n_workers, *([] if to_stdout else ["--out", out]))
+        done = succeed(*command, "--workers", n_workers, *([] if kind == "letter" else ["--out", out]))
         links = Path("links").read_text(encoding="utf-8") if "links" in options else ""
         said = [line for line in done.stderr.splitlines() if not line.startswith("out.")]
-        results.append((done.stdout_bytes if to_stdout else out.read_bytes(), links, said))
-    if name == "letter.docx":  # a zip file holds the time
+        results.append((done.stdout_bytes if kind == "letter" else out.read_bytes(), links, said))
+    if kind == "letter":  # a zip file holds the time
         results = [(runs_of(written), *rest) for written, *rest in results]
     assert results[0] == results[1]
     assert results[0][0]
@@ -119,16 +112,23 @@ main()
 """
 
 
+@pytest.mark.parametrize("victim", ["parent", pytest.param("worker", marks=pytest.mark.nightly)])
 def test_a_translation_with_a_glossary_continues_after_a_kill(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     Path("lines.en").write_text("".join(f"{line}\n" for line in LINES * 4), encoding="utf-8")
     translate = ["translate", str(tiny_run), "lines.en", "--glossary", "terms.tsv"]
+    n_workers = [] if victim == "parent" else ["--workers", "2"]
     journal = Path("out.journal")
-    command = [sys.executable, "-c", PROGRAM, *translate, "--out", "out"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", PROGRAM, *translate, "--out", "out", *n_workers]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: journal.exists() and json.loads(journal.read_bytes())["n_lines"] >= 4)
-        os.kill(process.pid, signal.SIGKILL)
+        os.kill(process.pid if victim == "parent" else worker_of(process.pid), signal.SIGKILL)
+        said = process.communicate()[1]
+    if victim == "worker":
+        assert process.returncode == 1
+        assert "died, killed by SIGKILL" in said
+        assert "what was finished is kept, and the same command continues" in said
     assert not Path("out").exists()
     monkeypatch.setattr(job, "CHUNK_LINES", 2)
     Path("terms.tsv").write_text("cat\tVogel\n", encoding="utf-8")
@@ -138,3 +138,11 @@ def test_a_translation_with_a_glossary_continues_after_a_kill(
     assert " of them earlier; " in succeed(*translate, "--out", "out").stderr
     succeed(*translate, "--out", "whole")
     assert Path("out").read_bytes() == Path("whole").read_bytes()
+
+
+def worker_of(pid: int) -> int:
+    """The first worker of a process."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return next(
+        int(c) for c in children if b"multiprocessing-fork" in Path(f"/proc/{c}/cmdline").read_bytes()
+    )

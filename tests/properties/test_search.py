@@ -6,10 +6,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, length_penalty
-from dragoman.decoding.search import greedy_search
-from tables import BOS, EOS, Stepper, Table, all_hypotheses, max_lengths, seeds, tables
+from tables import EOS, Table, all_hypotheses, beam, greedy, max_lengths, seeds, tables
 
 
 def beam_in_plain_loops(
@@ -44,14 +42,6 @@ def beam_in_plain_loops(
             break
     possible_ones = [hypothesis for hypothesis in finished if hypothesis.log_prob > -math.inf]
     return (possible_ones or finished[:1])[:n_best]
-
-
-def beam(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
-    return beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
-
-
-def greedy(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
-    return greedy_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
 
 
 alphas = st.sampled_from([0.0, 0.6, 1.0, 2.0])

@@ -11,13 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
 from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.decoding.sampling import FEW, sample, truncated
-from dragoman.decoding.search import greedy_search
 from dragoman.decoding.wrappers import AttendingEnsemble, Coverage, Ensemble, ForcedPrefix, NoRepeatedNgrams
-from tables import BOS, EOS, Stepper, Table, all_hypotheses, max_lengths, seeds, tables
+from tables import BOS, EOS, Stepper, Table, all_hypotheses, beam, greedy, max_lengths, seeds, tables
 
 N_SOURCE = 3
 """Source tokens of a table that attends."""
@@ -29,9 +27,8 @@ laws = settings(max_examples=25)
 def search_all(step: NextToken, table: Table, *, max_length: int, alpha: float) -> list[Hypothesis]:
     """What a beam as wide as there are sequences finds for sentence 0, all of it."""
     n_sequences = sum((table.vocab_size - 2) ** length for length in range(max_length + 1))
-    options = {"max_lengths": [max_length], "bos_id": BOS, "eos_id": EOS, "length_penalty": alpha}
-    (found,) = beam_search(step, beam_size=n_sequences, n_best=n_sequences, **options)
-    return found
+    options = {"beam_size": n_sequences, "n_best": n_sequences, "length_penalty": alpha}
+    return beam(step, max_lengths=[max_length], **options)[0]
 
 
 def assert_same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
@@ -143,9 +140,9 @@ def test_a_wide_beam_with_a_coverage_penalty_finds_the_best_by_equation_14(
     mask = torch.arange(N_SOURCE)[None] < counted
     coverage = Coverage(AttendingEnsemble(steppers), beta=beta, counted=mask)
     n_sequences = sum(n_tokens**length for length in range(max_length + 1))
-    (found,) = beam_search(
-        coverage, max_lengths=[max_length], bos_id=BOS, eos_id=EOS, beam_size=max(n_best, n_sequences),
-        n_best=n_best, length_penalty=alpha, score_term=coverage.penalty,
+    (found,) = beam(
+        coverage, max_lengths=[max_length], beam_size=max(n_best, n_sequences), n_best=n_best,
+        length_penalty=alpha, score_term=coverage.penalty,
     )  # fmt: skip
     every = [
         h._replace(score=h.score + coverage_term(steppers, h.ids, counted, beta))
@@ -166,16 +163,16 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
     stepper = AttendingStepper(table, list(range(len(limits))))
     counted = torch.ones(len(limits), N_SOURCE, dtype=torch.bool)
     step = Coverage(stepper, beta=beta, counted=counted)
-    options = {"max_lengths": limits, "bos_id": BOS, "eos_id": EOS, "n_best": beam_size,
-               "length_penalty": alpha, "score_term": step.penalty}  # fmt: skip
-    if method == "diverse":
-        groups = {"beam_size": 2 * beam_size, "n_groups": 2, "diversity_penalty": 1.0}
-        found = beam_search(step, **groups, **options)  # type: ignore[arg-type]
-    elif method == "constrained":
-        phrases = [required([[3]] if limit else []) for limit in limits]
-        found = beam_search(step, phrases=phrases, beam_size=beam_size, **options)  # type: ignore[arg-type]
-    else:
-        found = beam_search(step, beam_size=beam_size, **options)  # type: ignore[arg-type]
+    options = {
+        "beam": {"beam_size": beam_size},
+        "diverse": {"beam_size": 2 * beam_size, "n_groups": 2, "diversity_penalty": 1.0},
+        "constrained": {
+            "beam_size": beam_size, "phrases": [required([[3]] if limit else []) for limit in limits],
+        },
+    }[method]  # fmt: skip
+    found = beam(
+        step, max_lengths=limits, n_best=beam_size, length_penalty=alpha, score_term=step.penalty, **options
+    )
     for i, hypotheses in enumerate(found):
         for ids, log_prob, score in hypotheses:
             term = coverage_term([stepper], ids, N_SOURCE, beta, i)
@@ -184,10 +181,6 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
 
 
 # Diverse beam search
-
-
-def diverse(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
-    return beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
 
 
 def diverse_in_plain_loops(
@@ -236,12 +229,12 @@ def test_diverse_search_is_its_definition_in_plain_loops(
     n_best = data.draw(st.integers(1, width * n_groups))
     penalty = data.draw(st.sampled_from([0.0, 0.5, 2.0, 100.0]))
     options = {"max_length": max_length, "width": width, "n_groups": n_groups, "penalty": penalty}
-    every = diverse_in_plain_loops(table, alpha=alpha, n_best=n_best, **options)  # type: ignore[arg-type]
+    every = diverse_in_plain_loops(table, alpha=alpha, n_best=n_best, **options)
     expected = sorted(
         (Hypothesis(ids, total, total / length_penalty(len(ids) + 1, alpha)) for ids, total in every.items()),
         key=lambda h: -h.score,
     )
-    (found,) = diverse(
+    (found,) = beam(
         table, [0], max_lengths=[max_length], beam_size=width * n_groups, n_groups=n_groups,
         diversity_penalty=penalty, length_penalty=alpha, n_best=n_best,
     )  # fmt: skip
@@ -254,15 +247,10 @@ def test_diverse_search_is_its_definition_in_plain_loops(
 def test_diverse_search_of_a_batch_is_that_of_its_sentences(
     table: Table, limits: list[int], alpha: float, penalty: float
 ) -> None:
-    options = {
-        "beam_size": 4,
-        "n_groups": 2,
-        "n_best": 3,
-        "diversity_penalty": penalty,
-        "length_penalty": alpha,
-    }
-    together = diverse(table, list(range(len(limits))), max_lengths=limits, **options)
-    assert together == [diverse(table, [i], max_lengths=[n], **options)[0] for i, n in enumerate(limits)]
+    options = {"beam_size": 4, "n_groups": 2, "n_best": 3, "diversity_penalty": penalty}
+    options["length_penalty"] = alpha
+    together = beam(table, list(range(len(limits))), max_lengths=limits, **options)
+    assert together == [beam(table, [i], max_lengths=[n], **options)[0] for i, n in enumerate(limits)]
     for hypotheses in together:
         assert len({h.ids for h in hypotheses}) == len(hypotheses)
 
@@ -272,7 +260,7 @@ def test_diverse_search_of_a_batch_is_that_of_its_sentences(
 def test_a_large_penalty_makes_groups_begin_with_different_tokens(seed: int, n_groups: int) -> None:
     table = Table(seed, 5)
     options = {"max_lengths": [3], "beam_size": n_groups, "n_groups": n_groups, "diversity_penalty": 1e6}
-    (found,) = diverse(table, [0], n_best=n_groups, **options)
+    (found,) = beam(table, [0], n_best=n_groups, **options)
     begun = [h.ids[0] for h in found if h.ids]
     assert len(set(begun)) == len(begun)
 
@@ -323,13 +311,6 @@ def test_the_automaton_is_satisfied_where_every_phrase_occurs(
     assert n_steps <= sum(map(len, phrases))
 
 
-def constrained(
-    table: Table, sentences: list[int], phrases: Sequence[Phrases], **options: object
-) -> list[list[Hypothesis]]:
-    step = Stepper(table, sentences)
-    return beam_search(step, phrases=phrases, bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
-
-
 @laws
 @given(tables, max_lengths, st.integers(1, 5), alphas, st.data())
 def test_a_search_in_one_group_and_one_for_no_phrases_are_beam_search(
@@ -338,9 +319,9 @@ def test_a_search_in_one_group_and_one_for_no_phrases_are_beam_search(
     sentences = list(range(len(limits)))
     options = {"max_lengths": limits, "beam_size": beam_size, "length_penalty": alpha,
                "n_best": data.draw(st.integers(1, beam_size))}  # fmt: skip
-    beam = beam_search(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
-    assert diverse(table, sentences, n_groups=1, diversity_penalty=0.5, **options) == beam
-    assert constrained(table, sentences, [required([])] * len(limits), **options) == beam
+    found = beam(table, sentences, **options)
+    assert beam(table, sentences, n_groups=1, diversity_penalty=0.5, **options) == found
+    assert beam(table, sentences, phrases=[required([])] * len(limits), **options) == found
 
 
 @laws
@@ -355,8 +336,8 @@ def test_a_wide_beam_finds_the_best_sequences_that_satisfy(
     max_length = automaton.need(Phrases.start) + room
     assume(max_length <= 5)
     n_sequences = sum(n_tokens**length for length in range(max_length + 1))
-    (found,) = constrained(
-        table, [0], [automaton], max_lengths=[max_length], beam_size=max(n_sequences, n_best),
+    (found,) = beam(
+        table, [0], phrases=[automaton], max_lengths=[max_length], beam_size=max(n_sequences, n_best),
         length_penalty=alpha, n_best=n_best,
     )  # fmt: skip
     every = all_hypotheses(table, 0, max_length, alpha)
@@ -390,7 +371,7 @@ def test_every_hypothesis_satisfies_its_phrases_and_a_batch_is_searched_like_its
     automata = [required(phrases, continuing) for phrases, _ in batch]
     limits = [a.need(Phrases.start) + room for a, (_, room) in zip(automata, batch, strict=True)]
     options = {"beam_size": beam_size, "n_best": beam_size, "length_penalty": alpha}
-    together = constrained(table, list(range(len(batch))), automata, max_lengths=limits, **options)
+    together = beam(table, list(range(len(batch))), phrases=automata, max_lengths=limits, **options)
     for i, hypotheses in enumerate(together):
         assert all(h.log_prob > -math.inf for h in hypotheses)
         for ids, log_prob, score in hypotheses:
@@ -398,7 +379,7 @@ def test_every_hypothesis_satisfies_its_phrases_and_a_batch_is_searched_like_its
             assert len(ids) <= limits[i]
             assert log_prob == table.log_prob(i, ids)
             assert score == log_prob / length_penalty(len(ids) + 1, alpha)
-        alone = constrained(table, [i], [automata[i]], max_lengths=[limits[i]], **options)
+        alone = beam(table, [i], phrases=[automata[i]], max_lengths=[limits[i]], **options)
         assert hypotheses == alone[0]
 
 
@@ -412,9 +393,7 @@ def test_phrases_are_written_behind_a_prefix_and_with_blocked_ngrams(
     step: NextToken = ForcedPrefix(Stepper(table, [0]), [prefix])
     step = NoRepeatedNgrams(step, n, exempt=[{token for phrase in phrases for token in phrase}])
     limit = len(prefix) + automaton.need(Phrases.start)
-    (found,) = beam_search(
-        step, phrases=[automaton], max_lengths=[limit], bos_id=BOS, eos_id=EOS, beam_size=beam_size
-    )
+    (found,) = beam(step, phrases=[automaton], max_lengths=[limit], beam_size=beam_size)
     for hypothesis in found:
         assert hypothesis.log_prob > -math.inf
         assert list(hypothesis.ids[:3]) == prefix
@@ -425,9 +404,7 @@ def test_phrases_that_are_impossible_end_with_a_log_probability_of_minus_infinit
     def step(last: Tensor, parents: Tensor) -> Tensor:
         return torch.tensor([[-math.inf, -0.7, -0.7, -math.inf]]).repeat(len(last), 1)
 
-    ((found,),) = beam_search(
-        step, phrases=[required([[3]])], max_lengths=[3], bos_id=BOS, eos_id=EOS, beam_size=2
-    )
+    ((found,),) = beam(step, phrases=[required([[3]])], max_lengths=[3], beam_size=2)
     assert found.log_prob == -math.inf
 
 
@@ -436,7 +413,7 @@ def test_phrases_that_are_impossible_end_with_a_log_probability_of_minus_infinit
 
 def draw(table: Table, sentences: list[int], **options: object) -> list[list[Hypothesis]]:
     options = {"numbers": sentences, "seed": 1, **options}
-    return sample(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)  # type: ignore[arg-type]
+    return sample(Stepper(table, sentences), bos_id=BOS, eos_id=EOS, **options)
 
 
 def shaped(log_probs: np.ndarray, temperature: float, top_k: int, top_p: float) -> dict[int, float]:
@@ -494,12 +471,10 @@ def test_samples_are_as_frequent_as_the_distribution_says(
 @given(tables, max_lengths, alphas)
 def test_drawing_from_the_best_token_alone_is_greedy(table: Table, limits: list[int], alpha: float) -> None:
     sentences = list(range(len(limits)))
-    greedy = greedy_search(
-        Stepper(table, sentences), max_lengths=limits, bos_id=BOS, eos_id=EOS, length_penalty=alpha
-    )
-    options = {"max_lengths": limits, "length_penalty": alpha, "seed": table.seed}
-    assert draw(table, sentences, top_k=1, **options) == greedy
-    assert draw(table, sentences, top_p=1e-9, **options) == greedy
+    options = {"max_lengths": limits, "length_penalty": alpha}
+    best = greedy(table, sentences, **options)
+    assert draw(table, sentences, top_k=1, seed=table.seed, **options) == best
+    assert draw(table, sentences, top_p=1e-9, seed=table.seed, **options) == best
 
 
 @laws

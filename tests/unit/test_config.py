@@ -1,6 +1,5 @@
 """Settings: strict, all mistakes at once, written and read back without loss."""
 
-import ast
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 import dragoman.config
 from dragoman.config import (
@@ -47,32 +46,20 @@ def sections(model: type[BaseModel] = TranslationConfig) -> list[type[BaseModel]
     ]
 
 
-def test_a_recipe_needs_only_a_name_and_a_corpus() -> None:
-    config = parse()
-    assert config.data.train == ("train.en", "train.de")
-    assert config.task == "translation"
-
-
 def test_toml_gives_the_configuration_back(tmp_path: Path) -> None:
-    config = parse(
+    some = parse(
         "training.betas=[0.9, 0.99]", "data.columns=[2, 1]", 'data.test.news=["a.tsv"]',
-        "training.learning_rate=1e-4", 'name="other"',
+        "tokenizer.shared=false", "model.tie_embeddings=output", 'name="other"',
     )  # fmt: skip
-    path = tmp_path / "config.toml"
-    path.write_text(to_toml(config), encoding="utf-8")
-    assert load_recipe(path) == config
-
-
-def test_several_corpora_are_a_list_of_lists_and_one_of_them_is_itself(tmp_path: Path) -> None:
-    config = parse('data.train=[["a.en", "a.de"], ["b.tmx"]]', 'data.valid=[["v.tsv"]]')
-    assert config.data.train == (("a.en", "a.de"), ("b.tmx",))
-    assert config.data.valid == ("v.tsv",)
-    assert list(config.data.files()) == [
+    several = parse('data.train=[["a.en", "a.de"], ["b.tmx"]]', 'data.valid=[["v.tsv"]]')
+    assert list(several.data.files()) == [
         ("train", ("a.en", "a.de")), ("train", ("b.tmx",)), ("valid", ("v.tsv",)),
     ]  # fmt: skip
+    assert parse().data.train == ("train.en", "train.de"), "one corpus is itself"
     path = tmp_path / "config.toml"
-    path.write_text(to_toml(config), encoding="utf-8")
-    assert load_recipe(path) == config
+    for config in (some, several, parse()):
+        path.write_text(to_toml(config), encoding="utf-8")
+        assert load_recipe(path) == config
 
 
 def numbers(annotation: Any, metadata: Sequence[Any]) -> Iterator[list[Any]]:
@@ -106,27 +93,11 @@ def test_every_number_has_a_lower_and_an_upper_bound_that_is_finite() -> None:
     assert n_numbers > 60
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e39", "1e-60", "1e400", "9" * 400])
-@pytest.mark.parametrize("name", ["search.temperature", "search.top_p", "model.norm_eps", "training.eps"])
-def test_what_single_precision_cannot_hold_is_refused(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"{name} = ")):
-        parse(f"{name}={value}")
-
-
-def test_toml_writes_every_setting_out() -> None:
-    text = to_toml(parse())
-    for section in sections():
-        for name, field in section.model_fields.items():
-            if field.annotation in sections():
-                assert f"[{name}]" in text
-            else:
-                assert f"{name} = " in text or f"[data.{name}]" in text
-
-
-def test_settings_cannot_be_changed() -> None:
-    config = parse()
-    with pytest.raises(ValidationError, match="frozen"):
-        config.model.d_model = 8
+def test_what_single_precision_cannot_hold_is_refused() -> None:
+    for name in ("search.temperature", "search.top_p", "model.norm_eps", "training.eps"):
+        for value in ("nan", "-inf", "1e39", "1e-60", "9" * 400):
+            with pytest.raises(ConfigError, match=re.escape(f"{name} = ")):
+                parse(f"{name}={value}")
 
 
 @pytest.mark.parametrize(
@@ -135,35 +106,23 @@ def test_settings_cannot_be_changed() -> None:
         ("model.n_head=2", r"model\.n_head is not a setting; did you mean model\.n_heads\?"),
         ("distillation.teacher=runs/big", r"\[distillation\] lets other runs write the text"),
         ("modell.n_heads=2", r"modell is not a setting; did you mean model\?"),
-        ("search.zzz=2", r"search\.zzz is not a setting; known are batch_sentences, beam_size, "),
-        ("zzzzzz=2", r"zzzzzz is not a setting; known are data, model, modifiers, name, "),
         ("d_model=32", r"^--set: d_model is not a setting; did you mean model\.d_model\?$"),
-        ("training.d_model=32", r"training\.d_model is not a setting; did you mean model\.d_model\?"),
         ("dropout=0.1", r"did you mean tokenizer\.dropout or model\.dropout\?"),
         ("training.lr=1e-3", r"training\.lr is not a setting; did you mean training\.learning_rate\?"),
-        ("lr=1e-3", r"lr is not a setting; did you mean training\.learning_rate\?"),
         ("model.layers=2", r"did you mean model\.n_decoder_layers or model\.n_encoder_layers\?"),
         ("model.d_model=wide", r"model\.d_model = 'wide': input should be a valid integer"),
-        ('model.d_model="256"', r"model\.d_model = '256': input should be a valid integer"),
-        ("model.d_model=256.0", r"model\.d_model = 256\.0: input should be a valid integer"),
-        ("tokenizer.shared=1", r"tokenizer\.shared = 1: input should be a valid boolean"),
         ("model.dropout=1.0", r"model\.dropout = 1\.0: input should be less than or equal to 0\.99"),
         ("training.learning_rate=nan", r"training\.learning_rate = nan: input should be a finite number"),
-        ("training.max_steps=0", r"training\.max_steps = 0: input should be greater than or equal to 1"),
         ("model.norm=middle", r"model\.norm = 'middle': input should be 'pre' or 'post'"),
-        ("training.betas=[0.9]", r"training\.betas\.1 is missing"),
-        ("model=3", r"model = 3: input should be a valid dictionary"),
-        ("name=a/b", r"name = 'a/b': string should match pattern"),
         ("seed=" + "[" * 50_000, r"seed"),
         ("seed=" + "9" * 5000, r"seed"),
-        ("name.first=3", r"--set name\.first=3: name\.first is not a setting"),
         *(
             (override, f"--set {override}: is not of the form section.key=value")
-            for override in ("seed", "=3", "model.=3", ".d_model=3", "")
+            for override in ("seed", "=3", "model.=3", "")
         ),
         *(
             (f"data.train={value}", r"data\.train: .* is (not a list of files|neither a list of files nor)")
-            for value in ('"a.tsv"', "[3]", '["a.en", ["b.tsv"]]', "[[3]]")
+            for value in ('"a.tsv"', '["a.en", ["b.tsv"]]', "[[3]]")
         ),
     ],
     ids=lambda value: value[:30],
@@ -184,7 +143,7 @@ REVIEWS = {"name": "reviews", "task": "classification"}
          r"training\.sharding = 'full': input should be 'none'"),
         ({"data": {"src_lang": "en", "train": ["a.tsv"]}}, r"name is missing.*data\.tgt_lang is missing"),
         *(({"name": "small", "data": {"train": ["train.tsv"], "directions": directions}}, r"data\.directions")
-          for directions in (3, True, [3], {"en": "de"})),
+          for directions in (3, [3])),
     ],
 )  # fmt: skip
 def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused(
@@ -210,13 +169,9 @@ def test_a_recipe_without_what_it_needs_or_with_what_its_task_has_not_is_refused
         (["tokenizer.vocab_size=100"], r"vocab_size = 100 leaves no room beside 256 byte tokens"),
         (['tokenizer.tgt_kind="characters"'], r"tgt_kind = \"characters\" needs a vocabulary of its own"),
         (["tokenizer.format_output=true"], r"format_output are for kind = \"words\""),
-        (['tokenizer.splitter="spacy"'], r"splitter and format_output are for kind = \"words\""),
         (['tokenizer.kind="words"', 'tokenizer.splitter="spacy"'], r"set tokenizer\.shared = false"),
         (["tokenizer.min_frequency=2"], r"min_frequency is for kind = \"words\" or \"characters\""),
         (['task="parsing"'], r"task = 'parsing': there are translation, classification"),
-        (['task=["translation"]'], r"task = \['translation'\]: there are translation, classification"),
-        (['data.train={a=["b"]}'], r"data\.train: \{'a': \['b'\]\} is not a list of files"),
-        (["data.test=3"], r"data\.test = 3: input should be a valid dictionary"),
         (["search.n_best=6"], r"n_best = 6 needs a beam at least as large; beam_size = 5"),
         (["data.train=[]"], r'train names no file: train = \["train\.en", "train\.de"\]'),
         (['data.train=["a", "b", "c"]'], r"a corpus is two aligned files or one file with both sides"),
@@ -228,28 +183,14 @@ def test_settings_that_contradict_one_another_are_refused(overrides: list[str], 
         parse(*overrides)
 
 
-@pytest.mark.parametrize("tie", ["output", "none"])
-def test_two_vocabularies_go_with_the_other_ties(tie: str) -> None:
-    config = parse("tokenizer.shared=false", f"model.tie_embeddings={tie}")
-    assert config.model.tie_embeddings == tie
-
-
-def test_all_problems_are_reported_at_once_in_one_line() -> None:
-    with pytest.raises(ConfigError) as error:
-        parse("model.d_modell=1", "training.max_steps=0", "search.beam_size=x", "noequals", "seed=-1")
-    message = str(error.value)
-    assert message.startswith("--set noequals: ")
-    for problem in ("--set noequals", "model.d_modell", "training.max_steps", "search.beam_size", "seed"):
-        assert problem in message
-    assert "\n" not in message
-
-
 def test_a_problem_is_laid_to_the_recipe_or_to_the_overrides() -> None:
-    """The message names the source of the setting: the file, or the command line."""
+    """All are in one message, which names the source of a setting: the file, or the command line."""
     wrong = SMALL | {"seed": -1, "model": {"n_heads": 3}}
     said = r"^recipe\.toml: seed = -1: .*; model: d_model = 256 is not a multiple of n_heads = 3"
     with pytest.raises(ConfigError, match=said + r"; --set: training\.max_steps = 0: "):
         parse_config(wrong, overrides=["training.max_steps=0", "model.d_ff=8"], where="recipe.toml")
+    with pytest.raises(ConfigError, match=r"^--set noequals: .*model\.d_modell is .*; search\.beam_"):
+        parse("model.d_modell=1", "search.beam_size=x", "noequals")
     with pytest.raises(ConfigError, match=r"^--set: model: d_model = 128 is not a multiple of n_heads = 5$"):
         parse_config(SMALL, overrides=["model.n_heads=5", "model.d_model=128"], where="recipe.toml")
     with pytest.raises(ConfigError, match=r"^--set: task = 'parsing': there are"):
@@ -268,41 +209,18 @@ def test_an_override_wins_and_reads_values_as_toml_does() -> None:
     assert config.data.valid == ("v.tsv",)
 
 
-def test_overrides_leave_the_settings_they_were_given_alone() -> None:
-    settings = {"name": "small", "data": dict(SMALL["data"]) | {"test": {"a": ["a.tsv"]}}}
-    parse_config(settings, overrides=["name=other", "data.max_length=9", 'data.test.b=["b.tsv"]'])
-    assert settings == {"name": "small", "data": SMALL["data"] | {"test": {"a": ["a.tsv"]}}}
-
-
 def test_a_recipe_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    with pytest.raises(
-        ConfigError,
-        match=r"recipe\.toml: cannot be read \(No such file or directory\); give the path of a TOML file$",
+    for content, message in (
+        (None, r"cannot be read \(No such file or directory\); give the path of a TOML file$"),
+        (b'name = "\xff"', "is not UTF-8 text, as a TOML file is$"),
+        (b"name: small", "is not valid TOML: .*line 1"),
+        (b'name = "small"', "data is missing"),
     ):
-        load_recipe(path)
-    path.write_bytes(b'name = "\xff"')
-    with pytest.raises(ConfigError, match=r"recipe\.toml: is not UTF-8 text, as a TOML file is$"):
-        load_recipe(path)
-    path.write_text("name: small")
-    with pytest.raises(ConfigError, match=r"recipe\.toml: is not valid TOML: .*line 1"):
-        load_recipe(path)
-    path.write_text('name = "small"')
-    with pytest.raises(ConfigError, match=r"recipe\.toml: data is missing"):
-        load_recipe(path)
-
-
-RECIPES = {"TranslationConfig", "ClassificationConfig"}
-"""Their sections explain themselves."""
-
-
-def test_every_setting_is_explained() -> None:
-    tree = ast.parse(Path(dragoman.config.__file__).read_text(encoding="utf-8"))
-    for section in (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name.endswith("Config")):
-        for setting, after in zip(section.body, [*section.body[1:], None], strict=True):
-            if isinstance(setting, ast.AnnAssign) and section.name not in RECIPES:
-                explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                assert explained, f"{section.name}.{ast.unparse(setting.target)}"
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ConfigError, match=rf"recipe\.toml: {message}"):
+            load_recipe(path)
 
 
 def test_settings_that_say_nothing_new_leave_the_search_as_it_is() -> None:

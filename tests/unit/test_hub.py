@@ -1,10 +1,6 @@
 """Runs put on a hub and fetched from it: the same model comes back, and nothing goes out that should not."""
 
 import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from traceback import format_exception
@@ -21,7 +17,7 @@ from dragoman import Classifier, Translator, push_to_hub
 from dragoman.bulk.job import ModelSpec
 from dragoman.config import load_recipe
 from dragoman.errors import RunError
-from dragoman.hub import FILES, HubName, is_on_hub
+from dragoman.hub import HubName, is_on_hub
 from dragoman.runs import Run
 from hub import TOKEN, Hub, hub_on_this_machine
 
@@ -70,22 +66,6 @@ def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) 
     assert fetched.model_dump(exclude={"data"}) == pushed_one.model_dump(exclude={"data"})
 
 
-def test_the_page_lists_every_file_that_is_pushed() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "hub.md").read_text(encoding="utf-8")
-    (table,) = re.findall(r"^\| sent \| not sent \|\n((?:\|.*\n)+)", page, re.MULTILINE)
-    sent = [name for row in table.splitlines() for name in re.findall("`([^`]*)`", row.split("|")[1])]
-    assert sorted(sent) == sorted(FILES)
-
-
-def test_a_classifier_travels_with_labels_and_temperature(hub: Hub, tiny_classifier_run: Path) -> None:
-    push_to_hub(tiny_classifier_run, "someone/praise", private=False, token=TOKEN)
-    texts = ["a good cat", "an awful dog"]
-    there = Classifier.from_pretrained("someone/praise")
-    here = Classifier.load(tiny_classifier_run)
-    assert there.classify(texts) == here.classify(texts)
-    assert there.temperature == here.temperature
-
-
 def test_only_what_a_run_needs_travels(hub: Hub, run: Path) -> None:
     (run / "notes-of-mine.txt").write_text("secret")
     push_to_hub(run, NAME, token=TOKEN)
@@ -96,6 +76,11 @@ def test_only_what_a_run_needs_travels(hub: Hub, run: Path) -> None:
     }  # fmt: skip
     assert (run / "history.jsonl").exists()
     assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
+    assert hub.models[NAME].private, "unless it is said to be public"
+    n_requests = len(hub.requests)
+    (run / "model.safetensors").unlink()
+    assert "holds no model.safetensors yet" in error_of("push", run, NAME)
+    assert len(hub.requests) == n_requests
 
 
 def test_no_folder_of_this_machine_is_in_what_is_pushed(hub: Hub, tiny_run: Path, run: Path) -> None:
@@ -119,13 +104,6 @@ def test_what_a_new_version_lacks_is_removed_and_what_is_not_ours_stays(pushed: 
     assert sent(pushed)["LICENSE"] == b"mine"
 
 
-def test_a_model_is_private_unless_it_is_said_to_be_public(hub: Hub, tiny_run: Path) -> None:
-    push_to_hub(tiny_run, NAME, token=TOKEN)
-    assert hub.models[NAME].private
-    push_to_hub(tiny_run, "someone/else", token=TOKEN, private=False)
-    assert not hub.models["someone/else"].private
-
-
 def test_a_revision_is_that_version(pushed: Hub) -> None:
     first, files = pushed.models[NAME].versions[-1]
     second = pushed.put(NAME, files | {"config.toml": files["config.toml"].replace(b'"tiny"', b'"tinier"')})
@@ -141,6 +119,11 @@ def test_a_private_model_needs_the_token_which_is_never_shown(
     hub: Hub, tiny_run: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
+    hub.status = 403
+    with pytest.raises(RunError, match="the hub answered 403; the token has not the right to; give another"):
+        push_to_hub(tiny_run, NAME, token=TOKEN)
+    assert hub.models == {}
+    hub.status = 200
     push_to_hub(tiny_run, NAME, token=TOKEN)
     with pytest.raises(RunError, match="the hub has no such model, or it is private") as nobody:
         Translator.from_pretrained(NAME)
@@ -161,28 +144,6 @@ def test_a_fetched_run_needs_no_network(pushed: Hub, tiny_run: Path, monkeypatch
         Translator.from_pretrained("someone/other")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert Translator.from_pretrained(NAME).translate(SOURCES) == first
-
-
-@pytest.mark.slow
-def test_offline_nothing_is_asked(pushed: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the variables that users set, in a process of its own."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    fetched = Run.open(f"hf:{NAME}").path
-    pushed.requests.clear()
-    code = f"from dragoman.runs import Run; print(Run.open('hf:{NAME}').path)"
-    variables = {"HF_ENDPOINT": pushed.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    environment = {**os.environ, **variables}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
-    assert done.stdout == f"{fetched}\n", done.stderr
-    assert pushed.requests == []
-
-
-def test_an_answer_of_the_hub_that_is_none_is_one_line(hub: Hub, tiny_run: Path) -> None:
-    hub.status = 403
-    with pytest.raises(RunError, match="the hub answered 403; the token has not the right to; give another"):
-        push_to_hub(tiny_run, NAME, token=TOKEN)
-    assert hub.models == {}
 
 
 @pytest.mark.slow
@@ -222,6 +183,9 @@ def test_the_push_command_prints_the_address_and_what_comes_next(
     card = sent(hub)["README.md"].decode()
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "cc0-1.0"
     assert f"next: dragoman classify hf:{NAME}" in dragoman("push", tiny_classifier_run, NAME).stderr
+    there, here = Classifier.from_pretrained(NAME), Classifier.load(tiny_classifier_run)
+    assert there.temperature == here.temperature
+    assert there.classify(["a good cat", "an awful dog"]) == here.classify(["a good cat", "an awful dog"])
 
 
 def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, run: Path) -> None:
@@ -232,40 +196,28 @@ def test_a_card_of_the_users_own_is_taken_as_it_is(hub: Hub, run: Path) -> None:
         push_to_hub(run, NAME, token=TOKEN, licence="mit")
 
 
-def test_a_run_without_weights_is_not_pushed(hub: Hub, run: Path) -> None:
-    (run / "model.safetensors").unlink()
-    assert "holds no model.safetensors yet" in error_of("push", run, NAME)
-    assert hub.requests == []
-
-
-NAMES = {
-    "user/model": HubName("user/model"), "hf:user/model": HubName("user/model"),
-    "hf:user/model@v1.0": HubName("user/model", "v1.0"),
-    "user/model@refs/pr/1": HubName("user/model", "refs/pr/1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_names_of_the_hub(name: str) -> None:
-    assert HubName.parse(name) == HubName.parse(str(NAMES[name])) == NAMES[name]
-
-
-@pytest.mark.parametrize("name", ["model", "user/", "../model", "a/..", "a/b/c", "a b/c", "user/model@../x"])
-def test_what_is_no_name_is_refused_without_asking(hub: Hub, name: str) -> None:
-    with pytest.raises(RunError, match=r"is no (name of the hub|revision)"):
-        Translator.from_pretrained(name)
-    assert hub.requests == []
+def test_names_of_the_hub() -> None:
+    for name, parsed in {
+        "user/model": HubName("user/model"),
+        "hf:user/model@v1.0": HubName("user/model", "v1.0"),
+        "user/model@refs/pr/1": HubName("user/model", "refs/pr/1"),
+    }.items():
+        assert HubName.parse(name) == HubName.parse(str(parsed)) == parsed
     with pytest.raises(RunError, match="names the revision a, and revision = 'b' another"):
         HubName.parse("user/model@a", revision="b")
 
 
-def test_a_folder_of_such_a_name_is_given_with_its_place(tmp_path: Path) -> None:
-    assert is_on_hub("hf:user/model")
-    assert not is_on_hub(tmp_path / "hf:user")
-    assert not is_on_hub("runs/hf:x")
+def test_what_is_no_name_is_refused_without_asking(hub: Hub) -> None:
+    for name in ("model", "user/", "../model", "a/..", "a/b/c", "a b/c", "user/model@../x"):
+        with pytest.raises(RunError, match=r"is no (name of the hub|revision)"):
+            Translator.from_pretrained(name)
+    assert hub.requests == []
 
 
 def test_a_run_of_the_hub_has_a_place_that_other_machines_can_open(pushed: Hub, tmp_path: Path) -> None:
     name = Path(f"hf:{NAME}")
     there = ModelSpec(name, (name,)).resolved()
     assert [Run.open(path).weights_path.exists() for path in there.runs] == [True, True]
+    assert is_on_hub("hf:user/model")
+    assert not is_on_hub(tmp_path / "hf:user")
+    assert not is_on_hub("runs/hf:x")

@@ -1,19 +1,21 @@
-"""Compiled code: built once, kept, and done without where it cannot be had."""
+"""The library of compiled searches: built by an installation, chosen by the processor, and done without."""
 
+import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from sysconfig import get_platform
+from zipfile import ZipFile
 
 import pytest
 
 from dragoman import native as module
-from dragoman.native import Native, native
+from dragoman.native import LIBRARY, SOURCE, VARIANTS, Native, native
 from dragoman.predict.translator import Translator
 
-TESTS = Path(__file__).parent
+ROOT, TESTS = Path(__file__).parents[2], Path(__file__).parent
 SEARCHES = [
     TESTS / name for name in (
         "model/test_compiled.py", "model/test_transformer.py", "predict/test_shortlist.py",
@@ -21,17 +23,17 @@ SEARCHES = [
     )
 ]  # fmt: skip
 """Tests of compiled searches."""
-EVERY = (*module.AVX2, *module.AVX512, "avx512_vnni")
-VECTORS = ("AVX-512", "AVX2", "the vectors of any processor")
+NEEDED = {
+    "any": "",
+    "avx2": "avx2 fma f16c bmi2",
+    "avx2_vnni": "avx2 fma f16c bmi2 avx_vnni",
+    "avx512": "avx2 fma f16c bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni",
+    "avx512_bf16": "avx2 fma f16c bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16",
+    "dotprod": "asimddp",
+}
+"""Features of a processor, as Linux calls them, of each variant."""
 needs_compiled = pytest.mark.skipif(bool(native().reason), reason=native().reason)
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of compiled code, in which there is none; what is compiled is not optimised, to be quick."""
-    monkeypatch.setattr(module, "FLAGS", ("-O0", *module.FLAGS[1:]))
-    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "native"
+needs_setuptools = pytest.mark.skipif(not SOURCE.exists(), reason="is no checkout")
 
 
 def fresh() -> Native:
@@ -39,151 +41,125 @@ def fresh() -> Native:
     return native.__wrapped__()
 
 
-@pytest.mark.slow
 @needs_compiled
-def test_it_is_compiled_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fresh().library is not None
-    (made,) = cache.iterdir()
-    monkeypatch.setattr(module, "_compile", None)  # not to be called again
-    assert fresh().library is not None
-    assert made.stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.slow
-@needs_compiled
-def test_other_flags_are_another_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fresh().library is not None
-    monkeypatch.setattr(module, "FLAGS", (*module.FLAGS, "-g"))
-    assert fresh().library is not None
-    assert len(list(cache.iterdir())) == 2
-
-
-@pytest.mark.slow
-@needs_compiled
-def test_two_who_compile_at_once_have_one_whole_library(cache: Path) -> None:
-    found: list[Native] = []
-    threads = [threading.Thread(target=lambda: found.append(fresh())) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(each.library for each in found)
-    assert [file.suffix for file in cache.iterdir()] == [".so"]
-
-
-@pytest.mark.slow
-@needs_compiled
-def test_what_others_can_write_is_not_loaded(cache: Path) -> None:
-    assert fresh().library is not None
-    (made,) = cache.iterdir()
-    made.chmod(0o777)
-    assert fresh() == Native(None, f"{made}: others can write it; delete it")
-    made.chmod(0o700)
-    cache.chmod(0o777)
-    assert fresh() == Native(None, f"{cache}: others can write it; delete it")
+@pytest.mark.skipif(sys.platform != "linux", reason="says elsewhere what the processor can do")
+def test_a_processor_has_the_variants_whose_instructions_linux_knows_of() -> None:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    features = next(line.split(":")[1].split() for line in lines if line.startswith(("flags", "Features")))
+    expected = [name for name in VARIANTS if {*NEEDED[name].split()} <= {*features}]
+    assert list(native().variants) == expected
+    assert str(native()) == f"compiled, with {expected[0]}"
 
 
 @needs_compiled
-def test_a_damaged_library_is_done_without(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = native().library
-    assert library is not None
-    whole = Path(library._name).read_bytes()
-    for damaged in (b"", whole[:1000], whole[:-1], whole[:5000] + b"?" + whole[5001:]):
-
-        def damage(_: list[str], __: list[str], there: Path, damaged: bytes = damaged) -> None:
-            there.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-            there.write_bytes(damaged)
-            there.chmod(0o700)
-
-        monkeypatch.setattr(module, "_compile", damage)
-        there = fresh()
-        assert there.library is None
-        assert there.reason.endswith(": is damaged; delete it")
-        for file in cache.iterdir():
-            file.unlink()
-
-
-@pytest.mark.slow
-@needs_compiled
-def test_what_is_damaged_is_compiled_again(cache: Path) -> None:
-    there = cache / module._name(module._flags(module._features()))
-    cache.mkdir(parents=True, mode=0o700)
-    there.write_bytes(b"half")
-    assert fresh().library is not None
-    assert there.stat().st_size > 10_000
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
-@pytest.mark.parametrize(
-    ("compiler", "reason"),
-    [("/nowhere/cc", "there is no C compiler; install gcc"), ("false", "false does not compile native.c: ")],
-)
-def test_without_a_compiler_there_is_a_reason(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, reason: str
-) -> None:
-    monkeypatch.setattr(module, "_features", lambda: frozenset(module.AVX2))
-    monkeypatch.setenv("CC", compiler)
-    assert fresh() == Native(None, reason)
-    assert not cache.exists() or not list(cache.iterdir())
-
-
-@needs_compiled
-def test_a_folder_that_cannot_be_written_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "file"))
-    assert fresh().library is None
-
-
-def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRAGOMAN_NATIVE", "0")
-    assert fresh() == Native(None, "DRAGOMAN_NATIVE=0")
-
-
-@pytest.mark.parametrize(
-    ("features", "switch", "expected"),
-    [
-        ({"sse2"}, "", []),
-        ({*module.AVX2, "avx_vnni"}, "", [*(f"-m{name}" for name in module.AVX2), "-mavxvnni"]),
-        ({*EVERY}, "", [*(f"-m{name}" for name in module.AVX512), "-mavx512vnni"]),
-        ({*EVERY}, "avx2", [f"-m{name}" for name in module.AVX2]),
-        ({*EVERY}, "any", []),
-    ],
-)
-def test_a_processor_has_the_widest_vectors_that_it_knows(
-    features: set[str], switch: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(module.SWITCH, switch)
-    assert module._flags(frozenset(features)) == [*module.FLAGS, *expected]
-
-
-@needs_compiled
-def test_it_says_what_computes_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    widest = str(fresh()).removeprefix("compiled, with ")
-    assert widest in VECTORS
+def test_the_switch_takes_a_variant_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(module.SWITCH, "any")
+    assert fresh().variants == ("any",)
+    monkeypatch.setenv(module.SWITCH, "of another processor")
+    assert fresh().variants == native().variants
     monkeypatch.setenv(module.SWITCH, "0")
+    assert fresh() == Native(None, "DRAGOMAN_NATIVE=0")
     assert str(fresh()) == "by PyTorch (DRAGOMAN_NATIVE=0)"
 
 
-@pytest.fixture(params=["avx2", "any"])
-def narrower(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The value of the switch for vectors that are narrower than this processor's widest ones."""
+def test_without_a_whole_library_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, source = tmp_path / "libdragoman.so", tmp_path / "native.c"
+    monkeypatch.setattr(module, "LIBRARY", library)
+    monkeypatch.setattr(module, "SOURCE", source)
+    missing = "installed without a C compiler; install GCC or Clang, then dragoman again"
+    assert fresh() == Native(None, missing)
+    library.write_bytes(b"half")
+    os.utime(library, (0, 0))
+    assert "libdragoman.so" in fresh().reason
+    source.touch()
+    assert fresh() == Native(None, f"{library} is missing or older than native.c; run make native")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What a build of the library reads, and a compiler that makes the same of every source."""
+    package = tmp_path / "src" / "dragoman"
+    package.mkdir(parents=True)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    for source in (SOURCE, SOURCE.with_name("native_variants.c"), SOURCE.with_name("__init__.py")):
+        shutil.copy(source, package)
+    (tmp_path / "fake.sh").write_text(
+        'while [ $# -gt 0 ]; do [ "$1" = -o ] && printf made > "$2"; shift; done'
+    )
+    return tmp_path
+
+
+def setup(checkout: Path, *command: str, compiler: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of setup.py."""
+    environment = {**os.environ, "CC": compiler}
+    whole = [sys.executable, "-W", "ignore", "setup.py", "--quiet", *command]
+    return subprocess.run(whole, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+
+
+@needs_setuptools
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("compiler", "system", "warning"),
+    [
+        ("sh fake.sh", get_platform().replace("-", "_"), ""),
+        ("/nowhere/cc", "any", "no compiled library, searches will be slower: "),
+        ("false", "any", "no compiled library, searches will be slower: "),
+    ],
+)
+def test_a_wheel_is_of_its_system_or_without_a_compiler_pure(
+    checkout: Path, compiler: str, system: str, warning: str
+) -> None:
+    done = setup(checkout, "bdist_wheel", compiler=compiler)
+    assert done.returncode == 0, done.stderr
+    assert warning in done.stderr
+    (wheel,) = (checkout / "dist").iterdir()
+    assert wheel.name.split("-", 2)[2] == f"py3-none-{system}.whl"
+    assert (f"dragoman/{LIBRARY.name}" in ZipFile(wheel).namelist()) == (not warning)
+
+
+@needs_setuptools
+@pytest.mark.slow
+def test_a_library_takes_its_place_when_it_is_whole(checkout: Path) -> None:
+    library = checkout / "src" / "dragoman" / LIBRARY.name
+    assert setup(checkout, "build_native", "--inplace", compiler="sh fake.sh").returncode == 0
+    assert library.read_bytes() == b"made"
+    assert setup(checkout, "build_native", "--inplace", compiler="false").returncode != 0
+    assert library.read_bytes() == b"made"
+    assert [path.name for path in library.parent.glob("*.so")] == [library.name]
+
+
+@needs_setuptools
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+@pytest.mark.nightly
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
+def test_the_source_compiles_without_a_warning(checkout: Path, level: str) -> None:
+    """Warnings about what may happen at run time need optimisation, of which a little finds nearly all."""
+    text = (checkout / "setup.py").read_text().replace('"-O3"', f'"{level}", "-Wall", "-Wextra", "-Werror"')
+    (checkout / "setup.py").write_text(text)
+    done = setup(checkout, "build_native", "--inplace", compiler="gcc")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A variant that is not the best of this processor; what is loaded next is that one."""
+    if request.param not in native().variants[1:]:
+        pytest.skip("is the best of this processor, or of another one")
     monkeypatch.setenv(module.SWITCH, request.param)
-    if str(fresh()) == str(native()):
-        pytest.skip("the processor has no wider vectors")
-    monkeypatch.delenv(module.SWITCH)
+    native.cache_clear()
     yield request.param
     monkeypatch.undo()
     native.cache_clear()
 
 
-@needs_compiled
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_translations_are_the_same_with_narrower_vectors(
-    precision: str, narrower: str, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+def test_translations_are_the_same_with_every_variant(
+    precision: str, variant: str, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts, found = ["red cat", "", "big old house", "small bird river tree"], []
-    for switch in ("", narrower):
+    for switch in ("", variant):
         monkeypatch.setenv(module.SWITCH, switch)
         native.cache_clear()
         translator = Translator.load(tiny_run, device="cpu", precision=precision)
@@ -194,38 +170,9 @@ def test_translations_are_the_same_with_narrower_vectors(
         assert [one.score for one in narrow.alternatives] == pytest.approx(scores, rel=1e-4)
 
 
-@needs_compiled
 @pytest.mark.nightly
-def test_narrower_vectors_give_what_the_widest_do(narrower: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tests of compiled searches, with the narrower vectors."""
-    monkeypatch.setenv(module.SWITCH, narrower)
+def test_all_searches_are_tested_with_every_variant(variant: str) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "compiled", *SEARCHES]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
     assert " passed" in done.stdout
-
-
-@needs_compiled
-@pytest.mark.slow
-def test_what_is_built_into_an_installation_needs_no_compiler(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = module.build(tmp_path / "compiled")
-    assert len(made) == len(set(made)) == 7
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "compiled", *made)} == {0o755}
-    monkeypatch.setattr(module, "BUILT", tmp_path / "compiled")
-    monkeypatch.setattr(module, "_compile", None)  # not to be called
-    assert fresh().library is not None
-    assert not cache.exists()
-
-
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
-@pytest.mark.nightly
-@pytest.mark.parametrize("level", ["-O1", "-O3"])
-def test_the_source_compiles_without_a_warning(level: str, tmp_path: Path) -> None:
-    """Warnings about what may happen at run time need optimisation, of which a little finds nearly all."""
-    for features in [each for needed, more in module.HELPFUL.items() for each in (needed, (*needed, *more))]:
-        # The last level counts.
-        command = ["gcc", *module._flags(frozenset(features)), level, "-Wall", "-Wextra", "-Werror"]
-        command += [str(module.SOURCE), "-o", str(tmp_path / "made")]
-        assert subprocess.run(command, check=False).returncode == 0

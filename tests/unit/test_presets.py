@@ -1,11 +1,10 @@
 """Settings chosen by corpus size."""
 
-from itertools import pairwise
-from pathlib import Path
+from itertools import pairwise, product
 
 import pytest
 
-from dragoman.config import TranslationConfig, load_recipe, parse_config
+from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import ConfigError
 from dragoman.presets import (
     EFFORTS,
@@ -18,7 +17,6 @@ from dragoman.presets import (
     student_training_for,
 )
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 DATA = {"src_lang": "en", "tgt_lang": "de", "train": ["a.en", "a.de"]}
 SIZES = [1, 9_999, 10_000, 49_999, 50_000, 249_999, 250_000, 999_999, 1_000_000, 10**9]
 
@@ -27,19 +25,8 @@ def config_for(n_pairs: int) -> TranslationConfig:
     return parse_config({"name": "x", "data": DATA, **preset_for(n_pairs)})
 
 
-@pytest.mark.parametrize("n_pairs", [1800, 5000, *SIZES])
-def test_every_size_has_valid_settings_written_out(n_pairs: int) -> None:
-    row = next(row for row in PRESETS if n_pairs < row.n_pairs)
-    config = config_for(n_pairs)
-    assert config.model.d_model == row.d_model
-    assert config.model.n_encoder_layers == config.model.n_decoder_layers == row.n_layers
-    assert config.tokenizer.vocab_size == row.vocab_size
-    assert config.training.max_steps == (300 if n_pairs == 1 else row.max_steps)
-    assert config.training.max_steps % config.training.valid_every == 0
-
-
 @pytest.mark.parametrize("effort", EFFORTS)
-@pytest.mark.parametrize("n_pairs", [1, 2, 12, 100, 500, 1000, 1700])
+@pytest.mark.parametrize("n_pairs", [1, 12, 500, 1700])
 def test_a_tiny_corpus_is_read_a_bounded_number_of_times(n_pairs: int, effort: str) -> None:
     training = parse_config({"name": "x", "data": DATA, **preset_for(n_pairs, effort)}).training
     n_passes = training.max_steps / steps_per_pass(n_pairs, training.batch_tokens * training.update_freq)
@@ -47,12 +34,12 @@ def test_a_tiny_corpus_is_read_a_bounded_number_of_times(n_pairs: int, effort: s
     assert training.max_steps < PRESETS[0].max_steps * EFFORTS[effort].tokens / EFFORTS[effort].batch
 
 
-@pytest.mark.parametrize("n_pairs", [2, 12, 300, *SIZES])
-def test_fine_tuning_takes_a_third_of_the_steps_and_warms_up_in_a_third_of_these(n_pairs: int) -> None:
-    training, more = (fine_tuning_for(n_pairs), preset_for(n_pairs)["training"])
-    assert training["max_steps"] == more["max_steps"] // 3
-    assert 1 <= training["warmup_steps"] <= training["max_steps"] / 3
-    assert training["warmup_steps"] <= more["warmup_steps"]
+def test_fine_tuning_takes_a_third_of_the_steps_and_warms_up_in_a_third_of_these() -> None:
+    for n_pairs in (2, 12, 300, *SIZES):
+        training, more = (fine_tuning_for(n_pairs), preset_for(n_pairs)["training"])
+        assert training["max_steps"] == more["max_steps"] // 3
+        assert 1 <= training["warmup_steps"] <= training["max_steps"] / 3
+        assert training["warmup_steps"] <= more["warmup_steps"]
 
 
 def test_more_text_never_means_a_smaller_model_or_batch_or_more_dropout() -> None:
@@ -66,19 +53,8 @@ def test_more_text_never_means_a_smaller_model_or_batch_or_more_dropout() -> Non
         assert smaller.model.dropout >= larger.model.dropout
     batches = [row.batch_tokens * row.update_freq for row in PRESETS]
     assert batches == sorted(batches)
-
-
-def test_a_wider_model_never_has_a_higher_rate() -> None:
-    for narrow in PRESETS:
-        for wide in PRESETS:
-            assert narrow.d_model >= wide.d_model or narrow.learning_rate >= wide.learning_rate
-
-
-def test_a_corpus_of_the_size_of_multi30k_has_the_settings_of_its_recipe() -> None:
-    recipe, preset = load_recipe(RECIPES / "multi30k-en-de" / "recipe.toml"), config_for(29_000)
-    assert preset.model == recipe.model
-    for name in ("max_steps", "batch_tokens", "learning_rate", "warmup_steps", "schedule", "ema_decay"):
-        assert getattr(preset.training, name) == getattr(recipe.training, name), name
+    for narrow, wide in product(PRESETS, PRESETS):
+        assert narrow.d_model >= wide.d_model or narrow.learning_rate >= wide.learning_rate
 
 
 @pytest.mark.parametrize("n_pairs", SIZES)
@@ -105,27 +81,18 @@ def test_an_effort_that_does_not_exist_is_named() -> None:
         preset_for(1000, "best")
 
 
-def test_the_last_row_is_the_base_model_of_the_paper() -> None:
-    model = config_for(10**7).model
-    assert (model.d_model, model.n_heads, model.d_ff, model.n_encoder_layers) == (512, 8, 2048, 6)
-    assert model.dropout == 0.1
-
-
 LANGUAGES = {
     "train.en": "en", "data/v1.0/train.en.gz": "en", "news.de.txt": "de", "corpus.zh-CN.zst": "zh-CN",
     "corpus.pt_BR": "pt_BR", "train.tok.deu.xz": "deu",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file", LANGUAGES)
-def test_language_is_read_from_the_file_name(file: str) -> None:
-    assert guess_language(file, option="--src-lang") == LANGUAGES[file]
-
-
-@pytest.mark.parametrize("file", ["train.txt", "english", "train.src", "a.tsv.gz", "de/train", "train.2"])
-def test_a_name_without_language_is_an_error_that_names_the_option(file: str) -> None:
-    with pytest.raises(ConfigError, match=r"does not tell the language; say it, as in --tgt-lang en"):
-        guess_language(file, option="--tgt-lang")
+def test_language_is_read_from_the_file_name() -> None:
+    for file, language in LANGUAGES.items():
+        assert guess_language(file, option="--src-lang") == language
+    for file in ("train.txt", "english", "train.src", "a.tsv.gz", "de/train", "train.2"):
+        with pytest.raises(ConfigError, match=r"does not tell the language; say it, as in --tgt-lang en"):
+            guess_language(file, option="--tgt-lang")
 
 
 @pytest.mark.parametrize("n_pairs", SIZES)
@@ -140,9 +107,6 @@ def test_a_student_that_starts_as_its_teacher_takes_fewer_steps_at_a_lower_rate(
     assert student.valid_every <= student.max_steps
     assert student.max_steps * student.batch_tokens < teacher.max_steps * teacher.batch_tokens / 2
     assert student.label_smoothing == teacher.label_smoothing
-
-
-def test_the_student_of_a_teacher_of_one_step_has_valid_settings() -> None:
     tiny = {**preset_for(1)["training"], "max_steps": 1, "warmup_steps": 1, "valid_every": 1}
     config = parse_config({"name": "x", "data": DATA, "training": student_training_for(tiny)})
     assert config.training.max_steps == config.training.warmup_steps == config.training.valid_every == 1

@@ -87,7 +87,7 @@ def test_sentences_per_second_are_those_of_translating(clock: Clock) -> None:
 
 
 def test_lines_per_second_are_those_of_this_sitting() -> None:
-    status = Status(size=100, n_bytes=50, n_read=300, n_earlier=100, n_new=200, seconds=40.0)
+    status = Status(share=0.5, n_read=300, n_earlier=100, n_new=200, seconds=40.0)
     assert describe_status(status) == "50.0 % read · 300 lines · 5.0 sentences/s · 60 s left"
     job: Any = SimpleNamespace(out="a.de", noun="sentences", has_journal=True, remarks=lambda *_, **__: [])
     (line,) = describe_summary(Status(n_earlier=100, n_new=200, seconds=40.0), job)

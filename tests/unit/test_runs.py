@@ -1,6 +1,5 @@
 """Run directories: what is written is read back, and damage is told in one line."""
 
-import json
 import math
 import os
 import stat
@@ -13,7 +12,6 @@ from safetensors import safe_open
 
 from dragoman.config import TranslationConfig, load_recipe, parse_config
 from dragoman.errors import RunError
-from dragoman.hardware import environment
 from dragoman.runs import Run, only_writer
 from dragoman.tensors import load_tensors, save_tensors
 
@@ -28,17 +26,18 @@ def run(tmp_path: Path) -> Run:
     return Run.create(tmp_path / "runs" / "small", recipe())
 
 
-def test_a_created_run_opens_with_an_equal_configuration(run: Run) -> None:
-    opened = Run.open(run.path)
-    assert opened == run
-    assert opened.config == load_recipe(run.path / "config.toml") == recipe()
-
-
 def test_creating_a_run_again_with_the_same_settings_continues_it(run: Run) -> None:
-    run.append_history({"step": 1})
-    again = Run.create(run.path, recipe())
-    assert again == run
-    assert again.history() == [{"step": 1}]
+    (run.path / "log.txt").touch()
+    assert run.history() == []
+    records = [{"step": 1, "train_loss": 3.5}, {"step": 2, "note": "ä\n"}]
+    for record in records:
+        run.append_history(record)
+    for again in (Run.create(run.path, recipe()), Run.open(run.path)):
+        assert again == run
+        assert again.config == load_recipe(run.path / "config.toml") == recipe()
+        assert again.history() == records
+    run.append_history({"step": 3, "loss": math.nan, "nested": {"scores": (math.inf, 1.0)}})
+    assert run.history()[2] == {"step": 3, "loss": None, "nested": {"scores": [None, 1.0]}}
 
 
 def test_creating_a_run_with_other_settings_names_them_all(run: Run) -> None:
@@ -90,16 +89,11 @@ def test_what_a_folder_cannot_give_or_take_is_a_run_error(
         ask(tmp_path)
 
 
-def test_a_run_may_be_created_in_a_folder_that_holds_something_else(tmp_path: Path) -> None:
-    (tmp_path / "log.txt").touch()
-    assert Run.create(tmp_path, recipe()).config_path.exists()
-
-
-@pytest.mark.parametrize("content", ["name = ", 'name = "small"\ncolour = "red"\n', "\x00"])
-def test_a_configuration_that_cannot_be_understood_is_a_run_error(run: Run, content: str) -> None:
-    run.config_path.write_text(content)
-    with pytest.raises(RunError, match=r"config\.toml: .*edited, or written by another version"):
-        Run.open(run.path)
+def test_a_configuration_that_cannot_be_understood_is_a_run_error(run: Run) -> None:
+    for content in ("name = ", 'name = "small"\ncolour = "red"\n', "\x00"):
+        run.config_path.write_text(content)
+        with pytest.raises(RunError, match=r"config\.toml: .*edited, or written by another version"):
+            Run.open(run.path)
 
 
 def test_weights_come_back_as_they_were_saved_in_a_usual_file(run: Run) -> None:
@@ -115,51 +109,24 @@ def test_weights_come_back_as_they_were_saved_in_a_usual_file(run: Run) -> None:
         assert file.metadata()["format"] == "pt"
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (run.weights_path, run.config_path)}
     assert len(modes) == 1, "the permissions of the settings"
+    run.save_weights({"weight": torch.ones(3, 4)})
+    assert torch.equal(loaded["weight"], weight), "what was loaded is left alone"
+    assert run.load_weights()["weight"].sum() == 12
 
 
-def test_saving_again_leaves_loaded_weights_alone(run: Run) -> None:
-    run.save_weights({"weight": torch.zeros(1000)})
-    before = run.load_weights()
-    run.save_weights({"weight": torch.ones(1000)})
-    assert before["weight"].sum() == 0
-    assert run.load_weights()["weight"].sum() == 1000
-
-
-def test_weights_cut_short_at_any_place_are_a_run_error(tmp_path: Path) -> None:
+def test_damaged_weights_are_a_run_error(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
-    save_tensors(path, {"weight": torch.arange(10.0)})
+    save_tensors(path, {"b": torch.arange(4.0), "a": torch.ones(2, 2, dtype=torch.bfloat16)})
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(RunError, match=r"weights\.safetensors: is damaged or cut short") as error:
             load_tensors(path)
         assert "\n" not in str(error.value)
-
-
-def test_weights_with_any_other_number_than_was_written_are_a_run_error(tmp_path: Path) -> None:
-    path = tmp_path / "weights.safetensors"
-    save_tensors(path, {"b": torch.arange(4.0), "a": torch.ones(2, 2, dtype=torch.bfloat16)})
-    whole = path.read_bytes()
     for place in range(len(whole) - 24, len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(RunError, match=r"is damaged: its numbers are not those that were written; copy"):
             load_tensors(path)
-
-
-def test_history_is_read_as_it_was_appended(run: Run) -> None:
-    assert run.history() == []
-    records = [{"step": 1, "train_loss": 3.5}, {"step": 2, "note": "ä\n"}]
-    for record in records:
-        run.append_history(record)
-    assert run.history() == records
-    assert len(run.history_path.read_text(encoding="utf-8").splitlines()) == 2
-
-
-def test_numbers_that_json_has_not_become_null(run: Run) -> None:
-    run.append_history({"step": 1, "loss": math.nan, "nested": {"scores": (math.inf, 1.0)}})
-    assert run.history() == [{"step": 1, "loss": None, "nested": {"scores": [None, 1.0]}}]
-    run.write_json("report.json", {"loss": -math.inf})
-    assert run.read_json("report.json") == {"loss": None}
 
 
 def test_a_half_written_last_line_is_ignored_and_overwritten(run: Run) -> None:
@@ -177,43 +144,29 @@ def test_a_half_written_last_line_is_ignored_and_overwritten(run: Run) -> None:
 def test_truncating_history_removes_the_steps_that_will_come_again(run: Run) -> None:
     run.truncate_history(0)
     assert run.history() == []
-    for step in (1, 2, 3, 3, 4):
-        run.append_history({"step": step})
-    run.append_history({"note": "of no step"})
-    with run.history_path.open("ab") as file:
-        file.write(b'{"step": 5')
-    run.truncate_history(3)
-    assert run.history() == [{"step": 1}, {"step": 2}, {"step": 3}, {"step": 3}, {"note": "of no step"}]
-
-
-def test_truncating_history_removes_what_came_after_the_checkpoint_of_the_same_step(run: Run) -> None:
-    for kind, step in (("back", 3), ("train", 6), ("valid", 6), ("back", 6), ("back", 6)):
+    for kind, step in (("train", 1), ("back", 3), ("train", 6), ("valid", 6), ("back", 6), ("train", 7)):
         run.append_history({"kind": kind, "step": step})
+    run.append_history({"kind": "of no step"})
+    with run.history_path.open("ab") as file:
+        file.write(b'{"step": 8')
     run.truncate_history(6)
-    assert [record["kind"] for record in run.history()] == ["back", "train", "valid", "back", "back"]
-    run.truncate_history(6, also=("back",))
-    assert [record["kind"] for record in run.history()] == ["back", "train", "valid"]
+    kinds = ["train", "back", "train", "valid", "back", "of no step"]
+    assert [record["kind"] for record in run.history()] == kinds
+    run.truncate_history(6, also=("back",))  # what came after the checkpoint of the same step
+    assert [record["kind"] for record in run.history()] == ["train", "back", "train", "valid", "of no step"]
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        *((line, "is not a JSON object") for line in ("{", "[1]", '"text"', "\x00")),
-        ('{"step": "3"}', "its step is no number"),
-    ],
-)
-def test_a_damaged_line_of_history_is_named(run: Run, line: str, problem: str) -> None:
-    run.append_history({"step": 1})
-    with run.history_path.open("a") as file:
-        file.write(line + "\n")
-    run.append_history({"step": 2})
-    with pytest.raises(RunError, match=rf"history\.jsonl, line 2: {problem}; remove the line"):
-        run.history()
+def test_a_damaged_line_of_history_is_named(run: Run) -> None:
+    not_an_object = dict.fromkeys(("{", "[1]", '"text"', "\x00"), "is not a JSON object")
+    for line, problem in {**not_an_object, '{"step": "3"}': "its step is no number"}.items():
+        run.history_path.write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+        with pytest.raises(RunError, match=rf"history\.jsonl, line 2: {problem}; remove the line"):
+            run.history()
 
 
 def test_json_files_come_back_and_damage_is_told(run: Run) -> None:
-    run.write_json("report.json", {"bleu": 35.5, "name": "ä"})
-    assert run.read_json("report.json") == {"bleu": 35.5, "name": "ä"}
+    run.write_json("report.json", {"bleu": 35.5, "name": "ä", "loss": -math.inf})
+    assert run.read_json("report.json") == {"bleu": 35.5, "name": "ä", "loss": None}
     (run.path / "report.json").write_text('{"bleu": 3')
     with pytest.raises(RunError, match=r"report\.json: is damaged, for it holds no JSON object"):
         run.read_json("report.json")
@@ -243,19 +196,7 @@ def test_only_temporary_files_that_were_abandoned_are_deleted(tmp_path: Path) ->
 
 def test_a_runs_files_are_those_that_dragoman_writes(run: Run) -> None:
     run.tokenizer_folder.mkdir()
-    for path in (
-        run.tokenizer_folder / "shared.json",
-        run.path / "notes.txt",
-        run.path / "model.safetensors",
-    ):
-        path.touch()
+    for name in ("tokenizer/shared.json", "notes.txt", "model.safetensors"):
+        (run.path / name).touch()
     names = {str(path.relative_to(run.path)) for path in run.files()}
     assert names == {"config.toml", "model.safetensors", str(Path("tokenizer", "shared.json"))}
-
-
-def test_the_environment_is_json_and_names_versions_and_processor() -> None:
-    facts = environment()
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["torch"] == torch.__version__
-    assert facts["n_threads"] == torch.get_num_threads()
-    assert facts["cpu"]

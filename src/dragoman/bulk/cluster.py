@@ -12,7 +12,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from dragoman.bulk.input import Chunk
 from dragoman.bulk.job import Done, Job
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.processes import AHEAD, Tick
+from dragoman.runs import Run
 
 LOCAL = "local"
 """Address that starts a temporary cluster on this machine."""
@@ -47,25 +47,10 @@ def on_cluster(
         os.environ.setdefault(variable, value)
     import ray
 
-    job = replace(job, model=job.model.resolved())  # absolute paths
-    with _connected(ray, address, n_workers=n_workers):
-        try:
-            yield from _in_order(ray, job, chunks, n_workers=n_workers)
-        except DragomanError:
-            raise
-        except Exception as error:
-            last = str(error).strip().splitlines()[-1:]
-            raise RunError(
-                f"Ray gave up ({type(error).__name__}: {' '.join(last)}); what was finished is kept, and the "
-                "same command continues"
-            ) from error
-
-
-@contextmanager
-def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
-    """Connect to a cluster; a local one is started, with one core per worker, on the loopback interface."""
+    run, *ensemble = (Run.open(path).path.resolve() for path in job.model.runs)
+    job = replace(job, model=replace(job.model, run=run, ensemble=tuple(ensemble)))
     options: dict[str, Any] = {}
-    if address == LOCAL:
+    if address == LOCAL:  # with one core per worker, on the loopback interface
         options = {"num_cpus": n_workers, "object_store_memory": STORE_BYTES, "include_dashboard": False,
                    "_node_ip_address": "127.0.0.1"}  # fmt: skip
     try:
@@ -80,7 +65,15 @@ def _connected(ray: Any, address: str, *, n_workers: int) -> Iterator[None]:
             "--ray auto, or say --ray local"
         ) from error
     try:
-        yield
+        yield from _in_order(ray, job, chunks, n_workers=n_workers)
+    except DragomanError:
+        raise
+    except Exception as error:
+        last = str(error).strip().splitlines()[-1:]
+        raise RunError(
+            f"Ray gave up ({type(error).__name__}: {' '.join(last)}); what was finished is kept, and the "
+            "same command continues"
+        ) from error
     finally:
         ray.shutdown()
 
@@ -93,44 +86,46 @@ def _in_order(ray: Any, job: Job, chunks: Iterator[Chunk], *, n_workers: int) ->
     n_gpus = int(ray.cluster_resources().get("GPU", 0))
     share = gpu_of_worker(job.model.device, n_workers=n_workers, n_gpus=n_gpus)
     worker_class = ray.remote(num_cpus=0 if share else 1, num_gpus=share)(ClusterWorker)
-    idle: list[Any] = []
     busy: dict[Any, tuple[Any, Chunk | None]] = {}
-    pending: deque[int] = deque()  # the first line of each chunk that was read
-    unassigned: deque[Chunk] = deque()
-    results: dict[int, Done] = {}
-    n_missing, n_died = n_workers, 0
+    idle: list[Any] = []
+    lost: deque[Chunk] = deque()  # by workers that died
+    results: dict[int, Done | None] = {}  # by the first line of each chunk that was read, in their order
+    n_died = 0
+
+    def start() -> None:
+        worker = worker_class.remote(job)
+        busy[worker.__ray_ready__.remote()] = worker, None  # it is idle as soon as a machine has room
+
+    for _ in range(n_workers):
+        start()
     while True:
-        for _ in range(n_missing):
-            worker = worker_class.remote(job)
-            busy[worker.translate.remote(None)] = worker, None  # it is idle as soon as a machine has room
-        n_missing = 0
-        while idle and (unassigned or len(pending) < AHEAD * n_workers):
-            if not unassigned:
-                if (chunk := next(chunks, None)) is None:
-                    break
-                unassigned.append(chunk)
-                pending.append(chunk.first_number)
-            worker, chunk = idle.pop(), unassigned.popleft()
+        while idle and (lost or len(results) < AHEAD * n_workers):
+            if (chunk := lost.popleft() if lost else next(chunks, None)) is None:
+                break
+            results.setdefault(chunk.first_number, None)
+            worker = idle.pop()
             busy[worker.translate.remote(chunk)] = worker, chunk
-        if idle and not pending:
+        if idle and not results:
             return
         for reference in ray.wait([*busy])[0]:
             worker, chunk = busy.pop(reference)
             try:
-                result: Done | str | None = ray.get(reference)
+                result: Done | str = ray.get(reference)
             except ray.exceptions.RayActorError:
-                n_missing, n_died = n_missing + 1, n_died + 1
+                n_died += 1
                 if n_died > DEATHS * n_workers:
                     raise
-                unassigned.extend([chunk] if chunk else [])
+                start()
+                lost.extend([chunk] if chunk else [])
                 continue
             if isinstance(result, str):
                 raise DragomanError(result)
             idle.append(worker)
-            if result is not None:
-                results[result.first_number], n_died = result, 0
-        while pending and pending[0] in results:
-            yield results.pop(pending.popleft())
+            if chunk is not None:
+                results[chunk.first_number], n_died = result, 0
+        while (done := next(iter(results.values()), None)) is not None:
+            del results[next(iter(results))]
+            yield done
 
 
 def gpu_of_worker(device: str, *, n_workers: int, n_gpus: int) -> float:
@@ -148,10 +143,8 @@ class ClusterWorker:
         self.job = job
         self.work: Callable[[Chunk, Tick], Done] | None = None
 
-    def translate(self, chunk: Chunk | None) -> Done | str | None:
-        """Translate a chunk; return its result, or the complaint about it. None: nothing is to be done."""
-        if chunk is None:
-            return None
+    def translate(self, chunk: Chunk) -> Done | str:
+        """Translate a chunk; return its result, or the complaint about it."""
         try:
             self.work = self.work or self.job.open()
             return self.work(chunk, lambda n_lines: None)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dragoman.data.readers.files import (
     ReadOffset,
@@ -49,29 +49,16 @@ class Chunk(NamedTuple):
     first_number: int
     """Number of the first line, counted from 1."""
     lines: list[str]
-    n_bytes: int
-    """How much of `Input.size` has been read up to the end of the chunk."""
+    share: float
+    """Fraction of the input that has been read up to the end of the chunk, 0 to 1; 0 = unknown."""
     digest: str
     """Hash of all lines from the first of the file to the last of the chunk."""
     tags: Tags | None = None
     """The tags of the document."""
-    places: Sequence[str] = ()
-    """Where each sentence of a document is, such as "cue 3"."""
-
-    def place(self, i: int) -> str:
-        """Return where line `i` of the chunk is, in words."""
-        return self.places[i] if self.places else f"line {self.first_number + i}"
-
-
-class Sent:
-    """A dataclass that is sent to other processes without what it has cached."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class Input(Sent):
+class Input:
     """Lines or a document: from a file, a pipe or stdin."""
 
     name: str
@@ -105,7 +92,26 @@ class Input(Sent):
             DataError: a file is missing; the document format is not supported.
             MissingExtraError: a package for the format is not installed.
         """
-        ending = document_ending(name, out, as_document=as_document)
+        ending = None
+        if as_document is not False:
+            suffix = format_suffix(name)
+            if suffix in STRUCTURED:
+                raise DataError(
+                    f"{name}: the lines of {suffix} files are not plain text, and a translation would damage "
+                    "them; extract the text, or translate each line as it is with --lines"
+                )
+            is_named = suffix in SAVED_AS or (suffix in FORMATS and suffix != ".txt")
+            suffix = suffix if is_named else ".txt"
+            if is_named or as_document:
+                DocumentFile.check_ending(name, suffix)
+                ending = suffix
+            target = format_suffix(out.name) if out is not None else suffix
+            if target != suffix and (suffix != ".txt" or target in FORMATS):
+                raise ConfigError(
+                    f"--out {out}: a document keeps its format; give a name that ends in {suffix}"
+                )
+        if ending == ".docx" and out is None and sys.stdout.isatty():
+            raise ConfigError(f"{name}: cannot write a Word document to a terminal; give --out FILE.docx")
         path = STDIN if name == "-" else find_file(name, copied=False)
         comes_once = name == "-" or (out is None and is_stream(path))
         return cls("stdin" if name == "-" else name, path, ending, "utf-8", comes_once, languages)
@@ -116,47 +122,35 @@ class Input(Sent):
         ConfigError: the encoding is unknown, or not for this file.
         """
         has_own = self.ending not in (None, ".txt", ".srt")
-        if encoding is None and not (has_own or self.is_stream):
-            with open_bytes(self.local) as stream:
-                encoding = guess_encoding(stream.read(1 << 20), language)
-        elif encoding is not None:
-            try:
-                one_byte = "\n".encode(encoding) == b"\n"
-            except (LookupError, ValueError) as error:  # ValueError: a name that is not even text
-                raise ConfigError(
-                    f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030"
-                ) from error
-            if has_own:
-                raise ConfigError(
-                    f"--encoding {encoding}: is not for {self.name}, which says itself how it is encoded"
-                )
-            if not one_byte and self.ending is None:
-                raise ConfigError(
-                    f"--encoding {encoding}: has no line ends of one byte; convert the text to UTF-8"
-                )
-        return replace(self, encoding=encoding or "utf-8")
+        if encoding is None:
+            if has_own or self.is_stream:
+                return self
+            with open_bytes(local_copy(self.path)) as stream:
+                return replace(self, encoding=guess_encoding(stream.read(1 << 20), language))
+        try:
+            one_byte = "\n".encode(encoding) == b"\n"
+        except (LookupError, ValueError) as error:  # ValueError: a name that is not even text
+            raise ConfigError(f"--encoding {encoding}: is unknown; try cp1252, latin-1 or gb18030") from error
+        if has_own:
+            raise ConfigError(
+                f"--encoding {encoding}: is not for {self.name}, which says itself how it is encoded"
+            )
+        if not one_byte and self.ending is None:
+            raise ConfigError(
+                f"--encoding {encoding}: has no line ends of one byte; convert the text to UTF-8"
+            )
+        return replace(self, encoding=encoding)
 
     @property
     def files(self) -> list[Path]:
         """The files that are read."""
         return [self.path]
 
-    @property
-    def local(self) -> Path:
-        """The file on this machine."""
-        return local_copy(self.path)
-
-    def size(self) -> int:
-        """Return what progress is measured by: stored bytes, or sentences; 0 = unknown."""
-        if self.ending is not None:
-            return len(self.document.sentences)
-        return 0 if self.is_stream else self.local.stat().st_size
-
     @cached_property
     def document(self) -> DocumentFile:
         """The document, read whole. DataError: it is damaged, too large, or not in the format of its name."""
         content = bytearray()
-        with nullcontext() if self.path == STDIN else open_bytes(self.local) as file:
+        with nullcontext() if self.path == STDIN else open_bytes(local_copy(self.path)) as file:
             blocks = [file.read(MOST_BYTES + 1)] if file else stream_blocks(STDIN, "type or paste text")
             for block in blocks:
                 content += block
@@ -168,6 +162,12 @@ class Input(Sent):
             whole = decoded(self.name, whole, self.encoding)[0].encode()
         return DocumentFile.read(self.name, whole, self.languages, ending=self.ending)
 
+    def place(self, number: int) -> str:
+        """Return where a line or sentence is, counted from 1, in words."""
+        if self.ending is None:
+            return f"line {number}"
+        return f"{self.document.noun} {self.document.places[number - 1]}"
+
     def chunks(self, *, n_done: int = 0, digest: str = "", chunk_lines: int = CHUNK_LINES) -> Iterator[Chunk]:
         """Cut the input into chunks, from line `n_done` + 1 on. `digest` is that of the lines before it.
 
@@ -175,14 +175,8 @@ class Input(Sent):
             DataError: the input cannot be read, is damaged or is not in its encoding; other lines are done
                 than those.
         """
-        if self.ending is not None:
-            document, n = self.document, 0
-            for group in in_groups(iter(document.sentences), chunk_lines):
-                places = [f"{document.noun} {place}" for place in document.places[n : n + len(group)]]
-                n += len(group)
-                yield Chunk(n - len(group) + 1, group, n, "", document.tags, places)
-            return
-        arriving, position = self._lines()
+        arriving, share = self._lines()
+        tags = None if self.ending is None else self.document.tags
         groups: Iterator[list[str]] = map(list, arriving)
         if chunk_lines != AS_THEY_COME:
             groups = in_groups(chain.from_iterable(arriving), chunk_lines, n_first=n_done)
@@ -193,20 +187,29 @@ class Input(Sent):
             if n_lines == n_done and read.hexdigest() != digest:
                 break
             if n_lines > n_done:
-                yield Chunk(n_lines - len(group) + 1, group, position.n_bytes, read.hexdigest())
+                yield Chunk(n_lines - len(group) + 1, group, share(n_lines), read.hexdigest(), tags)
         if n_lines <= n_done and n_done and read.hexdigest() != digest:
             raise DataError(
                 f"{self.name}: its first {n_done:,} lines have changed since they were translated; restore "
                 "them, or delete the .journal and .partial of the output to start over"
             )
 
-    def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
-        """Return the lines, in groups as they come, and how far they have been read."""
-        position = ReadOffset()
-        if not self.is_stream:
-            return [open_lines(self.local, encoding=self.encoding, position=position)], position
-        blocks = stream_blocks(self.path, "type a sentence")
-        return line_chunks(blocks, name=self.name, encoding=self.encoding), position
+    def _lines(self) -> tuple[Iterable[Iterable[str]], Callable[[int], float]]:
+        """Return the lines, in groups as they come, and what share has been read, given their number."""
+        if self.ending is not None:
+            sentences = self.document.sentences
+            return [sentences], lambda n: n / len(sentences)
+        if self.is_stream:
+            blocks = stream_blocks(self.path, "type a sentence")
+            return line_chunks(blocks, name=self.name, encoding=self.encoding), lambda n: 0.0
+        path, position = local_copy(self.path), ReadOffset()
+        return [open_lines(path, encoding=self.encoding, position=position)], share_of(path, position)
+
+
+def share_of(path: Path, position: ReadOffset) -> Callable[[int], float]:
+    """Return what tells, at any time, the share of a file's bytes that were read; 0 = it is no file."""
+    size = path.stat().st_size if path.is_file() else 0
+    return lambda n: min(1.0, position.n_bytes / size) if size else 0.0
 
 
 def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[list[str]]:
@@ -217,31 +220,6 @@ def in_groups(lines: Iterator[str], size: int, *, n_first: int = 0) -> Iterator[
         n += len(group)
 
 
-def document_ending(file: str, out: Path | None, *, as_document: bool | None) -> str | None:
-    """Return the ending of the document format of `file` and `out`; None = plain lines.
-
-    Parameters and errors are those of `Input.of`.
-    """
-    if as_document is False:
-        return None
-    ending = format_suffix(file)
-    if ending in STRUCTURED:
-        raise DataError(
-            f"{file}: the lines of {ending} files are not plain text, and a translation would damage them; "
-            "extract the text, or translate each line as it is with --lines"
-        )
-    is_named = ending in SAVED_AS or (ending in FORMATS and ending != ".txt")
-    ending = ending if is_named else ".txt"
-    if is_named or as_document:
-        DocumentFile.check_ending(file, ending)
-    target = format_suffix(out.name) if out is not None else ending
-    if target != ending and (ending != ".txt" or target in FORMATS):
-        raise ConfigError(f"--out {out}: a document keeps its format; give a name that ends in {ending}")
-    if ending == ".docx" and out is None and sys.stdout.isatty():
-        raise ConfigError(f"{file}: cannot write a Word document to a terminal; give --out FILE.docx")
-    return ending if is_named or as_document else None
-
-
 def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") -> Iterator[list[str]]:
     """Split blocks of bytes into lines; yield those that each block completes.
 
@@ -249,29 +227,28 @@ def line_chunks(blocks: Iterable[bytes], *, name: str, encoding: str = "utf-8") 
     not in this encoding.
     """
     n_lines, unfinished, most = 0, b"", longest_line()
-
-    def text_of(line: bytes) -> str:
-        nonlocal n_lines
-        n_lines += 1
-        content = line.removesuffix(b"\r")
-        if len(content) > most:
-            raise too_long(f"{name}, line {n_lines}", most)
-        try:
-            return content.decode(encoding).removeprefix("\ufeff" if n_lines == 1 else "")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {n_lines}: is not {encoding.upper()} (byte {error.start + 1}); convert it, or "
-                "say how it is encoded, as in --encoding cp1252"
-            ) from error
-
-    for block in blocks:
-        *lines, unfinished = (unfinished + block).split(b"\n")
+    for block in chain(blocks, [None]):  # None: the end
+        if block is None:
+            complete, unfinished = [unfinished] if unfinished else [], b""
+        else:
+            *complete, unfinished = (unfinished + block).split(b"\n")
+        lines = []
+        for line in complete:
+            n_lines += 1
+            content = line.removesuffix(b"\r")
+            if len(content) > most:
+                raise too_long(f"{name}, line {n_lines}", most)
+            try:
+                lines.append(content.decode(encoding).removeprefix("\ufeff" if n_lines == 1 else ""))
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{name}, line {n_lines}: is not {encoding.upper()} (byte {error.start + 1}); convert "
+                    "it, or say how it is encoded, as in --encoding cp1252"
+                ) from error
         if lines:
-            yield list(map(text_of, lines))
+            yield lines
         if len(unfinished) > most + 1:  # with "\r"
             raise too_long(f"{name}, line {n_lines + 1}", most)
-    if unfinished:
-        yield [text_of(unfinished)]
 
 
 def stream_blocks(path: Path, invitation: str) -> Iterator[bytes]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input, Sent
+from dragoman.bulk.input import AS_THEY_COME, CHUNK_LINES, SOON, Chunk, Input
 from dragoman.bulk.output import Dropped, Output, SyntheticPairs, as_line
 from dragoman.config import TranslationConfig
 from dragoman.data.readers.files import compressed
@@ -37,24 +37,18 @@ COUNTED = {
 class Done(NamedTuple):
     """The result of a chunk."""
 
-    first_number: int
-    n_lines: int
-    """Lines of the chunk; the output may have fewer."""
-    n_bytes: int
     data: bytes
     """The output; with a journal, one compressed frame, or b"" if all lines were skipped."""
     counts: Mapping[str, int]
     """Number of skipped and exceptional lines, by reason."""
-    digest: str = ""
-    """The digest of the chunk."""
-    remarks: Sequence[str] = ()
-    """What is to be said of single lines; with a journal they are counted."""
+    remarks: Sequence[tuple[int, str]] = ()
+    """What is to be said of single lines, with their numbers; with a journal they are counted."""
     links: str = ""
     """The lines of --pharaoh."""
 
 
 @dataclass(frozen=True)
-class ModelSpec(Sent):
+class ModelSpec:
     """Which model to load, in whatever process. An ensemble has the settings of `run`."""
 
     run: Path
@@ -86,11 +80,6 @@ class ModelSpec(Sent):
         prepare_for_translating()
         translator = Translator.load(self.runs, device=self.device, precision=self.precision)
         return translator.towards(self.to)
-
-    def resolved(self) -> ModelSpec:
-        """Return the same with absolute paths."""
-        run, *ensemble = (Run.open(path).path.resolve() for path in self.runs)
-        return replace(self, run=run, ensemble=tuple(ensemble))
 
     def described(self) -> dict[str, Any]:
         """Return all that its output depends on. RunError: a run is missing, or has no weights yet."""
@@ -147,8 +136,74 @@ class Job:
         return remarks
 
     def open(self) -> Callable[[Chunk, Tick], Done]:
-        """Load the weights; return what makes the output of a chunk."""
-        return partial(translate_chunk, self, self.model.translator)
+        """Load the weights; return what makes the output of a chunk.
+
+        It tells how many more lines are done now and then. DataError: a character has more tokens than the
+        model accepts, or a term cannot be met.
+        """
+        translator = self.model.translator
+
+        def work(chunk: Chunk, tick: Tick) -> Done:
+            n_told = 0
+
+            def progress(n_lines: int) -> None:
+                nonlocal n_told
+                tick(n_lines - n_told)
+                n_told = n_lines
+
+            return self._done(chunk, translator, progress)
+
+        return work
+
+    def _done(self, chunk: Chunk, translator: Translator, progress: Callable[[int], None]) -> Done:
+        """Translate a chunk; `progress` receives the number of lines that are translated."""
+        request, texts = self.request, chunk.lines
+        if self.skip_long:
+            limit = translator.config.model.max_positions
+            rows = translator.tokenizers.src.encode_batch(texts)
+            texts = ["" if len(ids) >= limit else text for ids, text in zip(rows, texts, strict=True)]
+        try:
+            translations, every = finish(self._flow(chunk, translator, texts), progress)
+        except DataError as error:
+            raise DataError(f"{self.input.name}: {error}") from error
+        counts: Counter[str] = Counter()
+        written, linked, remarks = [], [], []
+        for i, translation in enumerate(translations):
+            links = None if every is None else every[i]
+            if self.pharaoh and links is not None:
+                linked.append(f"{pharaoh(links, translation.source, translation.text)}\n")
+            for reason, remark in _exceptions(translation, links, limit=translator.max_positions):
+                if self.has_journal:
+                    counts[reason] += 1
+                else:
+                    remarks.append((chunk.first_number + i, remark))
+            shown = translation._replace(
+                source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
+            )
+            line = self.output(shown, translator.tokenizers, links if self.align else None)
+            if texts[i] != chunk.lines[i]:
+                counts["sentences too long for the model"] += 1
+            elif isinstance(line, Dropped):
+                counts[line.reason] += 1
+            if not isinstance(line, Dropped):
+                written.append(f"{line}\n")
+        if request.glossary is not None:
+            counts[TERMS] = int(any(map(request.glossary.required, texts)))
+        data = self.framed("".join(written)) if written else b""
+        return Done(data, dict(counts), remarks, "".join(linked))
+
+    def _flow(
+        self, chunk: Chunk, translator: Translator, texts: Sequence[str]
+    ) -> Flow[tuple[list[Translation], list[list[Link]] | None]]:
+        """Return the translations of the lines of a chunk, and the links of their words."""
+        number = chunk.first_number
+        if chunk.tags is not None:
+            tagged = chunk.tags.translations(translator, texts, self.request, first_number=number)
+            return (yield from tagged), None
+        translations = yield from translated(translator, texts, self.request, first_number=number)
+        if not (self.align or self.pharaoh):
+            return translations, None
+        return translations, (yield from aligned(translator, translations))
 
     def described(self) -> dict[str, Any]:
         """Return all that the output depends on, except the input, as a JSON value.
@@ -181,66 +236,6 @@ def by_reason(counts: Mapping[str, int], *, n_lines: int) -> str:
     return f"{sum(counts.values()):,} of {n_lines:,}: {reasons}"
 
 
-def translate_chunk(job: Job, translator: Translator, chunk: Chunk, tick: Tick) -> Done:
-    """Translate a chunk; `tick` receives the number of lines translated since its last call.
-
-    Raises:
-        DataError: a single character has more tokens than the model accepts, or a term cannot be met.
-    """
-    request, too_long = job.request, set[int]()
-    if job.skip_long:
-        limit = translator.config.model.max_positions
-        rows = translator.tokenizers.src.encode_batch(chunk.lines)
-        too_long = {i for i, ids in enumerate(rows) if len(ids) >= limit}  # and the end token
-    texts = ["" if i in too_long else line for i, line in enumerate(chunk.lines)]
-    try:
-        translations, every = finish(_flow(job, translator, chunk, texts), as_steps(tick))
-    except DataError as error:
-        raise DataError(f"{job.input.name}: {error}") from error
-    counts: Counter[str] = Counter()
-    written, linked, remarks = [], [], []
-    for i, translation in enumerate(translations):
-        links = None if every is None else every[i]
-        if job.pharaoh and links is not None:
-            linked.append(f"{pharaoh(links, translation.source, translation.text)}\n")
-        for reason, remark in _exceptions(translation, links, limit=translator.max_positions):
-            if job.has_journal:
-                counts[reason] += 1
-            else:
-                remarks.append(f"{chunk.place(i)}{remark}")
-        shown = translation._replace(
-            source=chunk.lines[i], alternatives=translation.alternatives[: request.n_best]
-        )
-        line = job.output(shown, translator.tokenizers, links if job.align else None)
-        if i in too_long:
-            counts["sentences too long for the model"] += 1
-        elif isinstance(line, Dropped):
-            counts[line.reason] += 1
-        if not isinstance(line, Dropped):
-            written.append(f"{line}\n")
-    if request.glossary is not None:
-        counts[TERMS] = int(any(map(request.glossary.required, texts)))
-    return Done(
-        chunk.first_number, len(chunk.lines), chunk.n_bytes,
-        data=job.framed("".join(written)) if written else b"",
-        counts=dict(counts), digest=chunk.digest, remarks=remarks, links="".join(linked),
-    )  # fmt: skip
-
-
-def _flow(
-    job: Job, translator: Translator, chunk: Chunk, texts: Sequence[str]
-) -> Flow[tuple[list[Translation], list[list[Link]] | None]]:
-    """Return the translations of the lines of a chunk, and the links of their words."""
-    number = chunk.first_number
-    if chunk.tags is not None:
-        tagged = chunk.tags.translations(translator, texts, job.request, first_number=number)
-        return (yield from tagged), None
-    translations = yield from translated(translator, texts, job.request, first_number=number)
-    if not (job.align or job.pharaoh):
-        return translations, None
-    return translations, (yield from aligned(translator, translations))
-
-
 def _exceptions(
     translation: Translation, links: list[Link] | None, *, limit: int
 ) -> Iterator[tuple[str, str]]:
@@ -251,15 +246,3 @@ def _exceptions(
         yield IN_PARTS, f" is longer than the model's {limit} tokens: translated in {n_parts} parts"
     if links is not None and translation.text.strip() and not links:
         yield UNALIGNED, ": is too long for the model to align its words"
-
-
-def as_steps(tick: Tick) -> Callable[[int], None]:
-    """Return a callback that takes a running total of lines and passes each increase to `tick`."""
-    n_told = 0
-
-    def progress(n_lines: int) -> None:
-        nonlocal n_told
-        tick(n_lines - n_told)
-        n_told = n_lines
-
-    return progress

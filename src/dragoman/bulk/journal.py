@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragoman import files
+from dragoman.bulk.input import Chunk
 from dragoman.bulk.job import Done
 from dragoman.config import parse_json
 from dragoman.data.readers.files import compressed
@@ -110,12 +111,12 @@ class Journal:
                     with suppress(OSError):
                         path.unlink()
 
-    def append(self, done: Done) -> None:
+    def append(self, chunk: Chunk, done: Done) -> None:
         """Append the result of the next lines and sync it to disk. RunError: no space."""
-        assert done.first_number == self.n_lines + 1, "chunks come in the order of the input"
+        assert chunk.first_number == self.n_lines + 1, "chunks come in the order of the input"
         self._append(done.data)
-        self.n_lines += done.n_lines
-        self.digest = done.digest
+        self.n_lines += len(chunk.lines)
+        self.digest = chunk.digest
         self.counts.update(done.counts)
         self._write()
 

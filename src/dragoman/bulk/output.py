@@ -126,12 +126,12 @@ def write_output(path: Path | None, content: str | bytes) -> None:
     if path is not None:
         encoded = content.encode() if isinstance(content, str) else content
         write_atomically(path, compressed(encoded, path.name))
-    elif sys.stdout.isatty():
+        return
+    if sys.stdout.isatty():
         text = content if isinstance(content, str) else decoded("output", content)[0]
         sys.stdout.write(printable(text, directions=True))
     elif isinstance(content, str):
         sys.stdout.write(content)
-        sys.stdout.flush()
     else:
         sys.stdout.buffer.write(content)
-        sys.stdout.flush()
+    sys.stdout.flush()

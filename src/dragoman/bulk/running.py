@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import StringIO
 
 import torch
 
@@ -27,10 +28,8 @@ from dragoman.runs import Run
 class Status:
     """How far a job is, and in the end what it has come to."""
 
-    size: int = 0
-    """Bytes of the input, as it is stored; 0 = unknown ..."""
-    n_bytes: int = 0
-    """... and those that have been read; 0 = none yet, or unknown."""
+    share: float = 0.0
+    """Fraction of the input that has been read, 0 to 1; 0 = none yet, or unknown."""
     n_read: int = 0
     """Lines that have been read."""
     n_earlier: int = 0
@@ -46,11 +45,6 @@ class Status:
     def n_lines(self) -> int:
         """Lines that are done."""
         return self.n_earlier + self.n_new
-
-    @property
-    def share(self) -> float:
-        """Fraction of the input that has been read, 0 to 1."""
-        return min(1.0, self.n_bytes / self.size) if self.size else 0.0
 
     @property
     def lines_per_second(self) -> float:
@@ -73,32 +67,32 @@ class Plain:
         self.job, self.say = job, say
         self.n_lines, self.digest, self.finished = 0, "", False
         self.counts: Counter[str] = Counter()
-        self._data: list[str] = []
-        self._links: list[str] = []
+        self._text, self._links = StringIO(), StringIO()
 
-    def append(self, done: Done) -> None:
+    def append(self, chunk: Chunk, done: Done) -> None:
         """Take the result of the next lines."""
-        for remark in done.remarks:
-            self.say(remark)
-        self.n_lines += done.n_lines
+        for number, remark in done.remarks:
+            self.say(f"{self.job.input.place(number)}{remark}")
+        self.n_lines += len(chunk.lines)
         self.counts.update(done.counts)
-        self._data.append(done.data.decode())
-        self._links.append(done.links)
+        self._links.write(done.links)
         if self.job.out is None and self.job.input.ending is None:
-            write_output(None, self._data.pop())
+            write_output(None, done.data.decode())
+        else:
+            self._text.write(done.data.decode())
 
     def finish(self) -> None:
         """Write what is written whole. RunError: it cannot be."""
-        job, content = self.job, "".join(self._data)
+        job, text = self.job, self._text.getvalue()
         if job.input.ending is not None:
             document = job.input.document
-            write_output(job.out, document.written(list(map(json.loads, content.splitlines()))))
+            write_output(job.out, document.written(list(map(json.loads, text.splitlines()))))
             for note in document.notes:
                 self.say(f"{job.input.name}: {note}")
         elif job.out is not None:
-            write_output(job.out, content)
+            write_output(job.out, text)
         if job.pharaoh is not None:
-            write_output(job.pharaoh, "".join(self._links))
+            write_output(job.pharaoh, self._links.getvalue())
 
 
 def translate_file(
@@ -134,6 +128,7 @@ def translate_file(
     output: AbstractContextManager[Journal | Plain] = nullcontext(Plain(job, say))
     if job.out is not None and job.has_journal:
         output = Journal(job.out, {**job.described(), "chunk_lines": chunk_lines})
+    pending: deque[Chunk] = deque()
 
     def tick(n_lines: int) -> None:
         status.n_new += n_lines
@@ -142,17 +137,17 @@ def translate_file(
 
     def read(n_done: int, digest: str) -> Iterator[Chunk]:
         for chunk in job.input.chunks(n_done=n_done, digest=digest, chunk_lines=chunk_lines):
-            status.n_read, status.n_bytes = chunk.first_number - 1 + len(chunk.lines), chunk.n_bytes
+            status.n_read, status.share = chunk.first_number - 1 + len(chunk.lines), chunk.share
+            pending.append(chunk)
             yield chunk
 
     with output as written:
         status.n_read = status.n_earlier = written.n_lines
         if not written.finished:
-            status.size = job.input.size()
             chunks = read(written.n_lines, written.digest)
             with closing(_results(job, chunks, tick, n_workers=n_workers, ray=ray)) as results:
                 for done in results:
-                    written.append(done)
+                    written.append(pending.popleft(), done)
                     tick(max(0, written.n_lines - status.n_lines))
         written.finish()
     status.counts, status.seconds = written.counts, time.monotonic() - start
@@ -163,13 +158,14 @@ def _results(
     job: Job, chunks: Iterator[Chunk], tick: Tick, *, n_workers: int, ray: str | None
 ) -> Generator[Done, None, None]:
     """Return the results of the chunks, in order. Parameters and errors: those of `translate_file`."""
+    if ray is None and n_workers == 1:
+        translate = job.open()
+        return (translate(chunk, tick) for chunk in chunks)
+    job = replace(job, model=replace(job.model), input=replace(job.input))  # without what is loaded here
     if ray is not None:
         from dragoman.bulk.cluster import on_cluster
 
         return on_cluster(job, chunks, address=ray, n_workers=n_workers)
-    if n_workers == 1:
-        translate = job.open()
-        return (translate(chunk, tick) for chunk in chunks)
     remedy = "the same command starts again"
     if job.has_journal:
         remedy = "what was finished is kept, and the same command continues"

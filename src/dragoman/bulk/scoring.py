@@ -6,20 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from dragoman.bulk.input import Chunk, Input
-from dragoman.bulk.job import Done, Job, as_steps, by_reason
+from dragoman.bulk.input import Chunk, Input, share_of
+from dragoman.bulk.job import Done, Job, by_reason
 from dragoman.config import Column
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
-from dragoman.data.readers.files import ReadOffset, find_file
+from dragoman.data.readers.files import find_file
 from dragoman.data.readers.tables import HUB
 from dragoman.data.records import Corpus
 from dragoman.predict.scoring import BATCH_TOKENS, EMPTY, TokenScores, perplexity, score_pairs
 from dragoman.predict.translator import Translator
-from dragoman.processes import Tick
 from dragoman.text.tokenizer import TokenizerPair
 
 BETWEEN = "\0"
@@ -49,25 +47,24 @@ def as_mean(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
 
 def as_row(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     """Return number, log-probability, perplexity and tokens of a pair; no values for one without a score."""
-    score = pair.score
-    if score.mean is None:
-        return f"{pair.number}\t\t\t0\n"
-    n_tokens = len(score.log_probs)
-    return f"{pair.number}\t{score.log_prob:.4f}\t{perplexity(score.log_prob, n_tokens):.4f}\t{n_tokens}\n"
+    score, n_tokens = pair.score, len(pair.score.log_probs)
+    values = f"{score.log_prob:.4f}\t{score.perplexity:.4f}" if n_tokens else "\t"
+    return f"{pair.number}\t{values}\t{n_tokens}\n"
 
 
 def as_json(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     """Return a line of JSON, with the tokens; log-probability and perplexity are null without a score."""
     score, n_tokens = pair.score, len(pair.score.log_probs)
-    tokens = score.tokens(tokenizers.tgt, pair.target)
     record = {
         "source": pair.source,
         "target": pair.target,
-        "log_prob": None if score.mean is None else score.log_prob,
-        "perplexity": None if score.mean is None else perplexity(score.log_prob, n_tokens),
+        "log_prob": score.log_prob if n_tokens else None,
+        "perplexity": score.perplexity if n_tokens else None,
         "n_tokens": n_tokens,
         **({"without_score": score.fault} if score.fault else {}),
-        "tokens": [{"token": piece, "log_prob": value} for piece, value in tokens],
+        "tokens": [
+            {"token": piece, "log_prob": value} for piece, value in score.tokens(tokenizers.tgt, pair.target)
+        ],
     }
     return f"{json.dumps(record, ensure_ascii=False)}\n"
 
@@ -76,43 +73,34 @@ def as_json(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
 class PairsInput(Input):
     """A parallel corpus: a file of pairs, or two aligned files, as `open_corpus` takes them."""
 
-    target: Path | None = None
+    paths: tuple[Path, ...] = ()
     columns: tuple[Column, Column] = DEFAULT_COLUMNS
 
     @classmethod
     def of_files(
         cls, *names: str, languages: tuple[str, str], columns: tuple[Column, Column] = DEFAULT_COLUMNS
     ) -> PairsInput:
-        """Find the one or two files of a corpus in these languages; those of stores are copied.
+        """Find the files of a corpus in these languages; those of stores are copied.
 
-        DataError: there are more files, or one is missing.
+        DataError: one is missing.
         """
-        if len(names) > 2:
-            open_corpus(names, src_lang="", tgt_lang="")  # complains
-        paths = [Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in names]
+        paths = tuple(Path(name) if name.startswith((PHRASEBOOK, HUB)) else find_file(name) for name in names)
         name = " + ".join(map(str, paths))
-        return cls(
-            name, paths[0], languages=languages, target=paths[1] if paths[1:] else None, columns=columns
-        )
+        return cls(name, paths[0], languages=languages, paths=paths, columns=columns)
 
     @property
     def files(self) -> list[Path]:
-        return [self.path] if self.target is None else [self.path, self.target]
+        return list(self.paths)
 
     def corpus(self) -> Corpus:
         """Open the corpus. Errors: those of `open_corpus`."""
-        src_lang, tgt_lang = self.languages
-        return open_corpus(
-            list(map(str, self.files)), src_lang=src_lang, tgt_lang=tgt_lang, columns=self.columns
-        )
+        names, (src_lang, tgt_lang) = list(map(str, self.paths)), self.languages
+        return open_corpus(names, src_lang=src_lang, tgt_lang=tgt_lang, columns=self.columns)
 
-    def size(self) -> int:
-        """Return the stored bytes of the first file; 0 = it is not a file."""
-        return self.path.stat().st_size if self.path.is_file() else 0
-
-    def _lines(self) -> tuple[Iterable[Iterable[str]], ReadOffset]:
+    def _lines(self) -> tuple[Iterable[Iterable[str]], Callable[[int], float]]:
         corpus = self.corpus()
-        return [(f"{src}{BETWEEN}{tgt}" for src, tgt in corpus.pairs())], corpus.position
+        lines = (f"{src}{BETWEEN}{tgt}" for src, tgt in corpus.pairs())
+        return [lines], share_of(self.path, corpus.position)
 
 
 @dataclass(frozen=True)
@@ -133,9 +121,6 @@ class ScoringJob(Job):
         )
         return [*([f"without a score: {by_reason(faults, n_lines=n_lines)}"] if faults else []), totals]
 
-    def open(self) -> Callable[[Chunk, Tick], Done]:
-        return partial(score_chunk, self, self.model.translator)
-
     def described(self) -> dict[str, Any]:
         """Return all that the scores depend on, except the input; errors as for a translation."""
         self.model.config()  # complains
@@ -143,14 +128,12 @@ class ScoringJob(Job):
             "scored": self.write.__name__, "batch_tokens": self.batch_tokens, **self.model.described()
         }  # fmt: skip
 
-
-def score_chunk(job: ScoringJob, translator: Translator, chunk: Chunk, tick: Tick) -> Done:
-    """Score a chunk; `tick` receives the number of lines scored since its last call."""
-    sources, _, targets = zip(*(line.partition(BETWEEN) for line in chunk.lines), strict=True)
-    scores = score_pairs(translator, sources, targets, batch_tokens=job.batch_tokens, progress=as_steps(tick))
-    counts = Counter(f"with {score.fault or EMPTY}" for score in scores if not score.log_probs)
-    counts[TOKENS] = sum(len(score.log_probs) for score in scores)
-    counts[MICRONATS] = round(1e6 * sum(score.log_prob for score in scores))
-    pairs = map(ScoredPair, range(chunk.first_number, 2**63), sources, targets, scores)
-    data = job.framed("".join(job.write(pair, translator.tokenizers) for pair in pairs))
-    return Done(chunk.first_number, len(chunk.lines), chunk.n_bytes, data, counts, chunk.digest)
+    def _done(self, chunk: Chunk, translator: Translator, progress: Callable[[int], None]) -> Done:
+        """Score a chunk; `progress` receives the number of pairs that are scored."""
+        sources, _, targets = zip(*(line.partition(BETWEEN) for line in chunk.lines), strict=True)
+        scores = score_pairs(translator, sources, targets, batch_tokens=self.batch_tokens, progress=progress)
+        counts = Counter(f"with {score.fault or EMPTY}" for score in scores if not score.log_probs)
+        counts[TOKENS] = sum(len(score.log_probs) for score in scores)
+        counts[MICRONATS] = round(1e6 * sum(score.log_prob for score in scores))
+        pairs = map(ScoredPair, range(chunk.first_number, 2**63), sources, targets, scores)
+        return Done(self.framed("".join(self.write(pair, translator.tokenizers) for pair in pairs)), counts)

@@ -220,7 +220,7 @@ def describe_status(status: Status, noun: str = "sentences") -> str:
     seconds = status.seconds_left
     return " · ".join(
         [
-            *([f"{100 * status.share:.1f} % read"] if status.n_bytes else []),
+            *([f"{100 * status.share:.1f} % read"] if status.share else []),
             f"{counted(status.n_lines, 'line')}",
             f"{status.lines_per_second:.1f} {noun}/s",
             *([] if seconds is None else [f"{duration(seconds)} left"]),

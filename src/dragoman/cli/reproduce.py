@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,11 +55,11 @@ def reproduce(
         return
     if quick and variant is not None:
         raise ConfigError("give --quick or --variant, not both")
-    recipe, version = find_recipe(name), "quick" if quick else variant or "full"
+    recipe = find_recipe(name, "quick" if quick else variant or "full", seed)
     if dry_run:
-        typer.echo("\n".join(describe_plan(recipe, version)))
+        typer.echo("\n".join(describe_plan(recipe)))
     else:
-        result = _run(recipe, version, seed=seed, out=out, fetch=not no_fetch)
+        result = _run(recipe, out=out, fetch=not no_fetch)
         if as_json:
             typer.echo(json.dumps(result.record(), indent=2, ensure_ascii=False))
         else:
@@ -67,22 +68,21 @@ def reproduce(
             raise typer.Exit(USER_ERROR)
 
 
-def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fetch: bool) -> Reproduction:
+def _run(recipe: Recipe, *, out: Path | None, fetch: bool) -> Reproduction:
     """Reproduce a recipe with log lines and a progress bar on stderr, and draw the learning curves."""
     from dragoman.cli.bulk import run_job
     from dragoman.cli.listener import TerminalListener
     from dragoman.cli.train import draw_curves
-    from dragoman.reproduction.recipe import run_name
     from dragoman.reproduction.running import reproduce as train_and_judge
     from dragoman.runs import Run
 
-    path = out or Path("runs") / run_name(recipe, version, seed=seed)
-    minutes = recipe.expectation(version).minutes
+    path = out or Path("runs") / recipe.run_name
+    minutes = recipe.expectation().minutes
     say(f"{recipe.name}: about {minutes:g} minutes on the machine where it was recorded; run: {path}")
     try:
         with TerminalListener() as listener:
             result = train_and_judge(
-                recipe, version, out=path, seed=seed, fetch=fetch, listener=listener,
+                recipe, out=path, fetch=fetch, listener=listener,
                 translate=partial(run_job, n_workers=1, ray=None),
             )  # fmt: skip
     except KeyboardInterrupt as error:
@@ -94,42 +94,37 @@ def _run(recipe: Recipe, version: str, *, seed: int | None, out: Path | None, fe
 
 def list_recipes() -> Iterator[str]:
     """List each recipe with its first expected score and its training time."""
-    from dragoman.reproduction.recipe import known_recipes, version_option
+    from dragoman.reproduction.recipe import known_recipes
 
     recipes = known_recipes()
     width = max((len(recipe.name) for recipe in recipes), default=0)
     for recipe in recipes:
-        recorded = recipe.expected()
+        recorded = recipe.recorded()
         for version, expectation in recorded.items():
-            first = expectation.scores[0]
+            first, option = expectation.scores[0], replace(recipe, version=version).option
             yield (
                 f"{recipe.name:<{width}}  {first.test_set} {first.metric} {first.value:.1f} ± "
-                f"{first.tolerance:g} in {expectation.minutes:g} minutes{version_option(version)}"
+                f"{first.tolerance:g} in {expectation.minutes:g} minutes{option}"
             )
         if not recorded:
             yield f"{recipe.name:<{width}}  nothing recorded yet"
 
 
-def describe_plan(recipe: Recipe, version: str) -> Iterator[str]:
+def describe_plan(recipe: Recipe) -> Iterator[str]:
     """Describe a recipe: expected scores, and which data files are missing."""
-    from dragoman.reproduction.recipe import differing, files_of, missing_files
-    from dragoman.reproduction.running import runs_before, text_at_hand
-
-    expectation, config = recipe.expectation(version), recipe.config(version)
-    yield f"{recipe.name} · {config.subject} · {recipe.folder}"
+    expectation = recipe.expectation()
+    yield f"{recipe.name} · {recipe.config.subject} · {recipe.folder}"
     yield from describe_expectation(expectation)
-    distillation = recipe.distillation(version)
-    if first := runs_before(config, distillation):
+    if first := recipe.runs_before():
         yield f"first     {', '.join(map(str, first))}: reproduced where they are not there"
-    config = text_at_hand(config, distillation)
-    missing = missing_files(config)
+    missing = recipe.missing_files()
     for name, files in missing.items():
         remedy = f"dragoman data fetch {name}" if name else "not in the catalogue: put it into $DRAGOMAN_DATA"
         yield as_called(f"missing   {', '.join(files)} ({remedy})")
-    for problem in differing(config, expectation.data):
+    for problem in recipe.differing_files():
         yield f"other     {problem}"
     if not missing:
-        n_files = len(files_of(config))
+        n_files = len(recipe.files())
         yield (f"data      {n_files} files, all here" if n_files else "data      embedded, or of the hub")
 
 
@@ -157,17 +152,16 @@ def describe(result: Reproduction) -> Iterator[str]:
     from dragoman.evaluation.scores import aligned
 
     rows = [("test set", "metric", "score", "expected", "tolerance", "")]
-    for verdict in result.verdicts:
-        expected = verdict.expected
+    for verdict in result.scores:
         value = "–" if verdict.value is None else f"{verdict.value:.1f}"
         mark = ": ".join(
             filter(None, ["PASS" if verdict.passed else "FAIL", verdict.problem or verdict.note])
         )
-        limits = f"{expected.value:.1f}", f"{expected.tolerance:g}"
-        rows.append((expected.test_set, expected.metric, value, *limits, mark))
-    rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expectation.minutes:g}", "", ""))
+        limits = f"{verdict.expected:.1f}", f"{verdict.tolerance:g}"
+        rows.append((verdict.test_set, verdict.metric, value, *limits, mark))
+    rows.append(("training", "minutes", f"{result.minutes:.1f}", f"{result.expected_minutes:g}", "", ""))
     yield from aligned(rows, text_columns=(0, 1, 5))
     for difference in result.differences:
         yield f"differs: {difference}"
-    n_failed = sum(not verdict.passed for verdict in result.verdicts)
-    yield "PASS" if result.passed else f"FAIL: {n_failed} of {len(result.verdicts)} scores"
+    n_failed = sum(not verdict.passed for verdict in result.scores)
+    yield "PASS" if result.passed else f"FAIL: {n_failed} of {len(result.scores)} scores"

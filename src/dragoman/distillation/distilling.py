@@ -8,14 +8,14 @@ expensive.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.config import TranslationConfig, TranslationDataConfig, parse_section
 from dragoman.data.doctor.inspection import inspect_text
 from dragoman.distillation.lessons import Lessons
-from dragoman.distillation.teaching import DROPPED, Material, Translate, teach
+from dragoman.distillation.teaching import Material, Translate, teach
 from dragoman.errors import ConfigError
 from dragoman.files import replacing_folder
 from dragoman.predict.model import translation_config
@@ -53,9 +53,8 @@ def distill(
     """
     config = translation_config(Run.open(teacher))
     config = config.towards(config.direction(to))
-    Material(teacher, config, lessons)  # complains before anything is written, as does what follows
-    folder = out / LESSONS_FOLDER
-    student = student_config(config, preset, start=teacher, lessons=folder, overrides=overrides)
+    material = Material(teacher, config, lessons)  # complains before anything is written, as the next line
+    student = student_config(config, preset, start=teacher, lessons=out / LESSONS_FOLDER, overrides=overrides)
     if not (config.data.train or config.data.valid or student.data.valid):
         say(
             "the teacher names no validation text: pairs are held out of its translations, and scores say "
@@ -63,7 +62,7 @@ def distill(
         )
     with only_writer(out):
         run = Run.create(out, student)
-        say(describe_lessons(teach(teacher, config, folder, lessons=lessons, translate=translate)))
+        teach(material, out / LESSONS_FOLDER, translate=translate, say=say)
         take_tokenizer(teacher, run)
     start = student.training.start_from
     say(f"the student begins {f'with the weights of {start}' if start else 'from nothing'}")
@@ -78,16 +77,6 @@ def take_tokenizer(teacher: Path, run: Run) -> None:
     if not run.tokenizer_folder.exists():
         with replacing_folder(run.tokenizer_folder) as folder:
             shutil.copytree(teacher / "tokenizer", folder, dirs_exist_ok=True)
-
-
-def describe_lessons(taught: Mapping[str, Any]) -> str:
-    """Describe the number of training pairs, and the skipped ones by reason."""
-    left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(taught["left_out"].items()))
-    return (
-        f"the student learns from {taught['n_kept']:,} of {taught['n_pairs']:,} translated pairs"
-        + (f", and from {taught['n_references']:,} as they are" if taught["n_references"] else "")
-        + (f"; left out ({DROPPED} lists them): {left_out}" if left_out else "")
-    )
 
 
 class Student(NamedTuple):
@@ -120,12 +109,9 @@ def student_config(
     """Return the configuration of a student that learns from the files in the folder `lessons`.
 
     Vocabulary, search and test sets are the teacher's, but a smaller student has a beam of `SMALL_BEAM` at
-    most. A student of the teacher's width starts from the
-    weights of the run `start`, the teacher's (`training.depth`), and trains with the settings of `presets`.
-    A student of another width starts from random weights and trains with the teacher's settings.
-
-    Raises:
-        ConfigError: unknown preset, or invalid override.
+    most. A student of the teacher's width starts from the weights of the run `start`, the teacher's
+    (`training.depth`), and trains with the settings of `presets`. A student of another width starts from
+    random weights and trains with the teacher's settings. ConfigError: unknown preset, or invalid override.
     """
     if preset not in STUDENTS:
         raise ConfigError(f"--preset {preset}: there are {', '.join(STUDENTS)}")

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from dragoman.tasks.request import ENSEMBLE
-
-MIN_CHRF = 20.0
-"""Minimum chrF of a teacher's translation against the reference, unless another one is set."""
 
 
 class Lessons(NamedTuple):
     """Settings of the training data of a student."""
 
     text: Annotated[
-        tuple[str, ...],
+        Sequence[str],
         "Source text to translate in place of RUN's training text, one sentence a line; repeatable.",
     ] = ()
-    ensemble: Annotated[tuple[str | Path, ...], ENSEMBLE] = ()
+    ensemble: Annotated[Sequence[str], ENSEMBLE] = ()
     forward: Annotated[
-        tuple[str | Path, ...], "Learn from this run's translations as well, beside RUN's; repeatable."
+        Sequence[str], "Learn from this run's translations as well, beside RUN's; repeatable."
     ] = ()
     backward: Annotated[
-        tuple[str | Path, ...],
+        Sequence[str],
         "Learn from back-translations as well: this run of the other direction translates the references; "
         "repeatable.",
     ] = ()
@@ -47,26 +45,6 @@ class Lessons(NamedTuple):
     references: Annotated[bool, "Train on the original training pairs as well."] = False
     max_pairs: Annotated[int, "Use only the first N pairs or lines; 0 = all.", (0, 10**12)] = 0
 
-    @property
-    def chrf_floor(self) -> float:
-        """The minimum chrF where there are references."""
-        return MIN_CHRF if self.min_chrf is None else self.min_chrf
-
     def runs(self, teacher: Path) -> list[Path]:
         """Return the runs that translate, the teacher first."""
         return [teacher, *map(Path, (*self.ensemble, *self.forward, *self.backward))]
-
-    def described(self) -> dict[str, Any]:
-        """Return the settings as a JSON value; `text` is not in it, whose hash tells it apart.
-
-        Other runs, which earlier versions had not, are in it only if they are set.
-        """
-        runs = {"ensemble": self.ensemble, "forward": self.forward, "backward": self.backward}
-        return {
-            "n_best": self.n_best,
-            "references": self.references,
-            "max_ratio": self.max_ratio,
-            "min_chrf": self.chrf_floor,
-            "max_pairs": self.max_pairs,
-            **{name: list(map(str, paths)) for name, paths in runs.items() if paths},
-        }

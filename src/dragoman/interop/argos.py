@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import SearchConfig, TranslationConfig
+from dragoman.config import TranslationConfig
 from dragoman.errors import ConfigError, RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from dragoman.interop.sentencepieces import sentencepiece_model
@@ -115,7 +115,6 @@ def check_package(
     That is the same tokens, and the same text where their bytes are UTF-8. RunError: it is less than SHARE.
     """
     tokenizers, longest = translator.tokenizers, min(MOST, translator.max_positions - 1)
-    search = SearchConfig(beam_size=1, max_length_factor=1e-9, max_length_extra=longest)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in tokenizers.src.encode_batch(texts)]
     pieces, n_same = tokenizers.tgt.pieces(), 0
     with tempfile.TemporaryDirectory() as folder:  # the files of the package alone
@@ -127,12 +126,12 @@ def check_package(
         results = model.translate_batch(
             [processor.EncodeAsPieces(text) for text in texts], beam_size=1, max_decoding_length=longest
         )
-    for (best, *_), result in zip(engine.search(sentences, search), results, strict=True):
+    for best, result in zip(engine.greedy(sentences, longest), results, strict=True):
         tokens = result.hypotheses[0]  # which Argos Translate writes so
         text = str(processor.DecodePieces(tokens)).replace(META_SPACE, " ").replace("_", " ")
-        expected = tokenizers.tgt.decode(best.ids).replace("_", " ")
+        expected = tokenizers.tgt.decode(best).replace("_", " ")
         alike = UNKNOWN in expected or normalise(expected) == normalise(text)
-        n_same += alike and [pieces[i] for i in best.ids] == tokens
+        n_same += alike and [pieces[i] for i in best] == tokens
     if not n_same / len(texts) >= SHARE:
         raise RunError(
             f"{path.name}: sentencepiece reads or writes {len(texts) - n_same} of {len(texts)} sentences "

@@ -1,7 +1,7 @@
-"""CTranslate2: convert a run, and search with the converted model.
+"""CTranslate2: convert a run, and translate with the converted model.
 
 The forbidden tokens are part of the conversion, as a bias of the output, so that both engines have the
-same probabilities; and CTranslate2's own length penalty is not used, so that both rank by the same one.
+same probabilities.
 """
 
 from __future__ import annotations
@@ -10,25 +10,21 @@ import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.config import ModelConfig, SearchConfig
-from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.config import ModelConfig
 from dragoman.errors import optional
 from dragoman.files import write_atomically
 from dragoman.model.architecture import parameters
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import FORBIDDEN, SearchInput, longest_translation, ranked_hypotheses
+from dragoman.predict.engine import FORBIDDEN, SearchInput
 from dragoman.predict.shortlist import Shortlist
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, TokenizerPair
 from dragoman.text.vocabulary import SPECIAL_TOKENS
-
-ComputeType = Literal["float32", "int8"]
-"""How CTranslate2 keeps and multiplies weights."""
 
 VOCABULARY_MAP = "vmap.txt"
 """Where CTranslate2 looks for a shortlist."""
@@ -45,12 +41,10 @@ NAMES = {
     "norm": ("layer_norm",),
 }
 """What CTranslate2 calls the parts of a side or of a layer; "#": one in a list."""
-TOLERANCE = {"float32": 1e-3, "int8": 0.5}
-"""Nats by which the log-probability of a token may differ, on average."""
 
 
 class CTranslate2Engine:
-    """Searches with CTranslate2, on a model that `convert` wrote. Greedy and beam search only."""
+    """A model that `convert` wrote, in CTranslate2."""
 
     def __init__(self, folder: Path, tokenizers: TokenizerPair, config: ModelConfig) -> None:
         """`config` is that of the converted model."""
@@ -59,43 +53,16 @@ class CTranslate2Engine:
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self.translator = import_ctranslate2().Translator(str(folder))
 
-    def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
-        """As the native engine, but for a translation that reaches its limit: it is cut, and has no end.
-
-        Sentences whose beam has an empty translation are searched again without one; CTranslate2 then takes
-        the end out of the probabilities of the first token, which makes these scores a little higher.
-        """
-        limits = [longest_translation(s, settings, limit=self.config.max_positions - 1) for s in sentences]
-        sources = self._sources(sentences)
-        results = self._results(sources, settings, limits, least=0)
-        if empty := [i for i, result in enumerate(results) if not all(result.hypotheses)]:
-            again = self._results([sources[i] for i in empty], settings, limits, least=1)
-            for i, result in zip(empty, again, strict=True):
-                results[i] = result
-        best = []
-        for result, limit in zip(results, limits, strict=True):
-            rows = [[self.tgt_ids[piece] for piece in pieces] for pieces in result.hypotheses]
-            best.append(ranked_hypotheses(zip(rows, result.scores, strict=True), settings, limit=limit))
-        return best
-
-    def _results(
-        self, sources: Sequence[list[str]], settings: SearchConfig, limits: Sequence[int], *, least: int
-    ) -> list[Any]:
-        """Return all of the beam for each source, each hypothesis of `least` tokens or more."""
-        return list(
-            self.translator.translate_batch(
-                sources,
-                beam_size=settings.beam_size,
-                num_hypotheses=settings.beam_size,
-                length_penalty=0.0,
-                min_decoding_length=least,
-                max_decoding_length=max(limits) + 1,
-                max_input_length=0,
-                return_scores=True,
-            )
-        )
+    def greedy(self, sentences: Sequence[SearchInput], longest: int) -> list[list[int]]:
+        """As `ExportedModel`."""
+        results = self.translator.translate_batch(
+            self._sources(sentences), beam_size=1, min_decoding_length=1, max_decoding_length=longest,
+            max_input_length=0,
+        )  # fmt: skip
+        return [[self.tgt_ids[piece] for piece in result.hypotheses[0]] for result in results]
 
     def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """As `ExportedModel`."""
         sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
         scored = self.translator.score_batch(sources, pieces, max_input_length=0)
@@ -111,9 +78,9 @@ def convert(
     tokenizers: TokenizerPair,
     folder: Path,
     *,
-    compute_type: ComputeType = "float32",
+    compute_type: str = "float32",
 ) -> None:
-    """Write `model` into `folder`, as CTranslate2 reads it.
+    """Write `model` into `folder`, as CTranslate2 reads it; `compute_type` "int8" keeps weights in bytes.
 
     MissingExtraError: CTranslate2 is not installed.
     """

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.config import SearchConfig, parse_json
+from dragoman.config import parse_json
 from dragoman.data.document_batching import make_documents
 from dragoman.data.readers.files import hash_file
 from dragoman.errors import ConfigError, RunError, require
@@ -19,18 +19,18 @@ from dragoman.files import replacing_folder, write_atomically
 from dragoman.hardware import environment
 from dragoman.interop import REPORT, argos, browser, huggingface, onnx
 from dragoman.interop.browser import check_browser, runtime_files, write_browser
-from dragoman.interop.ctranslate2 import TOLERANCE, CTranslate2Engine, convert, write_vocabulary_map
+from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.interop.parity import (
+    ExportedModel,
     Parity,
-    SearchParity,
     check,
     compare,
     describe,
     sentences_to_compare,
-    together,
 )
 from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
+from dragoman.predict.engine import StepEngine
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -39,7 +39,6 @@ from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import TokenizerPair
 
 Progress: TypeAlias = Callable[[int], None]
-RuntimeEngine: TypeAlias = CTranslate2Engine | onnx.OnnxEngine | huggingface.HuggingFaceEngine
 
 MISSING = {
     "copy": "a text without a letter is translated{}; the run copies it",
@@ -95,7 +94,7 @@ class Exporter(NamedTuple):
     packages: tuple[str, ...]
     script: str
     """What translate.py runs without Dragoman: a file of the folder standalone, or "" for no script."""
-    write: Callable[[Run, Translator, Path, ExportOptions], RuntimeEngine]
+    write: Callable[[Run, Translator, Path, ExportOptions], ExportedModel | StepEngine]
     """Write a translator, and start the runtime on what was written."""
     compute_types: tuple[str, ...] = ("float32",)
     """The first is taken if none is chosen."""
@@ -117,10 +116,10 @@ def export_run(
 
     `to` is "ctranslate2", "onnx", "huggingface", "browser" or "argos". `compute_type` is "float32", or for
     ctranslate2, onnx and argos "int8", as it always is for a browser. A browser's folder holds
-    onnxruntime-web, from the folder of its npm package, `onnxruntime_web`, or downloaded once. Searches and
-    log-probabilities are compared on `n_sentences` of the run's validation data, or random ones. The folder
-    is there whole, or not at all; it must be new, empty, or an earlier export and nothing else. `progress` is
-    called with the number of sentences compared.
+    onnxruntime-web, from the folder of its npm package, `onnxruntime_web`, or downloaded once. Greedy
+    translations and log-probabilities are compared on `n_sentences` of the run's validation data, or random
+    ones. The folder is there whole, or not at all; it must be new, empty, or an earlier export and nothing
+    else. `progress` is called with the number of sentences compared.
 
     ConfigError: there is no such format or compute type, or the format cannot express the run. RunError: the
     runtime computes something else, there is no run, or the folder is not free or cannot be written.
@@ -172,12 +171,11 @@ def _export_translator(
     run: Run, folder: Path, to: str, options: ExportOptions
 ) -> tuple[Parity, tuple[str, ...], tuple[str, ...]]:
     translator = Translator.load(run.path, device="cpu", precision="fp32")
-    config, compute_type = translator.config, options.compute_type
+    config = translator.config
     engine = EXPORTERS[to].write(run, translator, folder, options)
     script, listed = EXPORTERS[to].script, portable_transformations(config, translator.tokenizers)
-    compared = searches(config.search, compute_type, own_beam=isinstance(engine, CTranslate2Engine))
     targets = config.targets
-    parities: list[Parity] = []
+    parity, origins = Parity(), []
     notes: tuple[str, ...] = ()
     for i, target in enumerate(targets):  # each reads its own share of the sentences
         one = translator.towards(target)
@@ -185,6 +183,7 @@ def _export_translator(
         texts, origin = sentences_to_compare(
             one.config, one.tokenizers.src, n_own, translator.max_positions - 1
         )
+        origins.append(origin)
         if isinstance(engine, huggingface.HuggingFaceEngine):
             place = huggingface.tokenizer_folder(folder, config, target)
             read = (translator if place == folder else one).tokenizers  # there the text says the language
@@ -192,14 +191,14 @@ def _export_translator(
         elif script:  # a page has a tokenizer of its own
             side = f"source.{target}" if len(targets) > 1 else "source"
             notes = _write_tokenizers(run, one, folder, texts, side=side)
-        n_before = sum(parity.n_sentences for parity in parities)
-        parity = compare(one, texts, origin, engine, compared, progress=options.progress, n_before=n_before)
+        compare(one, texts, engine, parity, progress=options.progress)
         if isinstance(engine, CTranslate2Engine) and to == "argos":
             source = run.tokenizer_folder / one.tokenizers.file_names[0]
             package = argos.write_packages(config, target, one, source, folder)
-            parity.same[argos.ALIKE] = argos.check_package(package, one, engine, texts)
-        check(parity, compared, tolerance=TOLERANCE[compute_type], what=f"{to}, {compute_type}")
-        parities.append(parity)
+            alike = argos.check_package(package, one, engine, texts)
+            parity.same[argos.ALIKE] = min(alike, parity.same.get(argos.ALIKE, 1.0))
+    parity.sentences_from = "; ".join(dict.fromkeys(origins))
+    check(parity, options.compute_type, what=f"{to}, {options.compute_type}")
     if to == "argos":
         shutil.rmtree(folder / argos.MODEL)  # it is in the packages
     scripts: dict[str, Path] = {}
@@ -216,24 +215,7 @@ def _export_translator(
         kinds = [one["kind"] for one in listed["lists"][targets[0]]]
         missing = tuple(MISSING[kind].format(by_whom) for kind in ("copy", *kinds))
     _write_readme(folder, run, to, scripts, notes, missing)
-    return together(parities), notes, missing
-
-
-def searches(search: SearchConfig, compute_type: str, *, own_beam: bool) -> list[SearchParity]:
-    """Return greedy and beam search without what only ours has; the latter finds all of its beam.
-
-    `own_beam`: the runtime's beam search is another one than ours.
-    """
-    plain = {
-        name: getattr(search, name) for name in ("length_penalty", "max_length_factor", "max_length_extra")
-    }
-    size, exact = max(2, search.beam_size), compute_type == "float32"
-    what = "the best of its own beam" if own_beam else f"{size} best of a beam"
-    beam = SearchConfig(beam_size=size, n_best=size, **plain)
-    return [
-        SearchParity("greedy", SearchConfig(beam_size=1, **plain), exact),
-        SearchParity(f"{what} of {size}", beam, exact and not own_beam),
-    ]
+    return parity, notes, missing
 
 
 def _write_tokenizers(
@@ -264,10 +246,8 @@ def _write_tokenizers(
 def _to_ctranslate2(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> CTranslate2Engine:
-    compute_type = options.compute_type
-    assert compute_type in ("float32", "int8")
     model, tokenizers = translator.model, translator.tokenizers
-    convert(model, tokenizers, folder, compute_type=compute_type)  # type: ignore[arg-type]
+    convert(model, tokenizers, folder, compute_type=options.compute_type)
     if shortlist := Shortlist.load(run.path, tokenizers):
         write_vocabulary_map(shortlist, tokenizers, folder)
     return CTranslate2Engine(folder, tokenizers, model.config)

@@ -15,6 +15,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelConfig, SearchConfig, TranslationConfig
-from dragoman.data.batching import source_mask
+from dragoman.data.batching import pad, source_mask
 from dragoman.errors import ConfigError, RunError, optional
 from dragoman.files import write_atomically
 from dragoman.interop.assembling import FAIRSEQ_LAYER, in_order, their_names
@@ -32,12 +33,7 @@ from dragoman.interop.settings import Setting
 from dragoman.interop.torch_files import ForeignTensors, read_torch
 from dragoman.model.architecture import SIDES, embedding_names, parameters
 from dragoman.model.layers import sinusoids
-from dragoman.predict.engine import (
-    FORBIDDEN,
-    SearchInput,
-    Started,
-    StepEngine,
-)
+from dragoman.predict.engine import FORBIDDEN, SearchInput
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import load_tensors, save_tensors
@@ -305,8 +301,8 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
         )
 
 
-class HuggingFaceEngine(StepEngine):
-    """Dragoman's search over a directory that `write_huggingface` wrote."""
+class HuggingFaceEngine:
+    """A model that `write_huggingface` wrote, in transformers."""
 
     def __init__(self, folder: Path, *, first: int, source_end: bool) -> None:
         """`first` is the `first_target_id`; without `source_end` the encoder reads no end token."""
@@ -315,44 +311,29 @@ class HuggingFaceEngine(StepEngine):
             self.model = loader.from_pretrained(folder, local_files_only=True).eval()
         self.first, self.source_end = first, source_end
 
-    @property
-    def longest(self) -> int:
-        return int(self.model.config.max_position_embeddings) - 1
+    def greedy(self, sentences: Sequence[SearchInput], longest: int) -> list[list[int]]:
+        """As `ExportedModel`, by `generate`."""
+        with quiet_transformers():
+            rows = self.model.generate(
+                **self._sources(sentences), num_beams=1, max_new_tokens=longest, forced_eos_token_id=None
+            )
+        eos_id = self.first + EOS_ID
+        ended = (takewhile(lambda i: i != eos_id, row[1:]) for row in rows.tolist())  # behind the start
+        return [[i - self.first for i in row] for row in ended]
 
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
-        if settings.coverage_penalty > 0:
-            raise ConfigError("coverage_penalty: transformers does not say here where it looks; set it to 0")
-        return Started(HuggingFaceSteps(self.model, self._read(src), self.first))
+    @torch.inference_mode()
+    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """As `ExportedModel`."""
+        tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
+        output = self.model(**self._sources(sentences), decoder_input_ids=self.first + tgt_in)
+        log_probs = output.logits.log_softmax(-1).gather(2, self.first + tgt_out[:, :, None])[:, :, 0]
+        return [row[: len(ids) + 1].tolist() for row, ids in zip(log_probs, targets, strict=True)]
 
-    def _read(self, src: Tensor) -> Tensor:
-        """src (B, S) with padding where the model does not look."""
-        return src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
-
-
-class HuggingFaceSteps:
-    """The next-token function of their model for sources (B, S); the target's ids begin at `first`."""
-
-    def __init__(self, model: Any, src: Tensor, first: int) -> None:
-        from transformers import DynamicCache, EncoderDecoderCache
-
-        self.model, self.first = model, first
-        self.src_mask = (src != PAD_ID).long()
-        self.memory = model.get_encoder()(input_ids=src, attention_mask=self.src_mask).last_hidden_state
-        self.cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        self.started = False
-
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        if self.started:
-            self.cache.reorder_cache(parents)  # type: ignore[arg-type]
-        self.started = True
-        self.memory, self.src_mask = self.memory[parents], self.src_mask[parents]
-        output = self.model(
-            encoder_outputs=(self.memory,), attention_mask=self.src_mask,
-            decoder_input_ids=last[:, None] + self.first, past_key_values=self.cache, use_cache=True,
-        )  # fmt: skip
-        logits: Tensor = output.logits[:, -1, self.first :].float()
-        logits[:, list(FORBIDDEN)] = float("-inf")
-        return logits.log_softmax(-1)
+    def _sources(self, sentences: Sequence[SearchInput]) -> dict[str, Tensor]:
+        """Return what the encoder reads: ids (B, S), padding where the model does not look, and the mask."""
+        src = pad([sentence.source for sentence in sentences])
+        mask = source_mask(src, with_end=self.source_end)
+        return {"input_ids": src.masked_fill(~mask, PAD_ID), "attention_mask": mask.long()}
 
 
 def check_tokenizer(

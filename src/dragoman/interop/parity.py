@@ -1,20 +1,18 @@
-"""Whether an exported translator still says what the run says: searches and probabilities compared."""
+"""Whether an exported translator still says what the run says: translations and probabilities compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Protocol
 
 import torch
 
 from dragoman.config import Config, SearchConfig, file_names
 from dragoman.data.named import open_text
-from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.errors import DragomanError, RunError
-from dragoman.interop.ctranslate2 import CTranslate2Engine
-from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine
+from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine, longest_translation
 from dragoman.predict.probe import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
@@ -23,33 +21,36 @@ from dragoman.text.vocabulary import SPECIAL_TOKENS
 BATCH = 50
 """Sentences compared at once."""
 
+GREEDY = "greedy"
 SAME = 0.99
-"""Share of the sentences, at least, for which an exact search finds the same."""
+"""Share of the sentences, at least, for which greedy searches in float32 find the same."""
+TOLERANCE = {"float32": 1e-3, "int8": 0.5}
+"""Nats by which the log-probability of a token may differ, on average, by the type of the weights."""
 
 TOKEN, TRANSLATION = "nats a token", "nats a translation"
 MEAN = "nats a token of a translation, on average"
 """What differs: the log-probability of one token, of a translation, and the latter by its tokens."""
 
 
-class SearchParity(NamedTuple):
-    """One search of the exported model, compared with Dragoman's own."""
+class ExportedModel(Protocol):
+    """A runtime, other than onnxruntime, with an exported translator."""
 
-    name: str
-    settings: SearchConfig
-    exact: bool = True
-    """Both are the same search, so that other results are an error, and all its hypotheses are compared, in
-    their order. Otherwise the best is."""
+    def greedy(self, sentences: Sequence[SearchInput], longest: int) -> list[list[int]]:
+        """Return the tokens of each translation without its end, `longest` at most, found greedily."""
+
+    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return the log-probability of each target's tokens and of its end."""
 
 
 @dataclass
 class Parity:
     """How far an exported model and its run are apart."""
 
-    n_sentences: int
-    sentences_from: str
+    n_sentences: int = 0
+    sentences_from: str = ""
     """Where the sentences come from, in words."""
     same: dict[str, float] = field(default_factory=dict)
-    """By search, the share of sentences for which the same is found, token by token."""
+    """The share of sentences for which the same is found, token by token, by what finds it."""
     largest: dict[str, float] = field(default_factory=dict)
     """The largest difference, by what differs."""
 
@@ -93,84 +94,61 @@ def random_texts(tokenizer: Tokenizer, n: int, longest: int) -> list[str]:
 def compare(
     translator: Translator,
     texts: Sequence[str],
-    sentences_from: str,
-    engine: StepEngine | CTranslate2Engine,
-    compared: Sequence[SearchParity],
+    exported: ExportedModel | StepEngine,
+    parity: Parity,
     *,
     progress: Callable[[int], None] | None = None,
-    n_before: int = 0,
 ) -> Parity:
-    """Dragoman's searches beside those of the exported model, and how probable both find the best of ours.
+    """Translate greedily by the run and by the exported model, and score the run's translations by both.
 
-    `progress` is called with the number of sentences compared, `n_before` earlier ones included.
+    Return `parity`, with the results added. `progress` is called with the number of sentences compared.
     """
-    parity = Parity(len(texts), sentences_from)
+    n_same = round(parity.same.get(GREEDY, 0.0) * parity.n_sentences)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
     sentences.sort(key=lambda sentence: len(sentence.source))
     native = NativeEngine(translator.model)
-    n_same = dict.fromkeys((search.name for search in compared), 0)
     for start in range(0, len(sentences), BATCH):
         batch = sentences[start : start + BATCH]
-        ours: dict[str, list[list[Hypothesis]]] = {}
-        for search in compared:
-            ours[search.name] = native.search(batch, search.settings)
-            theirs = engine.search(batch, search.settings)
-            n_same[search.name] += sum(
-                [h.ids for h in a[:n]] == [h.ids for h in b[:n]]
-                for a, b in zip(ours[search.name], theirs, strict=True)
-                for n in [len(a) if search.exact else 1]
-            )
-        best = {(i, many[0].ids) for hypotheses in ours.values() for i, many in enumerate(hypotheses)}
-        _compare_scores(translator, engine, [(batch[i], ids) for i, ids in sorted(best)], parity)
+        limit = translator.max_positions - 1
+        longest = longest_translation(batch[-1], translator.config.search, limit=limit)
+        ours, theirs = (_greedy(engine, batch, longest) for engine in (native, exported))
+        n_same += sum(a == b for a, b in zip(ours, theirs, strict=True))
+        expected = score_ids([translator.model], [sentence.source for sentence in batch], ours)
+        for a, b in zip(expected, exported.score(batch, ours), strict=True):
+            apart = abs(sum(a) - sum(b))
+            parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))
+            parity.widen(TRANSLATION, apart)
+            parity.widen(MEAN, apart / len(a))
+        parity.n_sentences += len(batch)
         if progress is not None:
-            progress(n_before + start + len(batch))
-    parity.same = {name: n / len(sentences) for name, n in n_same.items()}
+            progress(parity.n_sentences)
+    parity.same[GREEDY] = n_same / parity.n_sentences
     return parity
 
 
-def together(parities: Sequence[Parity]) -> Parity:
-    """Return one comparison for those of several directions: the sum of sentences, the worst of the rest."""
-    first, *rest = parities
-    first.sentences_from = "; ".join(dict.fromkeys(each.sentences_from for each in parities))
-    for other in rest:
-        first.same = {name: min(share, other.same[name]) for name, share in first.same.items()}
-        for what, difference in other.largest.items():
-            first.widen(what, difference)
-        first.n_sentences += other.n_sentences
-    return first
+def _greedy(
+    engine: ExportedModel | StepEngine, sentences: Sequence[SearchInput], longest: int
+) -> list[list[int]]:
+    """Return the tokens of each translation, as `ExportedModel.greedy`."""
+    if isinstance(engine, StepEngine):
+        settings = SearchConfig(beam_size=1, max_length_factor=1e-9, max_length_extra=longest)
+        return [[*best.ids] for (best,) in engine.search(sentences, settings)]
+    return engine.greedy(sentences, longest)
 
 
-def check(parity: Parity, compared: Sequence[SearchParity], *, tolerance: float, what: str) -> None:
+def check(parity: Parity, compute_type: str, *, what: str) -> None:
     """RunError: the exported model is not the run's; `what` it is."""
-    if not parity.largest[MEAN] <= tolerance:
+    allowed = TOLERANCE[compute_type]
+    if not parity.largest[MEAN] <= allowed:
         raise RunError(
             f"{what}: gives other probabilities than the run ({parity.largest[MEAN]:.2g} nats a token, "
-            f"{tolerance} allowed); nothing was written"
+            f"{allowed} allowed); nothing was written"
         )
-    for search in compared:
-        if search.exact and not parity.same[search.name] >= SAME:
-            raise RunError(
-                f"{what}: {search.name} finds the run's translations for {parity.same[search.name]:.1%} of "
-                f"{parity.n_sentences} sentences only; nothing was written"
-            )
-
-
-def _compare_scores(
-    translator: Translator,
-    engine: StepEngine | CTranslate2Engine,
-    pairs: Sequence[tuple[SearchInput, tuple[int, ...]]],
-    parity: Parity,
-) -> None:
-    """Widen the differences of `parity` by those of these translations."""
-    for start in range(0, len(pairs), BATCH):
-        sentences, targets = zip(*pairs[start : start + BATCH], strict=True)
-        ours = score_ids([translator.model], [s.source for s in sentences], targets)
-        theirs = engine.score(sentences, targets)
-        for a, b in zip(ours, theirs, strict=True):
-            total = abs(sum(a) - sum(b))
-            parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))
-            parity.widen(TRANSLATION, total)
-            parity.widen(MEAN, total / len(a))
+    if compute_type == "float32" and not parity.same[GREEDY] >= SAME:
+        raise RunError(
+            f"{what}: {GREEDY} finds the run's translations for {parity.same[GREEDY]:.1%} of "
+            f"{parity.n_sentences} sentences only; nothing was written"
+        )
 
 
 def describe(parity: Parity) -> dict[str, str]:

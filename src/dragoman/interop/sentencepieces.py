@@ -11,7 +11,7 @@ import json
 import struct
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,6 @@ _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _UNIGRAM, _BPE = 1, 2
 
 
-def imported_model(spec: Mapping[str, Any]) -> bytes | None:
-    """Return the sentencepiece model in the content of a tokenizer's file.
-
-    None if the tokenizer is of another kind, or lowercases as well, which the model cannot express.
-    """
-    is_whole = spec.get("kind") == "sentencepiece" and not spec["lowercase"]
-    return base64.b64decode(spec["sentencepiece"]) if is_whole else None
-
-
 def sentencepiece_model(path: Path, tokenizer: Tokenizer) -> bytes:
     """Return the model for the tokenizer in Dragoman's file `path`, loaded as `tokenizer`.
 
@@ -43,8 +34,8 @@ def sentencepiece_model(path: Path, tokenizer: Tokenizer) -> bytes:
         ConfigError: it is neither of subwords nor of sentencepiece, or that in lower case.
     """
     spec = json.loads(path.read_bytes())
-    if (imported := imported_model(spec)) is not None:
-        return imported
+    if spec.get("kind") == "sentencepiece" and not spec["lowercase"]:  # no model lowercases
+        return base64.b64decode(spec["sentencepiece"])
     if "model" not in spec:
         kind = f"{spec['kind']} in lower case" if spec["lowercase"] else spec["kind"]
         raise ConfigError(f"a tokenizer of {kind} cannot be written as a sentencepiece model")

@@ -83,9 +83,9 @@ class _Model(ctypes.Structure):
 
 def why_not_compiled(config: EncoderConfig, kind: Kind) -> str:
     """Return why compiled code does not compute such a model in `kind` here; "": it does."""
-    library, reason = native()
+    library = native().library
     if library is None:
-        return reason
+        return native().reason
     if not library.dragoman_kinds() >> KINDS[kind] & 1:
         return f"the processor has no instructions for {kind}"
     return ""
@@ -260,6 +260,7 @@ class _Packer:
             levels = np.rint(weight / scales[:, None])
             rows = np.nan_to_num(levels, copy=False).astype(np.int8)  # of a NaN, scales are NaN, too
             made.scales = self._padded(scales)
+            zero -= self.library.dragoman_shift()
             made.sums = self._padded(-zero * rows.sum(axis=1, dtype=np.int32))
         elif self.kind == "bfloat16":
             rows = in_bf16(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.beam import beam_search
-from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
@@ -296,21 +296,6 @@ def compiled(model: Seq2SeqTransformer, *, int8: bool = False) -> CompiledModel:
     kind = kind_of(model, int8=int8)
     assert kind is not None
     return CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
-
-
-def ranked_hypotheses(
-    translations: Iterable[tuple[Sequence[int], float]], settings: SearchConfig, *, limit: int
-) -> list[Hypothesis]:
-    """Return what another engine found for a sentence, tokens and log-probabilities, as Dragoman ranks it.
-
-    Hypotheses are cut to `limit` tokens; none has the end token.
-    """
-    hypotheses = []
-    for tokens, log_prob in translations:
-        ids = tuple(tokens[:limit])
-        score = log_prob / length_penalty(len(ids) + 1, settings.length_penalty)
-        hypotheses.append(Hypothesis(ids, log_prob, score))
-    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
 
 
 def ensemble_of(steps: Sequence[NextToken]) -> NextToken:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError
 
 from dragoman.config import Config, Settings, parse_config, parse_section, read_settings
 from dragoman.data import catalog
@@ -23,6 +24,8 @@ OF_SEED = "-seed-"
 """Stands before the seed in the names of runs that have another one than their recipe."""
 DISTILLATION = "distillation"
 """The table of a recipe's file that is a `Distillation`, and no part of the configuration."""
+NO_FILES = ("phrasebook:", "hf:")
+"""What corpora begin with that are no files: embedded, or streamed from the hub."""
 
 
 class ExpectedScore(Settings):
@@ -92,22 +95,6 @@ EXPECTED = TypeAdapter(dict[str, Expectation])
 """The whole file: the expectation of each version that was recorded."""
 
 
-def load_expected(path: Path) -> dict[str, Expectation]:
-    """Read the file. ConfigError: it is unreadable, or has mistakes (all are in the message)."""
-    try:
-        return EXPECTED.validate_json(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); docs/reproduce.md says how it is written"
-        ) from error
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg'].lower()}"
-            for problem in error.errors()
-        )
-        raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from error
-
-
 class Distillation(Settings):
     """Translations that a recipe learns from: other runs write them before it is trained."""
 
@@ -117,57 +104,66 @@ class Distillation(Settings):
     lessons: Lessons = Lessons()
     """Which other runs translate, and what is kept: as the options of `dragoman distill`."""
 
-    @field_validator("lessons", mode="before")
-    @classmethod
-    def _has_tuples(cls, value: Any) -> Any:
-        """Take TOML's lists for tuples."""
-        if not isinstance(value, Mapping):
-            return value
-        return {name: tuple(part) if isinstance(part, list) else part for name, part in value.items()}
-
 
 @dataclass(frozen=True)
 class Recipe:
-    """A folder such as recipes/multi30k-en-de. Its versions: "full", "quick", variants by name."""
+    """A version of the recipe in a folder such as recipes/multi30k-en-de, to be trained with a seed."""
 
     folder: Path
+    version: str = FULL
+    """"full", "quick", or a variant by name."""
+    seed: int | None = None
+    """Another one than in its file."""
 
     @property
     def name(self) -> str:
         return self.folder.resolve().name
 
     @property
+    def run_name(self) -> str:
+        """Default name of its run; `recipe_of_run` reads it."""
+        version = "" if self.version == FULL else f"-{self.version}"
+        return f"{self.name}{version}{'' if self.seed is None else f'{OF_SEED}{self.seed}'}"
+
+    @property
+    def option(self) -> str:
+        """The command-line option of the version, with a leading space."""
+        return {FULL: "", QUICK: " --quick"}.get(self.version, f" --variant {self.version}")
+
+    @property
     def expected_path(self) -> Path:
         return self.folder / "expected.json"
 
-    def versions(self) -> list[str]:
+    @property
+    def results(self) -> Path:
+        """Where the files of the reference run are."""
+        return self.folder / "results" / ("" if self.version == FULL else self.version)
+
+    def versions(self) -> list[Recipe]:
         """Return the versions there are: by recipe.toml, quick.toml and all the others."""
         names = sorted(path.stem for path in self.folder.glob("*.toml"))
-        return [{"recipe": FULL}.get(name, name) for name in sorted(names, key=lambda n: n != "recipe")]
+        names.sort(key=lambda name: name != "recipe")
+        return [replace(self, version={"recipe": FULL}.get(name, name)) for name in names]
 
-    def results(self, version: str) -> Path:
-        """Where the files of the reference run are."""
-        return self.folder / "results" / ("" if version == FULL else version)
-
-    def config(self, version: str, *, seed: int | None = None) -> Config:
-        """Return the settings of a version; with another `seed`, so does the run that it starts from.
+    @cached_property
+    def config(self) -> Config:
+        """Its settings; with another seed, so has the run that it starts from.
 
         ConfigError: there is no such version, or it holds mistakes.
         """
-        settings = self._settings(version)
-        settings.pop(DISTILLATION, None)
-        config = parse_config(settings, where=self._where(version))
-        if seed is None:
+        settings = {name: value for name, value in self._settings.items() if name != DISTILLATION}
+        config = parse_config(settings, where=self._where)
+        if self.seed is None:
             return config
-        overrides = [f"seed={seed}"]
+        overrides = [f"seed={self.seed}"]
         if start := start_of(config):
-            overrides.append(f'training.start_from="{start}{OF_SEED}{seed}"')
-        return parse_config(settings, overrides=overrides, where=self._where(version))
+            overrides.append(f'training.start_from="{start}{OF_SEED}{self.seed}"')
+        return parse_config(settings, overrides=overrides, where=self._where)
 
-    def distillation(self, version: str) -> Distillation | None:
-        """Return what writes the text that a version learns from; None: it is not written by runs."""
-        settings = self._settings(version).get(DISTILLATION)
-        where = f"{self._where(version)}: {DISTILLATION}"
+    @cached_property
+    def distillation(self) -> Distillation | None:
+        """What writes the text that it learns from; None: no runs do. ConfigError: it holds mistakes."""
+        settings, where = self._settings.get(DISTILLATION), f"{self._where}: {DISTILLATION}"
         if settings is None:
             return None
         if not isinstance(settings, Mapping):
@@ -175,29 +171,119 @@ class Recipe:
             raise ConfigError(f"{where} = {settings!r}: is no section; {hint}")
         return parse_section(Distillation, settings, where=where)
 
-    def _settings(self, version: str) -> dict[str, Any]:
-        """Return the content of a version's file; that of the quick version, laid over the full one's."""
-        if version not in self.versions():
-            raise ConfigError(f"{self.folder}: has no {version}.toml; there are {', '.join(self.versions())}")
-        settings = dict(read_settings(Path(self._where(version))))
-        return laid_over(self._settings(FULL), settings) if version == QUICK else settings
+    @property
+    def _where(self) -> str:
+        return str(self.folder / f"{'recipe' if self.version == FULL else self.version}.toml")
 
-    def _where(self, version: str) -> str:
-        return str(self.folder / f"{'recipe' if version == FULL else version}.toml")
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """The content of its file; that of the quick version, laid over the full one's section by section."""
+        if self.version not in (names := [each.version for each in self.versions()]):
+            raise ConfigError(f"{self.folder}: has no {self.version}.toml; there are {', '.join(names)}")
+        settings = read_settings(self._where)
+        if self.version == QUICK:
+            full = replace(self, version=FULL)._settings
+            for name, value in full.items():
+                changed = settings.setdefault(name, value)
+                if isinstance(value, Mapping) and isinstance(changed, Mapping):
+                    settings[name] = {**value, **changed}
+        return settings
 
-    def expected(self) -> dict[str, Expectation]:
-        """Return the expectation of each version that was recorded. ConfigError: the file has mistakes."""
-        return load_expected(self.expected_path) if self.expected_path.exists() else {}
+    def recorded(self) -> dict[str, Expectation]:
+        """Return the expectation of each version that was recorded.
 
-    def expectation(self, version: str) -> Expectation:
-        """Return what is expected of a version. ConfigError: nothing was recorded."""
-        expected = self.expected()
-        if version not in expected:
+        ConfigError: the file is unreadable, or has mistakes (all are in the message).
+        """
+        path = self.expected_path
+        try:
+            return EXPECTED.validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
             raise ConfigError(
-                f"{self.expected_path}: has no scores of the {version} version; train it, and record them as "
-                "docs/reproduce.md says"
+                f"{path}: cannot be read ({error.strerror}); docs/reproduce.md says how it is written"
+            ) from error
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg'].lower()}"
+                for problem in error.errors()
             )
-        return expected[version]
+            raise ConfigError(f"{path}: {problems}; docs/reproduce.md says what belongs there") from error
+
+    def expectation(self) -> Expectation:
+        """Return what is expected. ConfigError: nothing was recorded."""
+        try:
+            return self.recorded()[self.version]
+        except KeyError as error:
+            raise ConfigError(
+                f"{self.expected_path}: has no scores of the {self.version} version; train it, and record "
+                "them as docs/reproduce.md says"
+            ) from error
+
+    def runs_before(self) -> list[Path]:
+        """Return the folders of the runs that it starts from or learns from, each once."""
+        runs = [Path(start)] if (start := start_of(self.config)) else []
+        if self.distillation:
+            runs += self.distillation.lessons.runs(Path(self.distillation.teacher))
+        return list(dict.fromkeys(runs))
+
+    def files(self) -> list[str]:
+        """Return the names of the files that it reads, each once, without those that other runs write."""
+        data = self.config.data
+        if self.distillation:
+            data = data.model_copy(update={"train": (), "valid": ()})
+        names = dict.fromkeys(file for _, files in data.files() for file in files)
+        return [name for name in names if not name.startswith(NO_FILES)]
+
+    def missing_files(self) -> dict[str | None, list[str]]:
+        """Return the files that are not here, by the data set that has them; None: no set has."""
+        missing: dict[str | None, list[str]] = {}
+        for file in self.files():
+            try:
+                find_file(file)
+            except DataError:
+                dataset = catalog.providing(file)
+                missing.setdefault(dataset.name if dataset else None, []).append(file)
+        return missing
+
+    def provide_data(self, *, fetch: bool, say: Callable[[str], None]) -> None:
+        """See that every file is here, and fetch what the catalogue has.
+
+        DataError: one is not to be had, or not what the scores were measured on.
+        """
+        for name, missing in self.missing_files().items():
+            if name is None:
+                find_file(missing[0])  # says where it was looked for
+            elif not fetch:
+                raise DataError(
+                    f"{missing[0]}: is not here, and nothing is to be fetched; dragoman data fetch {name} "
+                    "brings it, or $DRAGOMAN_DATA names the folder it is in"
+                )
+            else:
+                folder = catalog.get(name).folder
+                catalog.fetch(name, needs=[file.removeprefix(f"{folder}/") for file in missing], report=say)
+        for file in self.files():
+            find_file(file)
+        for problem in self.differing_files():
+            raise DataError(problem)
+
+    def differing_files(self) -> Iterator[str]:
+        """Yield a complaint about each file that is here with another text than was recorded."""
+        missing = {file for files in self.missing_files().values() for file in files}
+        for name, recorded in self.expectation().data.files.items():
+            if name not in self.files() or name in missing:
+                continue
+            actual, dataset = describe_file(find_file(name)), catalog.providing(name)
+            accepted = [set(part.text_sha256.split()) for part in dataset.parts] if dataset else []
+            # The catalogue may say that results were measured on either text.
+            if actual == recorded or any({actual.sha256, recorded.sha256} <= sums for sums in accepted):
+                continue
+            remedy = f"get it again with: dragoman data fetch {dataset.name}" if dataset else "get it again"
+            yield (
+                f"{find_file(name)}: is not the text that the scores were measured on "
+                f"({actual.n_lines:,} lines, sha256 {actual.sha256[:12]}…, and not {recorded.n_lines:,}, "
+                f"{recorded.sha256[:12]}…); {remedy}"
+            )
 
 
 def start_of(config: Config) -> str:
@@ -205,39 +291,15 @@ def start_of(config: Config) -> str:
     return config.training.start_from if config.task == "translation" else ""
 
 
-def laid_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `settings` updated by `changes`, section by section."""
-    merged = dict(settings)
-    for name, value in changes.items():
-        old = merged.get(name)
-        merged[name] = {**old, **value} if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
-def version_option(version: str) -> str:
-    """Return the command-line option of a version, with a leading space."""
-    return {FULL: "", QUICK: " --quick"}.get(version, f" --variant {version}")
-
-
-def run_name(recipe: Recipe, version: str, *, seed: int | None) -> str:
-    """Return the default name of a run of this version; `version_of_run` reads it."""
-    parts = [recipe.name, *([version] if version != FULL else [])]
-    return "-".join(parts) + ("" if seed is None else f"{OF_SEED}{seed}")
-
-
-def version_of_run(name: str) -> tuple[Recipe, str, int | None]:
-    """Return recipe, version and seed of the run called `name`; seed None: the recipe's.
-
-    ConfigError: no recipe has runs of this name.
-    """
-    stem, _, seed = name.rpartition(OF_SEED)
-    if not seed.isdecimal():
-        stem, seed = name, ""
+def recipe_of_run(name: str) -> Recipe:
+    """Return the recipe, in its version and seed, that has runs called `name`. ConfigError: none has."""
+    seed = name.rpartition(OF_SEED)[2]
     here = [Recipe(path.parent) for path in sorted(Path().glob("*/recipe.toml"))]
     for recipe in (*here, *known_recipes()):
         for version in recipe.versions():
-            if stem == run_name(recipe, version, seed=None):
-                return recipe, version, int(seed) if seed else None
+            seeded = replace(version, seed=int(seed) if seed.isdecimal() else None)
+            if seeded.run_name == name:
+                return seeded
     raise ConfigError(f"{name}: no recipe has a run of this name, and no folder with a recipe.toml is there")
 
 
@@ -246,82 +308,19 @@ def known_recipes() -> list[Recipe]:
     return [Recipe(path.parent) for path in sorted(recipes_folder().glob("*/recipe.toml"))]
 
 
-def find_recipe(name: str) -> Recipe:
+def find_recipe(name: str, version: str = FULL, seed: int | None = None) -> Recipe:
     """Return the recipe in the folder `name`, or else the one of this name that comes with Dragoman.
 
     ConfigError: there is neither.
     """
     if (Path(name) / "recipe.toml").is_file():
-        return Recipe(Path(name))
+        return Recipe(Path(name), version, seed)
     recipes = {recipe.name: recipe for recipe in known_recipes()}
     if name in recipes:
-        return recipes[name]
+        return replace(recipes[name], version=version, seed=seed)
     close = difflib.get_close_matches(name, recipes, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(recipes) or 'none here'}"
     raise ConfigError(f"{name}: no recipe, and no folder with a recipe.toml; {hint}")
-
-
-NO_FILES = ("phrasebook:", "hf:")
-"""What corpora begin with that are no files: embedded, or streamed from the hub."""
-
-
-def files_of(config: Config) -> list[str]:
-    """Return the names of all files that a recipe reads, each once."""
-    names = [file for _, files in config.data.files() for file in files]
-    return [name for name in dict.fromkeys(names) if not name.startswith(NO_FILES)]
-
-
-def provide_data(config: Config, *, fetch: bool, say: Callable[[str], None]) -> None:
-    """See that every file is here, and fetch what the catalogue has. DataError: one is not to be had."""
-    for name, missing in missing_files(config).items():
-        if name is None:
-            find_file(missing[0])  # says where it was looked for
-        elif not fetch:
-            raise DataError(
-                f"{missing[0]}: is not here, and nothing is to be fetched; dragoman data fetch {name} brings "
-                "it, or $DRAGOMAN_DATA names the folder it is in"
-            )
-        else:
-            folder = catalog.get(name).folder
-            catalog.fetch(name, needs=[file.removeprefix(f"{folder}/") for file in missing], report=say)
-    for file in files_of(config):
-        find_file(file)
-
-
-def missing_files(config: Config) -> dict[str | None, list[str]]:
-    """Return the files that are not here, by the data set that has them.
-
-    None: no data set of the catalogue.
-    """
-    missing: dict[str | None, list[str]] = {}
-    for file in files_of(config):
-        try:
-            find_file(file)
-        except DataError:
-            dataset = catalog.providing(file)
-            missing.setdefault(dataset.name if dataset else None, []).append(file)
-    return missing
-
-
-def differing(config: Config, data: Data) -> Iterator[str]:
-    """Yield a complaint about each file that is here with another text than was recorded."""
-    missing = {file for files in missing_files(config).values() for file in files}
-    for name in files_of(config):
-        recorded = data.files.get(name)
-        if recorded is None or name in missing:
-            continue
-        if (actual := describe_file(find_file(name))) == recorded:
-            continue
-        dataset = catalog.providing(name)
-        accepted = [set(part.text_sha256.split()) for part in dataset.parts] if dataset else []
-        # The catalogue may say that results were measured on either text.
-        if not any({actual.sha256, recorded.sha256} <= sums for sums in accepted):
-            remedy = f"get it again with: dragoman data fetch {dataset.name}" if dataset else "get it again"
-            yield (
-                f"{find_file(name)}: is not the text that the scores were measured on "
-                f"({actual.n_lines:,} lines, sha256 {actual.sha256[:12]}…, and not {recorded.n_lines:,}, "
-                f"{recorded.sha256[:12]}…); {remedy}"
-            )
 
 
 def describe_file(path: Path) -> DataFile:

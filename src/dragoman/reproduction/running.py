@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.bulk.running import translate_file
 from dragoman.config import Config, file_names
-from dragoman.distillation.distilling import describe_lessons, take_tokenizer
-from dragoman.distillation.teaching import Translate, teach
-from dragoman.errors import ConfigError, DataError
+from dragoman.distillation.distilling import take_tokenizer
+from dragoman.distillation.teaching import Material, Translate, teach
+from dragoman.errors import ConfigError
 from dragoman.evaluation.scores import keep_scores
 from dragoman.predict.model import translation_config
 from dragoman.report.curves import Curves
@@ -22,12 +21,9 @@ from dragoman.reproduction.recipe import (
     Expectation,
     ExpectedScore,
     Recipe,
-    differing,
     known_recipes,
-    provide_data,
+    recipe_of_run,
     start_of,
-    version_of_run,
-    version_option,
 )
 from dragoman.runs import Run, differences, only_writer
 from dragoman.tasks import task_of
@@ -43,72 +39,43 @@ REPRODUCTION = "reproduction.json"
 class Verdict(NamedTuple):
     """One score beside what was expected."""
 
-    expected: ExpectedScore
+    test_set: str
+    metric: str
     value: float | None
     """None where the run has no such score."""
-    problem: str
-    """Why it fails, in words; "" where it passes."""
+    expected: float
+    tolerance: float
+    passed: bool
+    problem: str | None
+    """Why it fails, in words."""
     note: str = ""
     """What else is to be said of it."""
 
-    @property
-    def passed(self) -> bool:
-        return not self.problem
 
-
-@dataclass(frozen=True)
-class Reproduction:
+class Reproduction(NamedTuple):
     """A run of a recipe, and what has become of its expectation."""
 
-    run: Path
-    expectation: Expectation
-    verdicts: tuple[Verdict, ...]
+    run: str
+    passed: bool
     minutes: float
     """Of training, validation included."""
-    differences: tuple[str, ...]
+    expected_minutes: float
+    differences: list[str]
     """In which versions and machine the run was made, where they are others than recorded."""
-
-    @property
-    def passed(self) -> bool:
-        return all(verdict.passed for verdict in self.verdicts)
+    scores: list[Verdict]
 
     def record(self) -> dict[str, Any]:
         """All of it as JSON has it."""
-        return {
-            "run": str(self.run),
-            "passed": self.passed,
-            "minutes": self.minutes,
-            "expected_minutes": self.expectation.minutes,
-            "differences": list(self.differences),
-            "scores": [
-                {
-                    "test_set": verdict.expected.test_set,
-                    "metric": verdict.expected.metric,
-                    "value": verdict.value,
-                    "expected": verdict.expected.value,
-                    "tolerance": verdict.expected.tolerance,
-                    "passed": verdict.passed,
-                    "problem": verdict.problem or None,
-                }
-                for verdict in self.verdicts
-            ],
-        }
+        return {**self._asdict(), "scores": [score._asdict() for score in self.scores]}
 
 
 def reproduce(
-    recipe: Recipe,
-    version: str,
-    *,
-    out: Path,
-    seed: int | None = None,
-    fetch: bool = True,
-    listener: TrainingListener | None = None,
-    translate: Translate = translate_file,
+    recipe: Recipe, *, out: Path, fetch: bool, listener: TrainingListener, translate: Translate
 ) -> Reproduction:
-    """Train a version of a recipe into `out`, or continue there; evaluate its test sets and judge the scores.
+    """Train a recipe into `out`, or continue there; evaluate its test sets and judge the scores.
 
     The runs that it starts from or learns from, if any, are trained and judged first; `translate` runs the
-    jobs of those it learns from.
+    jobs of those it learns from. Missing data is downloaded if `fetch` says so.
 
     Raises:
         ConfigError: nothing is expected of this version; no recipe has a run that it needs.
@@ -117,23 +84,13 @@ def reproduce(
     """
     from dragoman.tasks.training import report_on_text, train
 
-    listener = listener or TrainingListener()
-    expectation, config = recipe.expectation(version), recipe.config(version, seed=seed)
-    distillation = recipe.distillation(version)
-    at_hand = text_at_hand(config, distillation)
-    provide_data(at_hand, fetch=fetch, say=listener.message)
-    for problem in differing(at_hand, expectation.data):
-        raise DataError(problem)
-    for path in runs_before(config, distillation):
-        if (path / REPRODUCTION).exists():
-            continue
-        first, its_version, its_seed = version_of_run(path.name)
-        listener.message(
-            f"{first.name}{version_option(its_version)} comes first: the training needs it; run: {path}"
-        )
-        reproduce(
-            first, its_version, out=path, seed=its_seed, fetch=fetch, listener=listener, translate=translate
-        )
+    expectation, config, distillation = recipe.expectation(), recipe.config, recipe.distillation
+    recipe.provide_data(fetch=fetch, say=listener.message)
+    for path in recipe.runs_before():
+        if not (path / REPRODUCTION).exists():
+            first = recipe_of_run(path.name)
+            listener.message(f"{first.name}{first.option} comes first: the training needs it; run: {path}")
+            reproduce(first, out=path, fetch=fetch, listener=listener, translate=translate)
     if distillation is not None:
         write_lessons(config, distillation, translate=translate, say=listener.message)
     report_on_text(config, out, listener.message, check=False)
@@ -144,7 +101,7 @@ def reproduce(
     if is_finished(run):
         listener.message(f"{run.path} is trained; evaluating it")
     else:
-        recorded = Run(recipe.results(version), config).history()  # empty where none is kept
+        recorded = Run(recipe.results, config).history()  # empty where none is kept
         reference = ReferenceListener(recorded, listener.message, metric=config.training.metric)
         train(config, out, listener=Listeners([listener, reference]))
     request = EvaluationRequest(
@@ -156,31 +113,17 @@ def reproduce(
     task = task_of(run.config)
     records = [one.record() for one in task.evaluate(run, task.tests(run, request), request)]
     keep_scores(run, records)
+    verdicts = list(judge(expectation.scores, records))
     result = Reproduction(
-        run.path,
-        expectation,
-        tuple(judge(expectation.scores, records)),
-        float(run.read_json("report.json")["minutes"]),
-        tuple(environment_differences(expectation, run.read_json("environment.json"))),
+        run=str(run.path),
+        passed=all(verdict.passed for verdict in verdicts),
+        minutes=float(run.read_json("report.json")["minutes"]),
+        expected_minutes=expectation.minutes,
+        differences=list(environment_differences(expectation, run.read_json("environment.json"))),
+        scores=verdicts,
     )
     run.write_json(REPRODUCTION, result.record())
     return result
-
-
-def runs_before(config: Config, distillation: Distillation | None) -> list[Path]:
-    """Return the folders of the runs that a training starts from or learns from, each once."""
-    runs = [Path(start)] if (start := start_of(config)) else []
-    if distillation:
-        runs += distillation.lessons.runs(Path(distillation.teacher))
-    return list(dict.fromkeys(runs))
-
-
-def text_at_hand(config: Config, distillation: Distillation | None) -> Config:
-    """Return the same without the training and validation text that a distillation writes."""
-    if distillation is None:
-        return config
-    data = config.data.model_copy(update={"train": (), "valid": ()})
-    return config.model_copy(update={"data": data})
 
 
 def write_lessons(config: Config, distillation: Distillation, *, translate: Translate, say: Say) -> None:
@@ -195,10 +138,9 @@ def write_lessons(config: Config, distillation: Distillation, *, translate: Tran
             "these two, in one folder"
         )
     folder, teacher = files[0].parent, Path(distillation.teacher)
-    taught_by = translation_config(Run.open(teacher))
+    material = Material(teacher, translation_config(Run.open(teacher)), distillation.lessons)
     with only_writer(folder.parent):
-        taught = teach(teacher, taught_by, folder, lessons=distillation.lessons, translate=translate)
-    say(describe_lessons(taught))
+        teach(material, folder, translate=translate, say=say)
 
 
 def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]]) -> Iterator[Verdict]:
@@ -207,24 +149,26 @@ def judge(expected: Sequence[ExpectedScore], records: Sequence[Mapping[str, Any]
         (record["name"], score["name"]): score for record in records for score in record.get("scores", [])
     }
     for one in expected:
-        score = scores.get((one.test_set, one.metric), {})
+        score, problem, note = scores.get((one.test_set, one.metric), {}), None, ""
         value = score.get("value")
         if value is None or not math.isfinite(value):
-            yield Verdict(one, None, "the run has no such score")
-            continue
-        worse, problem, note = (value - one.value) * (1 if one.better == "lower" else -1), "", ""
-        if score["signature"] != one.signature:
+            value, problem = None, "the run has no such score"
+        elif score["signature"] != one.signature:
             # Scored in another way, figures cannot be compared.
             theirs, ours = (
                 dict(part.partition(":")[::2] for part in signature.split("|"))
                 for signature in (one.signature, score["signature"])
             )
             problem = f"scored in another way: {'; '.join(differences(theirs, ours))}"
-        elif worse > one.tolerance + 1e-9:
-            problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
-        elif -worse > one.tolerance:
-            note = f"{-worse:.1f} better than expected"
-        yield Verdict(one, value, problem, note)
+        else:
+            worse = (value - one.value) * (1 if one.better == "lower" else -1)
+            if worse > one.tolerance + 1e-9:
+                problem = f"{worse:.1f} worse, and {one.tolerance:g} allowed"
+            elif -worse > one.tolerance:
+                note = f"{-worse:.1f} better than expected"
+        yield Verdict(
+            one.test_set, one.metric, value, one.value, one.tolerance, problem is None, problem, note
+        )
 
 
 def environment_differences(expectation: Expectation, environment: Mapping[str, Any]) -> Iterator[str]:
@@ -250,9 +194,8 @@ class ReferenceListener(TrainingListener):
         value, reference = record.get(self.key), self.values.get(record["step"])
         if record["kind"] != "valid" or value is None or reference is None:
             return
-        is_loss = self.key == "valid_loss"
-        digits = 2 if is_loss else 1
-        lead = (round(value, digits) - round(reference, digits)) * (-1 if is_loss else 1)
+        digits, sign = (2, -1) if self.key == "valid_loss" else (1, 1)
+        lead = sign * (round(value, digits) - round(reference, digits))
         verdict = f"{abs(lead):.{digits}f} {'ahead' if lead > 0 else 'behind'}"
         self._say(
             f"{TITLES.get(self.key, 'loss')} {value:.{digits}f}, reference {reference:.{digits}f} at step "
@@ -266,16 +209,16 @@ def reference_curves(run: Run) -> Curves | None:
     A run is of a recipe that has its name and its task; of the recipe's versions it is the one of as many
     steps, or else the first.
     """
+    recorded = [replace(recipe, version=name) for recipe in known_recipes() for name in recipe.recorded()]
     fitting = [
-        (recipe, version, config)
-        for recipe in known_recipes()
-        for version in recipe.expected()
-        if (config := recipe.config(version)).name == run.config.name and config.subject == run.config.subject
+        recipe
+        for recipe in recorded
+        if (recipe.config.name, recipe.config.subject) == (run.config.name, run.config.subject)
     ]
-    fitting.sort(key=lambda one: one[2].training.max_steps != run.config.training.max_steps)
-    for recipe, version, config in fitting:
-        history = Run(recipe.results(version), config).history()
+    fitting.sort(key=lambda recipe: recipe.config.training.max_steps != run.config.training.max_steps)
+    for recipe in fitting:
+        history = Run(recipe.results, recipe.config).history()
         if any(record.get("kind") == "valid" for record in history):
-            of_version = "" if version == FULL else f" ({version})"
-            return Curves(f"recipe's reference{of_version}", history, config.training.max_steps)
+            of_version = "" if recipe.version == FULL else f" ({recipe.version})"
+            return Curves(f"recipe's reference{of_version}", history, recipe.config.training.max_steps)
     return None

@@ -18,6 +18,8 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.languages import known
 
+PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
 
 @dataclass(frozen=True)
 class Served:
@@ -72,8 +74,9 @@ class Models:
         """
         self.paths, self._note = tuple(paths), note
         self._device, self._precision = device, precision
-        self.served = self._load()
+        self.served: tuple[Served, ...] = ()
         """All of them, a model of several directions once for each; last those through a pivot language."""
+        self.reload()
 
     def load(self, path: str | Path, name: str) -> Sequence[Served]:
         """Return the model of the run in `path`, or on the hub: once for each direction of a translator.
@@ -85,14 +88,17 @@ class Models:
             of_classifier = "auto" if precision == "int8" else precision  # int8 is for searches
             classifier = Classifier.load(path, device=device, precision=of_classifier)
             classifier.classify(["."])  # what is made at the first call is made now
-            return [ServedClassifier(name, *_facts(classifier.model, None), classifier)]
+            n_weights, short = classifier.model.n_parameters, PRECISIONS[classifier.model.dtype]
+            return [ServedClassifier(name, n_weights, short, classifier)]
         translator = Translator.load(path, device=device, precision=precision)
-        facts = _facts(translator.model, "int8" if precision == "int8" else None)
+        n_weights = translator.model.n_parameters
+        short = "int8" if precision == "int8" else PRECISIONS[translator.model.dtype]
         turned = [translator.towards("-".join(direction)) for direction in translator.directions]
         turned[0].translate(["a"])  # what is made at the first call is made now
-        return [ServedTranslator(name, *facts, each) for each in turned]
+        return [ServedTranslator(name, n_weights, short, each) for each in turned]
 
-    def _load(self) -> tuple[Served, ...]:
+    def reload(self) -> None:
+        """Load all models. Errors: as of the first load; the old models then stay in use."""
         served: dict[str, Sequence[Served]] = {}
         for path in self.paths:
             name = name_of(path)
@@ -104,11 +110,7 @@ class Models:
             self._note(name)
             served[name] = self.load(path, name)
         models = [one for of_run in served.values() for one in of_run]
-        return (*models, *pivots([one for one in models if isinstance(one, ServedTranslator)]))
-
-    def reload(self) -> None:
-        """Reload all models. Errors: as of the first load; the old models then stay in use."""
-        self.served = self._load()
+        self.served = (*models, *pivots([one for one in models if isinstance(one, ServedTranslator)]))
         gc.collect()
 
     @property
@@ -188,11 +190,3 @@ def name_of(path: str | Path) -> str:
 def _no_model(name: str | None, does: str, names: Sequence[str]) -> str:
     subject = "no model" if name is None else f"{name}: no such model"
     return f"{subject} {does} here; there are: {', '.join(names) or 'none'}"
-
-
-def _facts(model: torch.nn.Module, precision: str | None) -> tuple[int, str]:
-    """Return the public facts about a model but for its name; `precision` goes before that of its weights."""
-    parameters = list(model.parameters())
-    short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    dtype = parameters[0].dtype
-    return sum(p.numel() for p in parameters), precision or short.get(dtype, str(dtype))

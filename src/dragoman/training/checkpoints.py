@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from concurrent import futures
-from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
 
@@ -33,8 +31,8 @@ class CheckpointWriter:
 
     def __init__(self, run: Run, config: Config, processes: Processes = ALONE) -> None:
         self.run, self.config, self.processes = run, config, processes
-        self._written: Future[None] | None = None
         self._thread: Thread | None = None
+        self._error: BaseException | None = None
 
     def save(self, state: TrainState) -> None:
         """Copy the state, and begin to write it when the checkpoint before is written.
@@ -51,29 +49,26 @@ class CheckpointWriter:
         if snapshot.n_writers > 1:
             self.processes.wait()
         if self.processes.rank < snapshot.n_writers:
-            self._written = Future()
             # A daemon: where another process has died, what it should write is not waited for.
-            self._thread = Thread(target=self._write, args=(snapshot, folder, self._written), daemon=True)
+            self._thread = Thread(target=self._write, args=(snapshot, folder), daemon=True)
             self._thread.start()
 
-    def _write(self, snapshot: Snapshot, folder: Path, written: Future[None]) -> None:
+    def _write(self, snapshot: Snapshot, folder: Path) -> None:
         """Write a checkpoint, and delete those that are no longer needed."""
         try:
             snapshot.fill(folder)
             if self.processes.first:
-                needed = {_name(step) for step in wanted_steps(snapshot.position, self.config)} | {
-                    folder.name
-                }
+                steps = wanted_steps(snapshot.position, self.config)
+                needed = {folder.name, *map(_name, steps)}
                 for other in _checkpoints(self.run):
                     if other.name not in needed:
                         shutil.rmtree(other, ignore_errors=True)
-            written.set_result(None)
         except BaseException as error:  # for the thread that trains
-            written.set_exception(error)
+            self._error = error
 
     def check(self) -> None:
         """RunError: what was being written cannot be written. Does not wait."""
-        if self._written is not None and self._written.done():
+        if self._thread is not None and not self._thread.is_alive():
             self.wait()
 
     def wait(self, seconds: float | None = None) -> None:
@@ -81,13 +76,13 @@ class CheckpointWriter:
 
         RunError: it cannot be written. TimeoutError: it is not yet.
         """
-        if self._written is None or self._thread is None:
-            return
-        if not futures.wait([self._written], seconds).done:
-            raise TimeoutError
-        self._thread.join()  # a thread that still frees tensors while Python ends makes it abort
-        written, self._written, self._thread = self._written, None, None
-        written.result()
+        if self._thread is not None:
+            self._thread.join(seconds)  # one that still frees tensors while Python ends makes it abort
+            if self._thread.is_alive():
+                raise TimeoutError
+        error, self._thread, self._error = self._error, None, None
+        if error is not None:
+            raise error
 
 
 def make_room(run: Run, config: Config, position: TrainPosition) -> None:

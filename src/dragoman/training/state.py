@@ -99,11 +99,6 @@ class TrainState:
     ema: Weights | None
     position: TrainPosition
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.model.device
-
     def snapshot(self, processes: Processes = ALONE) -> Snapshot:
         """Copy all of it into memory. All processes must call this."""
         files = {
@@ -113,7 +108,7 @@ class TrainState:
                 for name, parameter in self.model.named_parameters()
                 for kind, tensor in self.optimizer.state.get(parameter, {}).items()
             },
-            "random": random_states(processes, self.device),
+            "random": random_states(processes, self.model.device),
         }
         if self.ema is not None:
             files["ema"] = self.ema
@@ -167,8 +162,8 @@ class TrainState:
             torch.set_rng_state(random[f"cpu{rank}"])
         else:
             seed_process(self.position.step, processes)
-        if self.device.type == "cuda" and f"cuda{rank}" in random:
-            torch.cuda.set_rng_state(random[f"cuda{rank}"], self.device)
+        if f"cuda{rank}" in random and self.model.device.type == "cuda":
+            torch.cuda.set_rng_state(random[f"cuda{rank}"], self.model.device)
 
     def weights(self) -> Weights:
         """Return the weights to validate and to use: the moving average where there is one."""

@@ -95,8 +95,6 @@ class Trainer:
         updater = cls(objective, state, config, module=self.module, processes=processes, message=message)
         training, position = config.training, state.position
         clock = time.perf_counter()
-        if not position.window_seconds:  # a checkpoint of an earlier version, which did not keep them
-            position.window_tokens = 0
         for batches in self.batches():
             updater(batches)
             self.checkpoints.check()
@@ -250,27 +248,34 @@ class Trainer:
     def score(self, weights: Weights) -> None:
         """Score `weights`, keep them if they are the best so far, and record the result."""
         training, position = self.config.training, self.state.position
-        result = self.objective.validate(weights)
+        result, best = self.judge(weights, "valid", epoch=position.epoch)
         position.scores[str(position.step)] = result.score
-        best = position.best_score is None or result.score > position.best_score
         if best:
-            position.best_score, position.best_step = result.score, position.step
+            position.best_step = position.step
             position.n_worse = position.n_stalled = position.n_times_back = 0
-            self.run.save_weights(weights, probe=result.probe)
         else:
             position.n_worse += 1
             position.n_stalled += 1
         if training.schedule == "plateau" and position.n_stalled >= training.plateau_patience:
             position.rate_factor, position.n_stalled = position.rate_factor * training.plateau_factor, 0
-        record = {"kind": "valid", "step": position.step, "epoch": position.epoch, **result.record}
-        self._note_scores({**record, "best": best}, result)
         if should_be_learning(position, training):
             warn(position, result, self.listener)
 
-    def _note_scores(self, record: dict[str, Any], result: Validation) -> None:
-        self.run.append_history({**record, "seconds": self.state.position.seconds})
+    def judge(self, weights: Weights, kind: str, **facts: int) -> tuple[Validation, bool]:
+        """Return the scores of `weights`, and whether they are the best so far, which the run then keeps.
+
+        A record of this `kind`, with these `facts`, is added to the history.
+        """
+        position, result = self.state.position, self.objective.validate(weights)
+        best = position.best_score is None or result.score > position.best_score
+        if best:
+            position.best_score = result.score
+            self.run.save_weights(weights, probe=result.probe)
+        record = {"kind": kind, "step": position.step, **facts, **result.record, "best": best}
+        self.run.append_history({**record, "seconds": position.seconds})
         self.listener.logged(record)
-        self.listener.sampled(self.state.position.step, result.samples)
+        self.listener.sampled(position.step, result.samples)
+        return result, best
 
     def finish(self) -> None:
         """Average checkpoints, keep the average if it scores better, and close the run."""
@@ -279,15 +284,8 @@ class Trainer:
         kept = "best"
         if training.average != "none" and len(files) > 1:
             self.listener.validating()
-            mean = average_weights(files)
-            result = self.objective.validate(mean)
-            better = position.best_score is None or result.score > position.best_score
-            if better:
+            if self.judge(average_weights(files), "average", n=len(files))[1]:
                 kept = "average"
-                position.best_score = result.score
-                run.save_weights(mean, probe=result.probe)
-            record = {"kind": "average", "step": position.step, "n": len(files), **result.record}
-            self._note_scores({**record, "best": better}, result)
         facts = self.objective.finish(run.load_weights())
         run.write_json("environment.json", environment())
         report = {

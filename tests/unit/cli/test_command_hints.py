@@ -1,11 +1,8 @@
 """Commands that messages name work in the shell in which the program was called."""
 
-import re
 import shlex
-import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,6 +32,9 @@ def test_a_program_that_the_shell_does_not_find_is_named_with_its_path(called: P
     assert as_called("try: dragoman classify run") == "try: 'my env/bin/dragoman' classify run"
     assert error_of("compare", "run").endswith("for a single one say: 'my env/bin/dragoman' report RUN")
     assert command_line() == "dragoman compare run"
+    assert shlex.split(command_line("show", Path("my run"))) == ["dragoman", "show", "my run"]
+    for text in ("runs/dragoman show", "python -m dragoman show", "the dragoman shows"):
+        assert as_called(text) == text, "this is no command of ours"
     found = shlex.split(as_called("pip install 'dragoman[plots]'"))
     assert found == [str(called / "python"), "-m", "pip", "install", "-e", f"{ROOT}[plots]"]
 
@@ -50,26 +50,10 @@ def test_a_program_on_the_path_is_named_alone(called: Path, monkeypatch: pytest.
             assert as_called(text) == text
 
 
-def test_another_program_of_that_name_is_not_meant(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = called.parent / "other"
-    shutil.copytree(called, other)
-    monkeypatch.setenv("PATH", str(other))
-    assert as_called("dragoman show run") == "'my env/bin/dragoman' show run"
-
-
 def test_a_module_is_named_with_the_typed_python(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/lib/dragoman/__main__.py", "show"])
     monkeypatch.setattr(sys, "orig_argv", ["bin/python3", "-m", "dragoman", "show"])
     assert as_called("dragoman data check a.tsv") == "bin/python3 -m dragoman data check a.tsv"
-
-
-@pytest.mark.parametrize("text", ["runs/dragoman show", "python -m dragoman show", "the dragoman shows", "x"])
-def test_what_is_no_command_of_ours_stays(called: Path, text: str) -> None:
-    assert as_called(text) == text
-
-
-def test_a_path_with_a_space_can_be_pasted() -> None:
-    assert shlex.split(command_line("show", Path("my run"))) == ["dragoman", "show", "my run"]
 
 
 def test_a_usage_error_names_the_program_as_it_was_called(tmp_path: Path) -> None:
@@ -78,23 +62,3 @@ def test_a_usage_error_names_the_program_as_it_was_called(tmp_path: Path) -> Non
     script.chmod(0o755)
     done = subprocess.run([script, "show", "--wrong"], capture_output=True, text=True, check=False)
     assert f"Try '{script} show --help'" in done.stderr.replace(" -h'", " --help'")
-
-
-def recipe_of(target: str, folder: Path) -> Sequence[str]:
-    """What `make target` would do in a fresh clone."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, folder)
-    done = subprocess.run(["make", "-n", target], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
-
-
-def test_the_demo_installs_the_package_and_matplotlib_alone(tmp_path: Path) -> None:
-    installed = {
-        argument
-        for line in recipe_of("demo", tmp_path)
-        if re.search(r"pip install", line)
-        for argument in shlex.split(line)[2:]
-        if not argument.startswith("--") and argument != "constraints.txt"
-    }
-    assert {re.sub("==.*", "", argument) for argument in installed} == {"torch", ".[plots]"}
-    assert any("'.[dev]'" in line for line in recipe_of("test", tmp_path))

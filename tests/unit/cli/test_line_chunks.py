@@ -30,10 +30,7 @@ def test_lines_come_back_with_either_line_end(lines: list[str]) -> None:
 def test_a_line_is_given_as_soon_as_it_is_complete() -> None:
     chunks = line_chunks(iter([b"a", b"b\nc\nd", b"", b"\n", b"e"]), name="stdin")
     assert list(chunks) == [["ab", "c"], ["d"], ["e"]]
-
-
-def test_a_byte_order_mark_is_no_text() -> None:
-    assert lines_of([b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"]) == ["a", "\ufeffb"]
+    assert lines_of([b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"]) == ["a", "\ufeffb"], "a byte order mark is no text"
 
 
 def test_a_line_that_is_not_utf8_is_named_after_those_before_it_are_given() -> None:

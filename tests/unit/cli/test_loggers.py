@@ -1,17 +1,15 @@
 """What a training logs arrives at TensorBoard and at Weights & Biases, by their own readers."""
 
 import html
-import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commands import succeed
-from dragoman.cli.listener import markdown_table, run_id, scalars
+from dragoman.cli.listener import markdown_table, run_id
 from dragoman.runs import Run
 from dragoman.training.objective import N_SAMPLES
-from dragoman.training.trainer import Listeners, TrainingListener
 from tiny import TINY, write_corpus
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
@@ -22,31 +20,6 @@ COMMAND = ["train", "--src", "train.en", "--tgt", "train.de", "--out", "run", *S
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path, "train", 60, seed=1)
-
-
-def test_numbers_are_named_by_kind_and_others_left_out() -> None:
-    record = {"kind": "valid", "step": 3, "bleu": 12.5, "best": True, "seconds": 2.0, "source_gain": None}
-    assert scalars(record) == {"valid/bleu": 12.5}
-
-
-def test_a_continued_run_keeps_its_name_and_another_has_another() -> None:
-    assert run_id(Path("run")) == run_id(Path("./run")) != run_id(Path("other"))
-
-
-def test_every_listener_hears_everything() -> None:
-    heard: list[str] = []
-
-    class Listener(TrainingListener):
-        def __getattribute__(self, name: str) -> Any:
-            return lambda *arguments: heard.append(name)
-
-    both = Listeners([Listener(), Listener()])
-    events = [name for name, method in vars(TrainingListener).items() if callable(method)]
-    for name in events:
-        event = getattr(both, name)
-        event(*[None] * len(inspect.signature(event).parameters))
-    assert "stepped" in events
-    assert heard == [name for name in events for _ in range(2)]
 
 
 def test_signs_of_markdown_and_html_are_text_in_a_table() -> None:
@@ -93,6 +66,7 @@ def test_tensorboard_and_weights_and_biases_get_the_losses_of_the_history(
 
     options, *logged = calls
     assert (options["project"], options["name"], options["resume"]) == ("mine", "run", "allow")
+    assert options["id"] == run_id(Path("./run")) != run_id(Path("other")), "a run goes on in its own"
     assert options["config"]["training"]["max_steps"] == 6
     losses = [(step, values["train/train_loss"]) for step, values in logged if "train/train_loss" in values]
     assert losses == history

@@ -22,12 +22,10 @@ from dragoman.predict.scoring import score_pairs
 
 CALLS: dict[str, tuple[str, Callable[[Translator, Any], object]]] = {
     "align": ("source", lambda t, texts: dragoman.align(t, texts, texts)),
-    "score": ("source", lambda t, texts: score_pairs(t, texts, texts)),
-    "score against": ("target", lambda t, texts: score_pairs(t, ["red"], texts)),
+    "score": ("target", lambda t, texts: score_pairs(t, ["red"], texts)),
     "confidence": ("source", lambda t, texts: word_probabilities(t, texts, texts)),
     "protection": ("sentence", lambda t, texts: dragoman.translate_protected(t, texts, Protection())),
-    "evaluate": ("translation", lambda t, texts: score_all(texts, texts, tgt_lang="de")),
-    "evaluate against": ("reference", lambda t, texts: score_all(["red"], texts, tgt_lang="de")),
+    "evaluate": ("reference", lambda t, texts: score_all(["red"], texts, tgt_lang="de")),
     "tokenize": ("text", lambda t, texts: t.tokenizers.src.encode_batch(texts)),
 }
 
@@ -36,10 +34,10 @@ CALLS: dict[str, tuple[str, Callable[[Translator, Any], object]]] = {
 def test_lists_of_other_things_are_refused(
     translator: Translator, what: str, call: Callable[[Translator, Any], object]
 ) -> None:
-    for text, kind in ((None, "NoneType"), (b"red", "bytes"), (3, "int"), (["red"], "list")):
+    for text, kind in ((None, "NoneType"), (b"red", "bytes")):
         with pytest.raises(DataError, match=f"^{what} 1: is of type {kind}, and not a string$"):
             call(translator, [text])
-    for texts, kind in ((None, "NoneType"), ("red", "str"), (b"red", "bytes"), (3, "int"), ({}, "dict")):
+    for texts, kind in ((None, "NoneType"), ("red", "str"), (3, "int"), ({}, "dict")):
         with pytest.raises(DataError, match=f"^give a list of {what}s, not a value of type {kind}$"):
             call(translator, texts)
 
@@ -48,8 +46,6 @@ def test_a_classifier_refuses_them(classifier: Classifier) -> None:
     for call in (classifier.classify, classifier.logits, lambda texts: word_importance(classifier, texts)):
         with pytest.raises(DataError, match=r"^text 2: is of type NoneType, and not a string$"):
             call(["good", None])  # type: ignore[list-item]
-        with pytest.raises(DataError, match=r"^give a list of texts, not a value of type NoneType$"):
-            call(None)  # type: ignore[arg-type]
 
 
 def test_single_texts_of_other_types_are_refused(translator: Translator) -> None:

@@ -85,24 +85,19 @@ def sum_of(file: Path) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_entry_is_complete(name: str) -> None:
+def test_every_entry_is_complete_with_plain_names_and_known_sums(name: str) -> None:
     dataset = catalog.get(name)
-    assert dataset.name == name
-    for value in (dataset.title, dataset.licence, dataset.citation, dataset.n_examples):
-        assert value.strip() == value != ""
-    assert dataset.task in ("translation", "classification")
+    assert catalog.names() == NAMES
+    assert [catalog.get(other).folder for other in NAMES].count(dataset.folder) == 1
+    lines = (dataset.title, dataset.licence, dataset.homepage, dataset.n_examples)
+    assert all(value.strip() == value != "" and "\n" not in value for value in lines)
     assert len(dataset.languages) == {"translation": 2, "classification": 1}[dataset.task]
-    assert dataset.homepage.startswith("https://")
     assert dataset.step in STEPS
-    for text in (dataset.title, dataset.licence, dataset.note, dataset.homepage):
-        assert "\n" not in text
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_download_and_every_file_has_a_plain_name_and_known_sums(name: str) -> None:
-    downloads, parts = catalog.get(name).downloads, catalog.get(name).parts
-    assert all(re.fullmatch(r"https://\S+", url) for item in downloads for url in item.urls)
-    assert all(item.urls for item in downloads)
+    if "\n" in dataset.citation:
+        assert re.fullmatch(r"@\w+\{[^\s,]+,\n(  .*\n)+\}", dataset.citation)
+    downloads, parts = dataset.downloads, dataset.parts
+    for url in (dataset.homepage, *(url for item in downloads for url in item.urls)):
+        assert re.fullmatch(r"https://\S+", url)
     assert not all(part.optional for part in parts)
     for files in ([item.file for item in downloads], [part.path for part in parts]):
         assert len(set(files)) == len(files) > 0
@@ -111,16 +106,6 @@ def test_every_download_and_every_file_has_a_plain_name_and_known_sums(name: str
         assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", checksum)
     for checksum in " ".join(part.text_sha256 for part in parts).split():
         assert re.fullmatch(r"[0-9a-f]{64}", checksum)
-
-
-def test_no_two_sets_share_a_folder_and_citations_of_papers_are_bibtex() -> None:
-    assert catalog.names() == NAMES
-    datasets = [catalog.get(name) for name in NAMES]
-    assert len({dataset.folder for dataset in datasets}) == len(datasets)
-    for dataset in datasets:
-        if "\n" in dataset.citation:
-            assert re.fullmatch(r"@\w+\{[^\s,]+,\n(  .*\n)+\}", dataset.citation)
-            assert dataset.citation.count("{") == dataset.citation.count("}")
 
 
 def test_every_file_that_a_recipe_names_comes_from_a_set() -> None:
@@ -133,22 +118,11 @@ def test_every_file_that_a_recipe_names_comes_from_a_set() -> None:
             assert file.startswith("phrasebook:") or catalog.providing(file), f"{recipe}: {file}"
 
 
-def test_a_name_that_is_not_there_is_reported() -> None:
+def test_a_set_is_found_by_its_name_or_by_that_of_a_file_in_recipes() -> None:
     assert complaint("multi30") == "multi30: no data set has this name; did you mean multi30k?"
     assert complaint("xyz") == f"xyz: no data set has this name; there are {', '.join(NAMES)}"
-
-
-@pytest.mark.parametrize(
-    ("file", "name"),
-    [("iwslt17/tst2013.de.gz", "iwslt17-en-de"), ("iwslt17/tst2030.de.gz", ""), ("tst2013.de.gz", "")],
-)
-def test_the_set_of_a_file_is_found_by_the_name_in_recipes(file: str, name: str) -> None:
-    assert getattr(catalog.providing(file), "name", "") == name
-
-
-def test_the_size_is_known_only_where_all_sizes_are() -> None:
-    assert catalog.get("imdb").size == 84_125_825
-    assert catalog.get("tatoeba-en-de").size == 0
+    files = {"iwslt17/tst2013.de.gz": "iwslt17-en-de", "iwslt17/tst2030.de.gz": "", "tst2013.de.gz": ""}
+    assert {file: getattr(catalog.providing(file), "name", "") for file in files} == files
 
 
 # Fetching
@@ -195,13 +169,6 @@ def test_force_fetches_what_is_here_already(web: Web) -> None:
     assert (folder / "mine" / "clean.en").read_text(encoding="utf-8") == "a user's own"
 
 
-def test_progress_is_told_for_every_file(web: Web) -> None:
-    told: dict[str, tuple[int, int | None]] = {}
-    catalog.fetch("multi30k", progress=lambda file, n, total: told.update({file: (n, total)}))
-    content = originals("multi30k")
-    assert told == {file: (len(data), len(data)) for file, data in content.items()}
-
-
 def test_a_fetch_that_breaks_off_is_continued_by_the_next(web: Web, cached: Path) -> None:
     dataset = catalog.get("imdb")
     (cached / "downloads" / "imdb").mkdir(parents=True)
@@ -215,16 +182,7 @@ def test_a_fetch_that_breaks_off_is_continued_by_the_next(web: Web, cached: Path
     assert [p.name for p in cached.iterdir()] == ["imdb"]
 
 
-def test_a_preparation_that_fails_leaves_no_folder_but_the_download(
-    web: Web, cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = tuple(replace(part, n_lines=99) for part in catalog.get("small-en-zh").parts)
-    change(monkeypatch, "small-en-zh", parts=parts)
-    assert "where 99 belong" in complaint("small-en-zh")
-    assert [p.name for p in cached.iterdir()] == ["downloads"]
-
-
-def test_a_set_that_a_kill_took_the_name_from_is_there_again(
+def test_a_preparation_that_fails_leaves_the_download_and_the_set_that_a_kill_left_without_its_name(
     web: Web, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = fetch("imdb")
@@ -233,6 +191,7 @@ def test_a_set_that_a_kill_took_the_name_from_is_there_again(
     change(monkeypatch, "imdb", parts=parts)
     assert "where 99 belong" in complaint("imdb")
     assert catalog.locate("imdb") == folder
+    assert sorted(p.name for p in cached.iterdir()) == ["downloads", "imdb"]
 
 
 # Checksums
@@ -253,14 +212,6 @@ def test_a_download_without_a_published_sum_is_trusted_once(web: Web) -> None:
     shutil.rmtree(folder)
     web.put("tatoeba-en-de/deu-eng.zip", content, etag='"third"')
     fetch("tatoeba-en-de")
-
-
-def test_a_download_with_a_wrong_sum_makes_no_set(web: Web, cached: Path) -> None:
-    web.put("imdb/aclImdb_v1.tar.gz", b"something else")
-    message = complaint("imdb")
-    sums = [hashlib.md5(x).hexdigest() for x in (b"something else", originals("imdb")["aclImdb_v1.tar.gz"])]
-    assert "its md5 is {}, the published one is {}".format(*sums) in message
-    assert catalog.locate("imdb") is None
 
 
 def test_a_file_that_was_changed_is_found(web: Web) -> None:
@@ -289,8 +240,7 @@ def test_sums_beside_the_folder_of_the_set_are_checked_too(web: Web, data: Path)
 
 def test_other_text_than_measured_is_named(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     train = gzip.compress(b"")
-    first, second = (hashlib.sha256(text).hexdigest() for text in (b"other", gzip.decompress(train)))
-    parts = [replace(part, text_sha256=f"{first} {second}") for part in catalog.get("small-en-zh").parts]
+    parts = [replace(part, text_sha256="0" * 64) for part in catalog.get("small-en-zh").parts]
     change(monkeypatch, "small-en-zh", parts=tuple(parts))
     _, reported = fetch("small-en-zh")
     assert reported[-1] == (
@@ -299,30 +249,12 @@ def test_other_text_than_measured_is_named(web: Web, monkeypatch: pytest.MonkeyP
     )
     folder = catalog.locate("small-en-zh")
     assert folder is not None
-    shutil.rmtree(folder)
-    folder.mkdir()
-    for part in parts:
-        (folder / part.path).write_bytes(train)
-    assert not any(line.startswith("note: train") for line in fetch("small-en-zh")[1])
-
-
-def test_a_damaged_file_is_reported(web: Web, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [replace(part, text_sha256="0" * 64) for part in catalog.get("small-en-zh").parts]
-    change(monkeypatch, "small-en-zh", parts=tuple(parts))
-    folder = place_by_hand(data, "small-en-zh")
-    (folder / "dev.tsv.gz").write_bytes((folder / "dev.tsv.gz").read_bytes()[:-4])
+    (folder / "SHA256SUMS").unlink()
+    (folder / "dev.tsv.gz").write_bytes(train[:-4])
     assert "damaged or cut short" in complaint("small-en-zh")
 
 
 # Where sets are
-
-
-def test_sets_are_looked_for_where_files_are_and_in_that_order(web: Web, cached: Path, data: Path) -> None:
-    for folder, description in ((cached, "cache"), (data, "$DRAGOMAN_DATA"), (Path(), "here")):
-        placed = place_by_hand(folder, "imdb")
-        place = catalog.whereabouts(catalog.get("imdb"))
-        assert (place.folder, place.description, place.missing) == (placed, description, ())
-        assert find_file("imdb/train.tsv.gz") == placed / "train.tsv.gz"
 
 
 def test_a_set_that_lacks_a_file_is_not_complete(web: Web, cached: Path, data: Path) -> None:
@@ -381,8 +313,3 @@ def test_a_file_that_the_user_put_there_is_taken_and_kept_or_refused(web: Web, c
     assert web.requests == []
     assert json.loads((folder / "source.json").read_text())["downloads"][0]["url"] == ""
     assert [p.name for p in downloads.iterdir()] == ["aclImdb_v1.tar.gz"]
-
-
-def test_a_cache_that_cannot_be_written_is_reported(web: Web, tmp_path: Path, cached: Path) -> None:
-    cached.write_text("a file, not a folder")
-    assert "choose another folder" in complaint("imdb")

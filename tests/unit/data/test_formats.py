@@ -4,41 +4,21 @@ import csv
 import io
 import json
 import tracemalloc
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corpus_files import COMPRESS, complaint_of, write
+from corpus_files import COMPRESS, complaint, corpus_of, read, write
 from corpus_files import offline_hub as offline_hub
-from dragoman.config import Column
-from dragoman.data.corpora import open_corpus
 from dragoman.data.readers import formats
 from dragoman.data.readers.files import LONGEST_LINE
-from dragoman.data.readers.formats import language_matches, tmx
-from dragoman.data.readers.tables import Notes, one_line
-from dragoman.data.records import Corpus, Pair
 from dragoman.errors import DataError
 
 PAIRS = [
     ("one", "eins"), ('He said "hi, you".', "Er sagte „hallo“."), ("我们 & <b>", "😀\u2028x"), ("", "leer"),
 ]  # fmt: skip
 DEFAULT = (0, 1)
-
-
-def corpus_of(*files: str, columns: tuple[Column, Column] = DEFAULT, langs: str = "en de") -> Corpus:
-    src_lang, tgt_lang = langs.split()
-    return open_corpus(files, src_lang=src_lang, tgt_lang=tgt_lang, columns=columns)
-
-
-def read(*files: str, **options: Any) -> list[Pair]:
-    return list(corpus_of(*files, **options).pairs())
-
-
-def complaint(*files: str, **options: Any) -> str:
-    return complaint_of(lambda: corpus_of(*files, **options).pairs())
 
 
 def notes(*files: str, **options: Any) -> list[str]:
@@ -88,14 +68,6 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, compress
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_the_fingerprint_depends_on_content_and_nothing_else(tmp_path: Path, suffix: str) -> None:
-    first = corpus_of(write(tmp_path / f"a{suffix}", WRITERS[suffix](PAIRS))).fingerprint()
-    moved = corpus_of(write(tmp_path / f"b{suffix}", WRITERS[suffix](PAIRS))).fingerprint()
-    other = corpus_of(write(tmp_path / f"c{suffix}", WRITERS[suffix](PAIRS[:2]))).fingerprint()
-    assert first == moved != other
-
-
-@pytest.mark.parametrize("suffix", WRITERS)
 def test_invalid_utf8_and_a_nul_byte_are_reported_in_every_format(tmp_path: Path, suffix: str) -> None:
     text = WRITERS[suffix]([("one", "eins"), ("two", "ZWOELF")]).replace("ZWOELF", "zw\udcf6lf")
     path = write(tmp_path / f"a{suffix}", text.encode("utf-8", "surrogateescape"))
@@ -115,50 +87,8 @@ def test_a_line_of_a_megabyte_is_read_in_every_format(tmp_path: Path, suffix: st
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tmx"])
 def test_line_breaks_inside_a_text_become_spaces(tmp_path: Path, suffix: str) -> None:
-    path = write(tmp_path / f"a{suffix}", WRITERS[suffix]([("one \r\n\n  two", "a\nb")]))
-    assert read(path) == [("one two", "a b")]
-
-
-def test_the_lines_of_a_text_are_joined_by_spaces() -> None:
-    lines = {"a ": "a ", "a \t\r\n b": "a b", " a\n": "a", "a\n \n\rb": "a b", "\n": ""}
-    lines["a\u2028b"] = "a\u2028b"
-    assert {text: one_line(text) for text in lines} == lines
-
-
-# All
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "columns"),
-    [
-        ("a.tsv", "en\tde\none\teins\nb\n", ("en", "de")),
-        ("a.tsv", "en\tde\none\teins\n", ("en", "fr")),
-        ("a.tsv", "one\teins\nb\n", (0, 1)),
-        ("a.csv", "en,de\none,eins\na,b,c\n", ("en", "de")),
-        ("a.csv", 'en,de\none,eins\n"a"b,c\n', ("en", "de")),
-        ("a.jsonl", '{"en": "one", "de": "eins"}\n{"en": "two"}\n', ("en", "de")),
-        ("a.jsonl", '{"en": "one", "de": "eins"}\n[]\n', ("en", "de")),
-        ("a.tmx", "<tmx><body><tu></tmx>", DEFAULT),
-    ],
-)
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_file_is_closed_when_something_is_wrong_in_it_though_the_error_is_kept(
-    name: str, suffix: str, text: str, columns: tuple[Column, Column], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    path = write(tmp_path / f"{name}{suffix}", text)
-    opened, really_open = [], Path.open
-
-    def recording(self: Path, *args: Any) -> Any:
-        opened.append(really_open(self, *args))
-        return opened[-1]
-
-    monkeypatch.setattr(Path, "open", recording)
-    with pytest.raises(DataError) as kept:
-        list(corpus_of(path, columns=columns).pairs())
-    assert kept.tb
-    assert opened
-    assert all(file.closed for file in opened)
+    path = write(tmp_path / f"a{suffix}", WRITERS[suffix]([("one \r\n\n  two", "a\nb"), ("a\u2028b", "\n")]))
+    assert read(path) == [("one two", "a b"), ("a\u2028b", "")]
 
 
 # Tab-separated
@@ -205,15 +135,6 @@ def test_an_open_quote_does_not_swallow_more_than_a_record_may_hold(tmp_path: Pa
     assert csv.field_size_limit() == before
 
 
-def test_columns_of_a_csv_that_do_not_tell_are_to_be_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,x,y\n1,one,eins\n")
-    assert complaint(path) == (
-        f"{path}: cannot tell which columns are en and de among id, x, y; "
-        "name them, as in --columns source,target (data.columns)"
-    )
-    assert read(write(tmp_path / "b.csv", "x,y\none,eins\n")) == [("one", "eins")]
-
-
 # JSON lines
 
 
@@ -224,15 +145,12 @@ def test_objects_with_languages_in_words_are_read_without_naming_columns(tmp_pat
     assert read(path, langs="zh en")[0] == ("你好。", "Hi.")
 
 
-def test_fields_inside_a_field_are_reached_by_dots(tmp_path: Path) -> None:
+def test_fields_inside_a_field_are_reached_by_dots_and_null_is_an_empty_text(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"translation": {"en": "a", "de": "b"}, "x.y": "c"}\n')
     assert read(path) == [("a", "b")]
     assert read(path, columns=("x.y", "translation.en")) == [("c", "a")]
-
-
-def test_null_is_an_empty_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n{"en": null, "de": "b"}\n')
-    assert read(path)[1] == ("", "b")
+    path = write(tmp_path / "b.jsonl", '{"en": null, "de": "b"}\n{"en": "a", "de": "b"}\n')
+    assert read(path)[0] == ("", "b")
 
 
 # TMX
@@ -247,12 +165,6 @@ def tmx_of(tmp_path: Path, *units: str, head: str = "") -> str:
     body = "\n".join(units)
     text = f'<?xml version="1.0"?>{head}<tmx version="1.4"><body>\n{body}\n</body></tmx>'
     return write(tmp_path / "a.tmx", text)
-
-
-def test_a_language_matches_itself_and_its_variants() -> None:
-    matching = {("en", "en"): True, ("EN-us", "en"): True, ("en_GB", "en"): True}
-    matching |= {("eng", "en"): False, ("en", "en-US"): False}
-    assert {(tag, language): language_matches(tag, language) for tag, language in matching} == matching
 
 
 def test_languages_of_a_tmx_match_whatever_their_case_and_region(tmp_path: Path) -> None:
@@ -289,15 +201,20 @@ def test_a_unit_with_a_control_character_is_left_out_and_counted(tmp_path: Path,
         assert notes(path) == ["left out 6 of 8 units: 6 with a control character"]
 
 
-def test_variants_of_a_language_that_are_mixed_are_noted(tmp_path: Path) -> None:
+def test_variants_of_a_language_that_are_mixed_are_noted_and_units_without_one_are_counted(
+    tmp_path: Path,
+) -> None:
     units = [unit(("en", "a"), ("pt-BR", "b"), ("pt-PT", "c")), unit(("en", "d"), ("pt_PT", "e"))]
+    units += [unit(("en", "a")), unit(("fr", "x")), unit(("en", "a"), ("por", "x"))]
     path = tmx_of(tmp_path, *units)
     assert read(path, langs="en pt") == [("a", "b"), ("d", "e")]
+    left_out = "left out 3 of 5 units: 2 without pt, 1 without en and pt"
     first = "1 units have a language more than once; the first is taken"
     mixed = "pt mixes pt-br (1), pt-pt (1); to take one, say it: pt-br, for example"
-    assert notes(path, langs="en pt") == [first, mixed]
+    assert sorted(notes(path, langs="en pt")) == sorted([left_out, first, mixed])
     assert read(path, langs="en pt-PT") == [("a", "c"), ("d", "e")]
-    assert notes(path, langs="en pt-PT") == []
+    exact = tmx_of(tmp_path, unit(("en-GB", "colour"), ("en", "color"), ("de", "Farbe")))
+    assert read(exact) == [("color", "Farbe")]
 
 
 def test_a_memory_is_in_the_two_languages_that_nearly_all_its_units_have(tmp_path: Path) -> None:
@@ -312,23 +229,6 @@ def test_a_memory_is_in_the_two_languages_that_nearly_all_its_units_have(tmp_pat
         shown = rf"a\.tmx: its languages are {shown} --src-lang en --tgt-lang de$"
         with pytest.raises(DataError, match=shown):
             formats.tmx_languages(tmp_path / "a.tmx")
-
-
-def test_units_without_a_language_are_counted(tmp_path: Path) -> None:
-    units = [unit(("en", "a"), ("de", "b")), unit(("en", "a")), unit(("fr", "x"))]
-    path = tmx_of(tmp_path, *units, unit(("en", "a"), ("fr", "x")))
-    assert read(path) == [("a", "b")]
-    assert notes(path) == ["left out 3 of 4 units: 2 without de, 1 without en and de"]
-
-
-def test_an_exact_language_goes_before_a_variant_and_the_first_before_later_ones(tmp_path: Path) -> None:
-    path = tmx_of(
-        tmp_path,
-        unit(("en-GB", "colour"), ("en", "color"), ("de", "Farbe")),
-        unit(("en-GB", "colour"), ("en-US", "color"), ("de", "Farbe")),
-    )
-    assert [pair.src for pair in read(path)] == ["color", "colour"]
-    assert notes(path)[0] == "1 units have a language more than once; the first is taken"
 
 
 def test_a_tmx_in_other_languages_is_reported_with_those_there(tmp_path: Path) -> None:
@@ -355,10 +255,9 @@ BILLION_LAUGHS = f"<!DOCTYPE tmx [<!ENTITY a '{'ha' * 50}'>{LAUGHS}]>"
     [
         BILLION_LAUGHS,
         "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>",
-        "<!DOCTYPE tmx [<!ENTITY % a SYSTEM 'http://127.0.0.1:1/x.dtd'> %a;]>",
         "<!DOCTYPE tmx [<!ENTITY a 'harmless'>]>",
     ],
-    ids=["billion laughs", "a file", "the network", "any"],
+    ids=["billion laughs", "a file", "any"],
 )
 def test_a_tmx_that_declares_entities_is_refused(tmp_path: Path, head: str) -> None:
     path = tmx_of(tmp_path, unit(("en", "&a;"), ("de", "b")), head=head)
@@ -377,46 +276,13 @@ def test_the_document_type_that_tmx_files_name_is_not_fetched(tmp_path: Path) ->
     assert "line 2: &eacute; is not defined; write the character itself" in complaint(undefined)
 
 
-def test_the_pairs_before_the_cut_are_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tmx", as_tmx([("one", "eins"), ("two", "zwei")]).partition("two")[0])
-    found = corpus_of(path).pairs()
-    assert next(found) == ("one", "eins")
-    with pytest.raises(DataError, match="cut short"):
-        next(found)
-
-
-class Endless:
-    """A file of `n` translation units that exists only while it is read; how far it has been read."""
-
-    def __init__(self, n: int) -> None:
-        self._parts = self._generate(n)
-        self.n_units = 0
-
-    def _generate(self, n: int) -> Iterator[bytes]:
-        yield b"<tmx><body>"
-        for i in range(n):
-            self.n_units += 1
-            yield unit(("en", f"sentence {i}"), ("de", f"Satz {i}")).encode()
-        yield b"</body></tmx>"
-
-    def read(self, n: int) -> bytes:
-        return b"".join(islice(self._parts, max(1, n // 500)))
-
-    def __enter__(self) -> "Endless":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 @pytest.mark.slow
-def test_memory_does_not_grow_with_a_tmx(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_does_not_grow_with_a_tmx(tmp_path: Path) -> None:
     def peak_of(n: int) -> int:
-        file = Endless(n)
-        monkeypatch.setattr(formats, "open_bytes", lambda _: file)
+        path = write(tmp_path / "a.tmx", as_tmx([(f"sentence {i}", f"Satz {i}") for i in range(n)]))
+        pairs = corpus_of(path).pairs()
         tracemalloc.start()
-        pairs = tmx(Path("a.tmx"), src_lang="en", tgt_lang="de", notes=Notes("units"))
-        assert all(file.n_units - i < 1000 for i, _ in enumerate(pairs))
+        assert sum(1 for _ in pairs) == n
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -445,18 +311,15 @@ def test_columns_of_a_parquet_file_are_asked_for_by_name(tmp_path: Path, compres
     assert corpus_of(path).fingerprint() != corpus_of(path, columns=("tgt", "src")).fingerprint()
 
 
-def test_fields_inside_a_column_of_a_parquet_file_are_reached_by_dots(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "a.parquet", {"translation": [{"en": "a", "de": "A"}, None]})
-    assert read(path) == [("a", "A"), ("", "")]
-    there = "there are translation.en, translation.de (--columns or data.columns)"
-    line = f"{path}: no column 'translation.fr'; {there}"
-    assert complaint(path, columns=("translation.en", "translation.fr")) == line
-
-
-def test_a_cell_of_a_parquet_file_that_is_no_text_is_reported_with_its_row(tmp_path: Path) -> None:
+def test_a_column_of_a_parquet_file_that_is_missing_or_no_text_is_reported(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", {"en": ["a", "b"], "de": [1, 2]})
     assert complaint(path) == f"{path} row 1: column 'de' holds a number, not text; name another one"
     assert "no column 2; there are en, de" in complaint(path, columns=(2, 0))
+    path = write_parquet(tmp_path / "b.parquet", {"translation": [{"en": "a", "de": "A"}, None]})
+    assert read(path) == [("a", "A"), ("", "")], "fields inside a column are reached by dots"
+    there = "there are translation.en, translation.de (--columns or data.columns)"
+    line = f"{path}: no column 'translation.fr'; {there}"
+    assert complaint(path, columns=("translation.en", "translation.fr")) == line
 
 
 def test_a_damaged_parquet_file_is_reported(tmp_path: Path) -> None:
@@ -488,17 +351,14 @@ def test_a_split_of_a_data_set_is_a_corpus(offline_hub: Path) -> None:
 
 @pytest.mark.slow
 def test_an_unknown_split_or_column_of_a_data_set_is_reported(offline_hub: Path) -> None:
-    hub = offline_hub
-    write(hub / "train.csv", "english,german\none,eins\n")
-    assert read(f"hf:{hub}") == [("one", "eins")]
-    message = complaint(f"hf:{hub}:dev")
-    assert message.startswith(f"hf:{hub}:dev: cannot be loaded (")
+    write(offline_hub / "train.csv", "english,german\none,eins\n")
+    name = f"hf:{offline_hub}"
+    assert read(name) == [("one", "eins")]
+    message = complaint(f"{name}:dev")
+    assert message.startswith(f"{name}:dev: cannot be loaded (")
     assert message.endswith("); check the name, the split and the connection")
-    assert "train" in message
-    line = f"hf:{hub}: no column 'en'; there are english, german (--columns or data.columns)"
-    assert complaint(f"hf:{hub}", columns=("en", "de")) == line
-    message = complaint("hf:nobody/nothing:train")
-    assert message.startswith("hf:nobody/nothing:train: cannot be loaded (")
+    line = f"{name}: no column 'en'; there are english, german (--columns or data.columns)"
+    assert complaint(name, columns=("en", "de")) == line
 
 
 # What cannot be read
@@ -516,9 +376,6 @@ FOREIGN = "declares an encoding that is not read in XML ("
 
 REFUSED = [
     ("a.zip", "PK", f": a .zip file {NO_COLUMNS}"),
-    ("a.xlsx", "PK", f": a .xlsx file {NO_COLUMNS}"),
-    ("a.po", 'msgid "a"', f": a .po file {NO_COLUMNS}"),
-    ("a.pdf", "PK", f": a .pdf file {NO_COLUMNS}"),
     ("a.csv", 'en,de\n"one\n\ntwo",eins\nbad\n', " line 5: 1 columns where line 1 names 2"),
     ("a.csv", 'en,de\n"Hi" he said,x\n', " line 2: not CSV (',' expected after '\"'); a text with quotes"),
     (
@@ -537,16 +394,11 @@ REFUSED = [
     ("a.jsonl", OBJECT + '"a"', " line 2: a string and no object"),
     ("a.json", '[{"en": "a", "de": "b"},\n{"en": "a"}]', " line 1: not JSON ("),
     ("a.txt", "a ||| b\n", " line 1: no column 1, counted from 0, among 1; separate the columns by tabs, or"),
-    ("a.xlf", "<xliff/>", f": a .xlf file {NO_COLUMNS}"),
-    ("a.jsonl", OBJECT + "12", " line 2: a number and no object"),
     ("a.jsonl", OBJECT + "null", " line 2: nothing and no object"),
     ("a.jsonl", OBJECT + '{"en": "a"', " line 2: not JSON ("),
-    ("a.jsonl", OBJECT + "{", " line 2: not JSON ("),
     ("a.jsonl", OBJECT + "[" * 200_000, " line 2: not JSON (nested too deeply)"),
     ("a.jsonl", OBJECT + '{"en": ' + "1" * 5000 + "}", " line 2: not JSON ("),
     ("a.jsonl", OBJECT + '{"en": 1, "de": "b"}', " line 2: column 'en' holds a number, not text"),
-    ("a.jsonl", OBJECT + '{"en": ["a"], "de": "b"}', " line 2: column 'en' holds a list, not text"),
-    ("a.jsonl", OBJECT + '{"en": true, "de": "b"}', " line 2: column 'en' holds a truth value, not text"),
     (
         "a.jsonl", OBJECT + '{"en": "a\\ud800", "de": "b"}',
         " line 2: column 'en' holds '\\ud800', which is half a character",
@@ -554,9 +406,8 @@ REFUSED = [
     ("a.tmx", "<tmx><body></tu></body></tmx>", " line 1: not XML, or cut short (mismatched tag at column "),
     ("a.tmx", "<html><p>404</p></html>", " line 1: not TMX, for it begins with <html>; give another file"),
     ("a.tmx", "one\teins\n", " line 1: not XML, or cut short (syntax error at column 0)"),
-    *(("a.tmx", TWO_PAIRS[:n], " line ") for n in (0, 1, 60, 200)),
-    *(("a.tmx", declared(name), f": {FOREIGN}") for name in ("gbk", "shift_jis", "rot13", "nothing")),
-    ("a.xml", "<mteval/>", f": a .xml file {NO_COLUMNS}"),
+    *(("a.tmx", TWO_PAIRS[:n], " line ") for n in (0, 200)),
+    *(("a.tmx", declared(name), f": {FOREIGN}") for name in ("gbk", "rot13", "nothing")),
     ("train.tags.en-de.en", "a", ": a tagged file of IWSLT; get its text with: dragoman data fetch"),
 ]  # fmt: skip
 ADVICE = {
@@ -577,21 +428,16 @@ def test_a_damaged_file_is_named_with_the_place(tmp_path: Path, name: str, text:
         assert fault not in problem or message.endswith(advice)
 
 
-@pytest.mark.parametrize(
-    ("columns", "problem"),
-    [
-        (("en", "fr"), "line 1: no column 'fr'; there are en, de, de, x (--columns or data.columns)"),
-        (("en", "de"), "line 1: two columns are called 'de'; rename one"),
-        (("en", "x"), "line 3: 3 columns where line 1 names 4; a text that holds the delimiter"),
-    ],
-)
-def test_columns_that_a_table_lacks_or_repeats_are_reported(
-    tmp_path: Path, columns: tuple[str, str], problem: str
-) -> None:
+def test_columns_that_a_table_lacks_or_repeats_are_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "en\tde\tde\tx\none\teins\tx\ty\na\tb\tc\n")
-    assert complaint(path, columns=columns).startswith(f"{path} {problem}")
+    for name, problem in {
+        "fr": "line 1: no column 'fr'; there are en, de, de, x (--columns or data.columns)",
+        "de": "line 1: two columns are called 'de'; rename one",
+        "x": "line 3: 3 columns where line 1 names 4; a text that holds the delimiter",
+    }.items():
+        assert complaint(path, columns=("en", name)).startswith(f"{path} {problem}")
 
 
-@pytest.mark.parametrize("name", ["hf:", "hf:a::b", "hf:a:", "hf:a:b:c:d"])
-def test_a_malformed_name_of_a_data_set_is_refused(name: str) -> None:
-    assert complaint(name) == f"{name}: not the name of a data set; write hf:owner/name:split"
+def test_a_malformed_name_of_a_data_set_is_refused() -> None:
+    for name in ("hf:", "hf:a::b", "hf:a:b:c:d"):
+        assert complaint(name) == f"{name}: not the name of a data set; write hf:owner/name:split"

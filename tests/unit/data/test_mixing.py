@@ -6,7 +6,6 @@ from collections import Counter
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,12 +30,7 @@ PARTS = (
 )
 
 
-def test_without_temperature_the_shares_are_those_of_the_weighted_sizes() -> None:
-    total = 800 + 200 + 800 + 25
-    assert shares_by_size(PARTS, 1.0) == pytest.approx([800 / total, 200 / total, 800 / total, 25 / total])
-
-
-@pytest.mark.parametrize("temperature", [1.5, 5.0, 1000.0])
+@pytest.mark.parametrize("temperature", [1.0, 5.0, 1000.0])
 def test_temperature_bends_the_shares_of_directions_and_not_those_within_one(temperature: float) -> None:
     news, talks, back, few = shares_by_size(PARTS, temperature)
     assert news + talks + back + few == pytest.approx(1)
@@ -126,6 +120,8 @@ def parts_of(stores: list[TokenStore]) -> list[MixPart]:
 def test_a_batch_of_a_mix_holds_the_pairs_of_each_store(stores: list[TokenStore]) -> None:
     mixed = MixedStore(stores)
     starts = np.cumsum([0, *map(len, stores)])
+    assert len(mixed) == starts[-1]
+    assert mixed.n_tgt_tokens == sum(store.n_tgt_tokens for store in stores)
     indices = np.array([0, 91, 60, 84, 59, 72])
     batch = make_batch(mixed, indices)
     src_lengths, tgt_lengths = mixed.lengths(indices)
@@ -165,15 +161,10 @@ def test_every_pair_is_read_once_in_a_pass(
 
 def test_another_epoch_and_another_seed_have_another_order(stores: list[TokenStore]) -> None:
     mix = Mixture(parts_of(stores))
-    orders = []
+    orders = set()
     for epoch, seed in ((0, 1), (0, 2), (1, 1)):
         stretches = mix.epoch(epoch)
         mixed = MixedStore([stores[s.part] for s in stretches])
         plan = plan_mix(stretches, mixed.places, mixed, CUT, seed=seed, epoch=epoch)
-        orders.append(str([b.tolist() for b in plan]))
-    assert len(set(orders)) == 3
-
-
-def test_a_folder_of_stores_is_one_of_each_part(stores: list[TokenStore], tmp_path: Path) -> None:
-    assert len(MixedStore(stores)) == sum(map(len, stores))
-    assert MixedStore(stores).n_tgt_tokens == sum(store.n_tgt_tokens for store in stores)
+        orders.add(str([b.tolist() for b in plan]))
+    assert len(orders) == 3

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from commands import error_of
-from dragoman.bulk.job import Done, Job, ModelSpec
+from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.running import Status, translate_file
 from dragoman.config import TranslationConfig
 from dragoman.data.named import open_direction
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.distillation.lessons import Lessons
-from dragoman.distillation.teaching import DROPPED, LESSONS, check_lessons, nearest, one_line, teach
+from dragoman.distillation.teaching import DROPPED, LESSONS, Material, one_line, teach
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.predict.model import translation_config
 from dragoman.predict.translator import Translator
@@ -47,13 +47,18 @@ def translate(job: Job) -> Status:
     return translate_file(job, chunk_lines=2)
 
 
+def taught_by(run: Path, config: TranslationConfig, folder: Path, lessons: Lessons, **options: Any) -> Any:
+    options = {"translate": translate, "say": print, **options}
+    return teach(Material(run, config, lessons), folder, **options)
+
+
 Taught = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def taught(tiny_run: Path, config: TranslationConfig) -> Taught:
     """Lessons in a folder, of the tiny run."""
-    return partial(teach, tiny_run, config, translate=translate)
+    return partial(taught_by, tiny_run, config)
 
 
 def lines(path: Path) -> list[str]:
@@ -105,12 +110,16 @@ def test_references_stand_behind_what_is_left_of_the_teachers_translations(
         assert lines(tmp_path / "other" / f"train.{side}.gz") == made + lines(Path(file))
 
 
-def test_of_many_translations_the_nearest_to_the_reference_is_learnt(taught: Taught, tmp_path: Path) -> None:
-    best, score = nearest(["rot Haus", "rote Katze", "rote Katzen"], "rote Katzen")
-    assert (best, score) == ("rote Katzen", pytest.approx(100))
-    assert nearest(["xx", "yy"], "rote Katzen") == ("xx", 0), "none is near: the teacher's best"
-    taught(tmp_path / "nearest", lessons=FIVE)
-    offered = [line.split("\t") for line in lines(tmp_path / "nearest" / "teacher.gz")]
+def test_of_many_translations_the_nearest_to_the_reference_is_learnt(
+    taught: Taught, config: TranslationConfig, tmp_path: Path
+) -> None:
+    references = first_five(config)[1]
+    offered = ["xx\tyy", *(f"xx {one}\t{one}\t{one} {one}" for one in references[1:])]
+    taught(tmp_path / "nearest", lessons=FIVE, translate=dictate(offered))
+    best = ["xx", *references[1:]]  # none is near: the teacher's best
+    assert lines(tmp_path / "nearest" / "train.tgt.gz") == best
+    taught(tmp_path / "all", lessons=FIVE)
+    offered = [line.split("\t") for line in lines(tmp_path / "all" / "teacher.gz")]
     assert {len(candidates) for candidates in offered} == {3}
     taught(tmp_path / "best", lessons=FIVE._replace(n_best=1))
     assert [candidates[0] for candidates in offered] == lines(tmp_path / "best" / "teacher.gz")
@@ -141,7 +150,7 @@ def test_lessons_of_a_teacher_with_other_weights_are_refused(
     tiny_run: Path, config: TranslationConfig, tmp_path: Path
 ) -> None:
     run, folder = Run.open(shutil.copytree(tiny_run, tmp_path / "teacher")), tmp_path / "lessons"
-    taught = partial(teach, run.path, config, folder, lessons=FIVE)
+    taught = partial(taught_by, run.path, config, folder, FIVE)
     first = taught(translate=dictate(first_five(config)[1]))
     assert taught(translate=translate) == first
     run.save_weights({name: tensor * 0.5 for name, tensor in run.load_weights().items()})
@@ -231,10 +240,10 @@ def test_lessons_continue_after_a_kill(
     taught(whole, lessons=lessons)
     append = Journal.append
 
-    def until_killed(journal: Journal, done: Done) -> None:
+    def until_killed(journal: Journal, *arguments: Any) -> None:
         if journal.n_lines:
             raise ZeroDivisionError  # for a kill
-        append(journal, done)
+        append(journal, *arguments)
 
     monkeypatch.setattr(Journal, "append", until_killed)
     with pytest.raises(ZeroDivisionError):
@@ -267,21 +276,23 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_settings_that_contradict_one_another_are_refused(config: TranslationConfig, name: str) -> None:
+def test_settings_that_contradict_one_another_are_refused(
+    tiny_run: Path, config: TranslationConfig, name: str
+) -> None:
     settings, message = REFUSED[name]
     with pytest.raises(ConfigError, match=message):
-        check_lessons(config, Lessons()._replace(**settings))
+        Material(tiny_run, config, Lessons()._replace(**settings))
 
 
 @pytest.mark.slow
 def test_other_runs_have_their_direction(config: TranslationConfig, tiny_run: Path, tiny_many: Path) -> None:
     run = str(tiny_run)
     with pytest.raises(ConfigError, match=r"--backward .* does not translate de → en"):
-        check_lessons(config, Lessons(backward=(str(tiny_many), run)))
+        Material(tiny_run, config, Lessons(backward=(str(tiny_many), run)))
     data = config.data.model_copy(update={"src_lang": "de", "tgt_lang": "en"})
     turned = config.model_copy(update={"data": data})
     with pytest.raises(ConfigError, match=r"--forward .* does not translate de → en"):
-        check_lessons(turned, Lessons(forward=(run,)))
+        Material(tiny_run, turned, Lessons(forward=(run,)))
 
 
 def test_missing_text_is_named_and_nothing_written(tiny_run: Path, taught: Taught, tmp_path: Path) -> None:

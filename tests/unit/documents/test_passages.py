@@ -4,7 +4,6 @@ import re
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from dragoman.documents.passages import (
     Tags,
     cut,
     joined,
-    segments,
     text_of,
 )
 from dragoman.predict.protection import INLINE_TAGS, pairs
@@ -117,6 +115,10 @@ def test_what_tags_say_is_what_they_were_written_for(pieces: Pieces) -> None:
     assert tags.read(marked, pieces) == pieces
     assert re.sub(tags.pattern, "", marked) == text_of(pieces)
     assert len(re.findall(tags.pattern, marked)) == sum(isinstance(piece, Code) for piece in pieces)
+    every = "".join(f"<{name}>" for name in INLINE_TAGS)
+    names = Tags.apart_from([every, text_of(pieces)])[:3]
+    assert len(set(names)) == 3
+    assert not any(f"<{name}>" in every for name in names)
 
 
 @given(pieces_of(), st.text(st.sampled_from('<g id="0123">/x '), max_size=30))
@@ -124,16 +126,6 @@ def test_whatever_becomes_of_the_tags_no_point_is_lost(pieces: Pieces, text: str
     read = Tags("g", "x", "gap0").read(text, pieces)
     assert is_nested(read)
     assert sorted(key for key, _ in points_of(read)) == sorted(key for key, _ in points_of(pieces))
-
-
-def test_tags_have_names_that_no_text_has_a_tag_of() -> None:
-    assert Tags.apart_from(["plain"]) == Tags("g", "x", "gap0")
-    taken = Tags.apart_from(["<g>", "</X>", "<gap0/>"])
-    assert len({*taken[:3], "g", "x", "gap0"}) == 6
-    every = "".join(f"<{name}>" for name in INLINE_TAGS)
-    names = Tags.apart_from([every])[:3]
-    assert len(set(names)) == 3
-    assert not any(f"<{name}>" in every for name in names)
 
 
 def test_what_encloses_a_sentence_needs_no_tags() -> None:
@@ -150,15 +142,6 @@ def test_what_encloses_a_sentence_needs_no_tags() -> None:
     assert text_of(passage.written([("一。",), ("二。",)], ("en", "zh"))) == "一。二。"
 
 
-def test_what_stands_between_sentences_stays_there() -> None:
-    point, image = Code("point", 0), Code("point", 1)
-    passage = CutPassage.of(Passage((point, "One.", image, " 42 Two."), 1), "en")
-    written = passage.written(
-        [("A.",) if "One" in s.pieces[0] else ("B.",) for s in passage.sentences], ("en", "de")
-    )
-    assert written[:3] == (point, "A.", image)
-
-
 def test_a_sentence_of_too_many_codes_stays_as_it_is() -> None:
     codes = [Code("point", key) for key in range(MOST_CODES + 1)]
     pieces = (*(piece for code in codes for piece in ("a", code)), "b. Fine.")
@@ -167,19 +150,16 @@ def test_a_sentence_of_too_many_codes_stays_as_it_is() -> None:
     assert passage.written([("Gut.",)], ("en", "de")) == (*pieces[:-1], "b. Gut.")
 
 
-@pytest.mark.parametrize(
-    ("sides", "expected"),
-    [
+def test_pairs_are_nested() -> None:
+    for sides, expected in (
         ("a b /b /a", {0: 3, 1: 2}),
         ("a /a a /a", {0: 1, 2: 3}),
         ("a b /a /b", {0: 2}),
         ("a a /a", {1: 2}),
         ("/a a", {}),
-    ],
-)
-def test_pairs_are_nested(sides: str, expected: dict[int, int]) -> None:
-    named = [("close", side[1:]) if side[0] == "/" else ("open", side) for side in sides.split()]
-    assert pairs(named) == expected
+    ):
+        named = [("close", side[1:]) if side[0] == "/" else ("open", side) for side in sides.split()]
+        assert pairs(named) == expected
 
 
 # Documents of sentences
@@ -196,17 +176,6 @@ def test_a_document_of_its_own_sentences_is_the_text(text: str, language: str) -
     assert document.written(document.sentences, (language, language)) == text
     assert all(sentence and sentence == sentence.strip() for sentence in document.sentences)
     assert not any(end in sentence for sentence in document.sentences for end in "\r\n")
-
-
-@given(PAGES.filter(lambda text: "\n" not in text and "\r" not in text), LANGUAGES)
-def test_segments_tile_a_line(line: str, language: str) -> None:
-    assert "".join(segments(line, language)) == line
-
-
-@given(PAGES)
-def test_translating_by_the_identity_changes_nothing(translator: Translator, text: str) -> None:
-    with answering(saying(lambda sentence: sentence)):
-        assert translate_document(translator, text) == text
 
 
 def test_lines_and_spaces_stand_where_they_stood(translator: Translator) -> None:
@@ -227,8 +196,3 @@ def test_chinese_sentences_stand_without_spaces() -> None:
     assert document.written(["一。", "二。", "三。"], ("en", "zh")) == "一。二。\n 三。"
     back = Document.read("一。二。\n 三。", "zh")
     assert back.written(["One.", "Two.", "Three."], ("zh", "en")) == "One. Two.\n Three."
-
-
-def test_a_document_is_its_sentences_translated(translator: Translator) -> None:
-    first, second = (t.text for t in translator.translate(["The red cat.", "A dog!"]))
-    assert translate_document(translator, "The red cat. A dog!\n") == f"{first} {second}\n"

@@ -55,23 +55,14 @@ def test_only_what_is_missing_is_added(encoding: str) -> None:
     expected = expected.replace("<seg>\n</seg>", f"{ORIGIN}<seg>12</seg>")
     last = f'<tuv xml:lang="de">{ORIGIN}<seg>a &lt;b&gt; c<hi/></seg></tuv>'
     expected = expected.replace("<hi/></seg></tuv>", f"<hi/></seg></tuv>{last}")
-    assert document.written(document.sentences).decode(encoding) == expected
-
-
-def test_written_twice_the_second_time_changes_nothing() -> None:
-    document = read()
     whole = document.written(document.sentences)
+    assert whole.decode(encoding) == expected
     again = DocumentFile.read("m.tmx", whole, EN_DE)
-    assert again.sentences == ()
-    assert again.written(()) == whole
-
-
-def test_sentences_know_their_units_and_their_characters() -> None:
-    document = read()
-    assert document.noun == "unit"
-    assert document.places == (1, 1, 2, 6)
-    plain = ("A red cat, a dog < 3.", "Bye", "Fine", "a <b> c")
-    assert document.n_characters == sum(map(len, plain))
+    assert (again.sentences, again.written(())) == ((), whole), "written twice, nothing changes"
+    assert (document.noun, document.places) == ("unit", (1, 1, 2, 6))
+    assert document.n_characters == sum(map(len, ("A red cat, a dog < 3.", "Bye", "Fine", "a <b> c")))
+    evil = document.written(["<evil>&x;\x00\x1b"] * len(document.sentences))
+    assert "<evil>&x;" in "".join(ET.fromstring(evil).itertext()), "what a model writes is text"
 
 
 def test_utf16_and_characters_that_an_encoding_has_not() -> None:
@@ -87,12 +78,6 @@ def test_utf16_and_characters_that_an_encoding_has_not() -> None:
     assert "Cześć" in "".join(ET.fromstring(written).itertext())
 
 
-def test_what_a_model_writes_is_text_and_no_markup() -> None:
-    document = read()
-    written = document.written(["<evil>&x;\x00\x1b"] * len(document.sentences))
-    assert "<evil>&x;" in "".join(ET.fromstring(written).itertext())
-
-
 def test_elements_may_change_places_but_none_is_lost() -> None:
     document = read()
     sentence = 'Ein <g id="3">Hund</g>, <g id="0">rote</g> Katze.'
@@ -101,15 +86,10 @@ def test_elements_may_change_places_but_none_is_lost() -> None:
     assert '<hi>Hund</hi>, <bpt i="1">&lt;b></bpt>rote<ept i="1">&lt;/b></ept> Katze.' in segment
     assert segment.count("<ph") == 2
     assert "<it pos=" in segment
-
-
-def test_crossing_codes_are_each_kept_by_itself() -> None:
-    text = (
-        '<tmx><tu><tuv xml:lang="en"><seg>a <bpt i="1"/>b <hi>c<ept i="1"/> d</hi> e</seg></tuv></tu></tmx>'
-    )
-    document = read(text)
-    written = document.written(document.sentences)
-    assert len(ET.fromstring(written).findall(".//bpt")) == len(ET.fromstring(written).findall(".//ept")) == 2
+    crossing = 'a <bpt i="1"/>b <hi>c<ept i="1"/> d</hi> e'
+    document = read(f'<tmx><tu><tuv xml:lang="en"><seg>{crossing}</seg></tuv></tu></tmx>')
+    tree = ET.fromstring(document.written(document.sentences))
+    assert len(tree.findall(".//bpt")) == len(tree.findall(".//ept")) == 2, "each kept by itself"
 
 
 def test_a_segment_of_too_many_elements_gets_no_translation() -> None:
@@ -152,7 +132,6 @@ def test_a_gap_between_two_sentences_keeps_them_apart() -> None:
     )
 
 
-BOMB = "<!DOCTYPE tmx [<!ENTITY a 'aaa'><!ENTITY b '&a;&a;'>]><tmx>&b;</tmx>"
 THIEF = "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><tmx>&a;</tmx>"
 
 
@@ -161,13 +140,11 @@ THIEF = "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><tmx>&a;</tmx>"
     [
         (b"", "m.tmx, line 1: not XML, or cut short"),
         (MEMORY[:700].replace("{encoding}", "utf-8").encode(), "m.tmx, line 1"),
-        (BOMB.encode(), "m.tmx, line 1: declares the entity 'a'; refused"),
         (THIEF.encode(), "m.tmx, line 1: declares the entity 'a'; refused"),
         (b"<!DOCTYPE tmx SYSTEM 'x'>\n<tmx>&foo;</tmx>", "m.tmx, line 2: &foo; is not defined"),
         (b"<x/>", "m.tmx, line 1: not TMX, for it begins with <x>"),
         (b"<tmx>\n\xff</tmx>", "m.tmx, line 2: is not UTF-8; convert"),
         (b"<?xml version='1.0' encoding='zip'?><tmx/>", "m.tmx: is in zip, which is not supported"),
-        (b"<?xml version='1.0' encoding='iso-8859-99'?><tmx/>", "m.tmx: is in iso-8859-99, which is not"),
         (b"<tmx>" + b"<a>" * 1000, "m.tmx, line 1: more than 200 elements within one another"),
         (b"<tmx><tu><tuv xml:lang='fr'><seg>a</seg></tuv></tu></tmx>", "m.tmx: no unit has a segment in en"),
     ],

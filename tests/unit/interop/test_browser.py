@@ -32,8 +32,6 @@ def package(tmp_path: Path) -> Path:
     "settings",
     [
         {"kind": "unigram"},
-        {"kind": "words", "vocab_size": 50},
-        {"kind": "characters", "vocab_size": 50},
         {"lowercase": True},
         {"tgt_kind": "words", "shared": False},
     ],

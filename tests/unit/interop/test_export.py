@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ from dragoman.interop.onnx import import_package
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
 from dragoman.predict.engine import NativeEngine, SearchInput
-from dragoman.predict.scoring import score_ids
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
@@ -54,9 +51,7 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
 ) -> None:
     run = tiny_run if kind == "tiny" else other_run
     report = export_run(run, tmp_path / "out", to=to, n_sentences=20)
-    exact = [share for name, share in report.parity.same.items() if "its own beam" not in name]
-    assert exact == [1.0] * len(exact)
-    assert len(exact) == (2 if to == "onnx" else 1)
+    assert report.parity.same == {"greedy": 1.0}
     assert 0 < report.parity.largest["nats a token"] < 1e-4
     record = json.loads((tmp_path / "out" / REPORT).read_bytes())
     assert record["parity"]["n_sentences"] == 20
@@ -74,8 +69,7 @@ def test_an_export_finds_what_the_run_finds_and_as_probable(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recase", [True, pytest.param(False, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("to", ["onnx", "huggingface"])
+@pytest.mark.parametrize(("to", "recase"), [("onnx", False), ("huggingface", True)])
 def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     to: str, recase: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +93,7 @@ def test_an_export_reads_capitals_titles_numbers_and_addresses_as_the_run(
     record, readme = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in (REPORT, "README.md"))
     missing = json.loads(record)["missing"]
     assert list(report.missing) == missing
-    assert len(missing) == (0 if to == "onnx" else 2 + recase)
+    assert len(missing) == (0 if to == "onnx" else 3)
     assert all(f"Missing here: {one}." in readme for one in missing)
     assert all("by code other than translate.py" in one for one in missing)
 
@@ -192,24 +186,18 @@ def test_control_bytes_of_a_model_end_no_line_in_any_script(to: str, tmp_path: P
     assert all(line.isprintable() for line in found)
 
 
-def test_log_probabilities_of_steps_are_those_of_teacher_forcing(tiny_run: Path) -> None:
-    model = Translator.load(tiny_run, precision="fp32").model
-    sentences = [SearchInput([5, 6, 7, EOS_ID]), SearchInput([8, EOS_ID])]
-    targets = [[9], [10, 11, 12, 13]]
-    stepped = NativeEngine(model).score(sentences, targets)
-    forced = score_ids([model], [s.source for s in sentences], targets)
-    assert [len(row) for row in stepped] == [2, 5]
-    for a, b in zip(stepped, forced, strict=True):
-        assert a == pytest.approx(b, abs=1e-5)
-
-
 @pytest.mark.slow
-def test_padding_and_neighbours_change_nothing_in_the_graphs(other_run: Path, tmp_path: Path) -> None:
-    onnx.write_translator(Translator.load(other_run, precision="fp32").model, tmp_path)
+def test_a_beam_over_the_graphs_is_the_model_s_and_neighbours_change_nothing(
+    other_run: Path, tmp_path: Path
+) -> None:
+    model = Translator.load(other_run, precision="fp32").model
+    onnx.write_translator(model, tmp_path)
     engine = onnx.OnnxEngine(tmp_path, max_positions=64)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in ([5, 6, 7, 8, 9], [5], [280, 8])]
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
     together = engine.search(sentences, settings)
+    native = NativeEngine(model).search(sentences, settings)
+    assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in native]
     for sentence, found in zip(sentences, together, strict=True):
         (alone,) = engine.search([sentence], settings)
         assert [h.ids for h in alone] == [h.ids for h in found]
@@ -362,7 +350,6 @@ def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_p
     report = export_run(run, tmp_path / "b", to="onnx", n_sentences=5)
     assert report.parity.sentences_from == "random tokens"
     tokenizer = Translator.load(run).tokenizers.src
-    assert random_texts(tokenizer, 5, 10) == random_texts(tokenizer, 5, 10)
     assert all(0 < len(tokenizer.encode(text)) <= 10 for text in random_texts(tokenizer, 5, 10))
 
 
@@ -370,19 +357,14 @@ def test_sentences_come_from_validation_data_or_are_random(tiny_run: Path, tmp_p
 
 
 def test_only_new_and_empty_folders_and_exports_are_written_to(tiny_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    export_of("1", out)
-    with replacing_folder(out) as folder:
-        (folder / "new").touch()
-    assert [path.name for path in out.iterdir()] == ["new"]
-    assert list(tmp_path.iterdir()) == [out]
     taken = Path(shutil.copytree(tiny_run, tmp_path / "run"))
-    before = sorted(path.name for path in taken.iterdir())
-    for place in (taken, out, taken / "config.toml"):
+    before = files_of(taken)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "file").touch()
+    for place in (taken, tmp_path / "own", taken / "config.toml"):
         with pytest.raises(RunError, match="is there already, and is no export; choose a new folder"):
             export_run(tiny_run, place, to="onnx")
-    assert sorted(path.name for path in taken.iterdir()) == before
+    assert files_of(taken) == before
 
 
 def files_of(folder: Path) -> list[str]:
@@ -390,21 +372,11 @@ def files_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["onnx", "ctranslate2", "huggingface"])
-def test_an_export_may_take_the_place_of_an_earlier_one_and_of_another_kind(
-    to: str, tiny_many: Path, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
-    other = [tiny_classifier_run, tiny_many] if to == "onnx" else []
-    for run in (tiny_many, tiny_many, *other):
-        report = export_run(run, tmp_path / "out", to=to, n_sentences=3)
-        assert files_of(tmp_path / "out") == sorted([REPORT, *report.files])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.json", "deep/er/notes.txt", "link"])
 def test_an_export_with_a_user_s_file_is_kept(name: str, tiny_classifier_run: Path, tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "out" / name
-    export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
+    report = export_run(tiny_classifier_run, out, to="onnx", n_sentences=2)
+    assert files_of(out) == sorted([REPORT, *report.files])
     own.parent.mkdir(parents=True, exist_ok=True)
     if name == "link":
         own.symlink_to(tmp_path, target_is_directory=True)
@@ -466,24 +438,4 @@ def test_a_kill_between_the_renames_loses_neither_export(
         assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "1"
         (folder / REPORT).write_text('{"origin": {"dragoman": "3"}}')
     assert json.loads((out / REPORT).read_bytes())["origin"]["dragoman"] == "3"
-    assert list(tmp_path.iterdir()) == [out]
-
-
-@pytest.mark.slow
-def test_a_kill_in_the_middle_leaves_no_export_and_the_next_succeeds(tiny_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    code = (
-        "import sys, time\nfrom dragoman.interop import exporting\n"
-        "def compare(*args, **kwargs):\n    print('there', flush=True)\n    time.sleep(60)\n"
-        "exporting.compare = compare\n"
-        "exporting.export_run(sys.argv[1], sys.argv[2], to='onnx', n_sentences=2)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, tiny_run, out], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "there\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", ".out.partial"]
-    export_run(tiny_run, out, to="onnx", n_sentences=2)
     assert list(tmp_path.iterdir()) == [out]

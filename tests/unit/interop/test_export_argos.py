@@ -182,13 +182,9 @@ def test_sentencepiece_cuts_any_text_as_the_tokenizer(
     check()
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [("words", "a tokenizer of words cannot be written"), ("characters", "a tokenizer of characters cannot")],
-)
-def test_what_argos_translate_cannot_read_is_refused(kind: str, reason: str, tmp_path: Path) -> None:
-    run = untrained_run(tmp_path / "r", kind=kind)
-    with pytest.raises(ConfigError, match=reason):
+def test_what_argos_translate_cannot_read_is_refused(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "r", kind="words")
+    with pytest.raises(ConfigError, match="a tokenizer of words cannot be written"):
         export_run(run, tmp_path / "out", to="argos", n_sentences=5)
     assert not (tmp_path / "out").exists()
     config = translation_config(Run.open(run))

@@ -11,7 +11,6 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.interop.exporting import export_run
 from dragoman.interop.importing import import_model
 from dragoman.interop.pipeline import pipeline
-from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 from exports import untrained_run
@@ -39,7 +38,7 @@ def test_transformers_computes_what_the_run_computes(name: str, tmp_path: Path) 
     model = MODELS[name]
     run = untrained_run(tmp_path / "r", model=model)
     report = export_run(run, tmp_path / "out", to="huggingface", n_sentences=8)
-    assert list(report.parity.same.values()) == [1.0] * 2
+    assert report.parity.same == {"greedy": 1.0}
     assert 0 < report.parity.largest["nats a token"] < 1e-4
     check_loading(tmp_path / "out", "pegasus" if model.get("norm", "pre") == "pre" else "marian")
     end = [2] * model.get("source_end", True)
@@ -96,16 +95,6 @@ def test_generate_works_as_it_comes(tiny_run: Path, tmp_path: Path) -> None:
     assert model.generation_config.length_penalty == pytest.approx(0.8 * search.length_penalty)
     batch = tokenizer(["red cat", "big old house"], return_tensors="pt", padding=True)
     assert set(batch) == {"input_ids", "attention_mask"}
-    found = model.generate(**batch, num_beams=1, length_penalty=None, max_new_tokens=13)
-    assert found.shape[1] <= 14
-    assert (found[:, 0] == 1).all()
-    for forbidden in (1, 3):
-        assert not (found[:, 1:] == forbidden).any()
-    expected = Translator.load(tiny_run, precision="fp32").translate(
-        ["red cat", "big old house"], beam_size=1, n_best=1, max_length_factor=0.01, max_length_extra=12
-    )
-    written = tokenizer.batch_decode(found, skip_special_tokens=True)
-    assert written == [translation.text for translation in expected]
     ours = pipeline("translation", model=str(tiny_run), device=-1)
     for limit in ({"max_new_tokens": 4}, {"max_length": 4}):
         theirs = model.generate(**batch, num_beams=1, length_penalty=None, **limit)
@@ -119,7 +108,7 @@ def test_an_imported_marian_goes_out_as_the_same(tmp_path: Path) -> None:
     model = write_marian(tmp_path / "opus")
     run = import_model(model, tmp_path / "run")
     report = export_run(run.path, tmp_path / "out", to="huggingface", n_sentences=10)
-    assert list(report.parity.same.values()) == [1.0] * 2
+    assert report.parity.same == {"greedy": 1.0}
     check_loading(tmp_path / "out", "marian", {".spm"})
     tokenizers = TokenizerPair.load(run.tokenizer_folder)
     with warnings.catch_warnings():

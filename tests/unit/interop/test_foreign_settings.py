@@ -12,7 +12,6 @@ from dragoman.config import ModelConfig, TrainingConfig, parse_config
 from dragoman.data.batching import TranslationBatch
 from dragoman.errors import ConfigError
 from dragoman.model.kernels import FAST, PLAIN, Kernels
-from dragoman.model.layers import sinusoids
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.runs import Run
 from dragoman.tasks.translation.loss import batch_loss
@@ -36,38 +35,6 @@ def batch() -> TranslationBatch:
     ids = torch.randint(4, V, (3, 5), generator=torch.Generator().manual_seed(1))
     ids[1, 3:] = PAD
     return TranslationBatch(src=ids, tgt_in=ids.clone(), tgt_out=ids.clone())
-
-
-def test_defaults_add_no_weights() -> None:
-    names = {name for name, _ in small().named_parameters()}
-    assert not any("positions" in name for name in names)
-    assert "output.bias" not in names
-
-
-@pytest.mark.parametrize("positions", ["learned", "stored"])
-def test_a_table_begins_as_sinusoids_and_draws_nothing(positions: str) -> None:
-    tabled, computed = small(positions=positions), small()
-    assert torch.equal(tabled.src_embedding.positions, sinusoids(10, 8))
-    for name, parameter in computed.named_parameters():
-        assert torch.equal(parameter, dict(tabled.named_parameters())[name])
-
-
-@pytest.mark.slow
-def test_swish_is_x_times_its_sigmoid() -> None:
-    feed_forward = small(activation="swish").encoder[0].feed_forward
-    assert isinstance(feed_forward, nn.Module)
-    x = torch.randn(2, 3, 8)
-    inner = x @ feed_forward.linear1.weight.T + feed_forward.linear1.bias
-    expected = (inner * inner.sigmoid()) @ feed_forward.linear2.weight.T + feed_forward.linear2.bias
-    torch.testing.assert_close(feed_forward(x), expected)
-
-
-def test_embeddings_may_stand_as_they_are() -> None:
-    ids = torch.tensor([[5, 6]])
-    for scaled, factor in ((True, 8**0.5), (False, 1.0)):
-        embedding = small(scale_embeddings=scaled).eval().src_embedding
-        expected = embedding.tokens.weight[ids] * factor + sinusoids(10, 8)[:2]
-        torch.testing.assert_close(embedding(ids, dtype=torch.float32), expected)
 
 
 @pytest.mark.parametrize("consistency", [0.0, 2.0])

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 import sys
 import types
 from pathlib import Path
@@ -20,7 +19,7 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import F_WIDTH as F
-from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, random_tensors
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Reference, check_import, random_tensors
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 
 PAD = 1
@@ -126,19 +125,17 @@ def fairseq(args: dict[str, Any], tensors: dict[str, Tensor]) -> Fairseq:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_computes_what_fairseq_computes(tmp_path: Path, name: str) -> None:
     folder, args, tensors = write(tmp_path / "there", **VARIANTS[name])
-    run = import_model(folder, tmp_path / "run")
-    foreign = read(ForeignFolder(folder), ImportOptions())
-    Pair(foreign).check(run.path, fairseq(args, tensors).logits)
-    model = foreign.model
-    assert model.max_positions == 30
-    assert model.positions == {"learned positions": "learned"}.get(name, "stored")
-    assert model.tie_embeddings == {"pre-norm": "none", "everything tied": "all"}.get(name, "output")
-    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.3, 0.1, 0.2)
+    ties = {"pre-norm": "none", "everything tied": "all"}.get(name, "output")
+    foreign = check_import(
+        folder, read, fairseq(args, tensors).logits, max_positions=30, tie_embeddings=ties, dropout=0.3,
+        attention_dropout=0.1, activation_dropout=0.2,
+        positions={"learned positions": "learned"}.get(name, "stored"),
+    )  # fmt: skip
     assert foreign.search.beam_size == 4
-    assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
+    assert succeed("translate", tmp_path / "run", "-", stdin="the red cat\n").stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("how", ["hydra", "nested", "omegaconf"])
+@pytest.mark.parametrize("how", ["nested", "omegaconf"])
 def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, args, tensors = write(tmp_path / "there", **PRE)
     path = folder / "checkpoint_best.pt"
@@ -170,12 +167,10 @@ def test_newer_settings_say_the_same(tmp_path: Path, how: str, monkeypatch: pyte
         monkeypatch.setitem(sys.modules, "omegaconf.dictconfig", module)
         cfg = DictConfig({**cfg, "task": DictConfig(task)})
     torch.save(state | {"args": None, "cfg": cfg}, path)
-    foreign = read(ForeignFolder(folder), ImportOptions())
-    assert (foreign.src_lang, foreign.tgt_lang, foreign.model.norm) == ("en", "de", "pre")
+    foreign = check_import(folder, read, fairseq(args, tensors).logits, norm="pre")
     assert any("Moses" in note for note in foreign.notes)
-    run = import_model(folder, tmp_path / "run")
-    args |= {"source_lang": "en", "target_lang": "de"}
-    Pair(foreign).check(run.path, fairseq(args, tensors).logits)
+    foreign = read(ForeignFolder(folder), ImportOptions())
+    assert (foreign.src_lang, foreign.tgt_lang) == ("en", "de")
 
 
 def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
@@ -198,17 +193,10 @@ def test_text_is_cut_by_what_lies_beside_the_checkpoint(tmp_path: Path) -> None:
     assert "its sentencepiece model is not in the folder" in note
 
 
-@pytest.mark.parametrize(
-    ("lang", "said"),
-    [
-        ("fr", "holds no dict.fr.txt; is the folder complete?"),
-        (None, "does not say its languages; add --tgt-lang"),
-        ("../de", "outside of its folder|holds no dict"),
-    ],
-)
-def test_languages_without_a_dictionary_are_refused(tmp_path: Path, lang: str | None, said: str) -> None:
-    folder, _, _ = write(tmp_path / "there", target_lang=lang)
-    assert re.search(said, error_of("import", folder, "--out", tmp_path / "run"))
+def test_languages_without_a_dictionary_are_refused(tmp_path: Path) -> None:
+    for lang, said in (("fr", "holds no dict.fr.txt; is the folder complete?"), (None, "add --tgt-lang")):
+        folder, _, _ = write(tmp_path / f"to-{lang}", target_lang=lang)
+        assert said in error_of("import", folder, "--out", tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -225,16 +213,9 @@ def test_gaps_and_dictionaries_of_another_model_are_named(tmp_path: Path) -> Non
     assert "holds no weights where a model has them" in refused({"args": state["args"], "model": [1]})
     gap = {name.replace("layers.1.", "layers.7."): tensor for name, tensor in tensors.items()}
     assert "layers of its encoder are missing" in refused(state | {"model": gap})
-    assert "has no place for: encoder.layers.0.layer_norms.7.weight" in refused(
-        state | {"model": tensors | {"encoder.layers.0.layer_norms.7.weight": torch.ones(D)}}
-    )
-    args = {**vars(state["args"]), "max_source_positions": 10**8, "max_target_positions": 10**8}
-    assert "max_positions = 100000000: input" in refused(state | {"args": argparse.Namespace(**args)})
     path.write_bytes(whole)
     (folder / "dict.de.txt").write_text("die 9\nrote neun\n", encoding="utf-8")
     assert "dict.de.txt, line 2: is not a token and its count" in refused()
-    (folder / "dict.de.txt").write_text("die 9\nrote 8\n", encoding="utf-8")
-    assert "decoder.embed_tokens.weight has shape (12, 8), its settings say (6, 8)" in refused()
 
 
 def test_several_checkpoints_are_told_apart_by_name(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import struct
 import zipfile
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from test_importers import SAMPLES, change, set_setting
 
 from commands import error_of
 from dragoman.errors import RunError
@@ -36,32 +38,21 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def there(sound: Path, tmp_path: Path) -> Path:
     """A model that may be damaged."""
-    folder = tmp_path / "there"
-    folder.mkdir()
-    for file in sound.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    return folder
+    return Path(shutil.copytree(sound, tmp_path / "there"))
 
 
 def settings(**changed: Any) -> Damage:
     def damage(folder: Path) -> None:
-        path = folder / "config.json"
-        path.write_text(json.dumps({**json.loads(path.read_bytes()), **changed}))
+        for name, value in changed.items():
+            set_setting(folder, SAMPLES["marian"], name, value)
 
     return damage
 
 
-def weight(name: str, change: Callable[[torch.Tensor], torch.Tensor] | None) -> Damage:
-    def damage(folder: Path) -> None:
-        path = folder / "model.safetensors"
-        weights = load_file(path)
-        if change is None:
-            del weights[name]
-        else:
-            weights[name] = change(weights.get(name, torch.zeros(2))).contiguous()
-        save_file(weights, path, metadata={"format": "pt"})
-
-    return damage
+def weight(name: str, changed: Callable[[torch.Tensor], torch.Tensor]) -> Damage:
+    return lambda folder: change(
+        folder, SAMPLES["marian"], lambda found: found | {name: changed(found.get(name, torch.zeros(2)))}
+    )
 
 
 def content(name: str, value: bytes | Callable[[bytes], bytes]) -> Damage:
@@ -126,13 +117,8 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "more than weights": (as_torch(lambda _, w: {**w, "epoch": 3}), "epoch is no tensor"),
     "an archive that is packed": (packed, "is a packed archive"),
     "a vast width": (settings(d_model=2**20), "less than or equal to 100000"),
-    "layers without end": (settings(encoder_layers=10**8), "less than or equal to 1000"),
-    "positions without end": (settings(max_position_embeddings=10**8), "less than or equal to 100000"),
     "a vocabulary without end": (
         settings(vocab_size=10**8, decoder_vocab_size=None), "its settings say 100,000,000"
-    ),
-    "a malformed penalty": (
-        content("generation_config.json", b'{"length_penalty": NaN}'), "length_penalty is nan where a number"
     ),
     "a tie that is a word": (settings(tie_word_embeddings="yes"), "'yes' where true or false belongs"),
     "a start beyond the vocabulary": (settings(decoder_start_token_id=99), "its start token is 99"),
@@ -141,15 +127,12 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a penalty that overflows": (
         content("generation_config.json", b'{"length_penalty": 1000}'), "length_penalty = 1000.0: input"
     ),
-    "a huge beam": (content("generation_config.json", b'{"num_beams": 1000000}'), "beam_size = 1000000: "),
     "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "num_beams is 0 where"),
     "ids twice": (vocabulary(lambda ids: dict.fromkeys(ids, 1)), "give each token a number of its own"),
-    "ids that are words": (vocabulary(lambda ids: dict.fromkeys(ids, "1")), "a number of its own"),
     "negative ids": (vocabulary(lambda ids: {**ids, "x": -7}), "a number of its own"),
     "no end token": (vocabulary(lambda ids: {t: i for t, i in ids.items() if t != "</s>"}), "has no </s>"),
     "a vocabulary that is a list": (vocabulary(list), "vocab.json: holds no JSON object"),
     "no sentencepiece model": (lambda folder: (folder / "source.spm").unlink(), "holds no source.spm"),
-    "an empty sentencepiece model": (content("source.spm", b""), "sentencepiece model"),
     "a sentencepiece model of noise": (content("target.spm", b"\x01hello" * 99), "is no sentencepiece model"),
     "a sentencepiece model cut short": (content("source.spm", lambda old: old[:500]), "sentencepiece model"),
 }  # fmt: skip
@@ -167,10 +150,6 @@ def test_a_hostile_folder_is_refused_in_one_line(name: str, there: Path, tmp_pat
     assert not re.search("\n|weights_only|safe_globals", str(error.value)), "torch's advice is dangerous"
     assert len(str(error.value)) < 700
     assert sorted(path.name for path in tmp_path.iterdir()) == before, "nothing is left behind, nothing ran"
-
-
-def test_a_sound_folder_is_read(there: Path, tmp_path: Path) -> None:
-    assert import_model(there, tmp_path / "run").weights_path.exists()
 
 
 def test_links_of_the_hubs_cache_are_followed(there: Path, tmp_path: Path) -> None:

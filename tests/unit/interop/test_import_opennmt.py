@@ -12,18 +12,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from commands import error_of, succeed
-from dragoman.interop.foreign import ForeignFolder, ImportOptions
+from dragoman.interop.foreign import ForeignFolder
 from dragoman.interop.importing import import_model
 from dragoman.interop.opennmt import read, read_eole
 from dragoman.runs import Run
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import F_WIDTH as F
-from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, random_tensors
+from foreign_checkpoints import HERE, TARGET_WORDS, WORDS, D, Reference, check_import, random_tensors
 from foreign_models import SENTENCES, train_sentencepiece
 
 SIDES = ("encoder", "decoder")
 SPECIAL = ("<unk>", "<blank>", "<s>", "</s>")
-HERE = ImportOptions(src_lang="en", tgt_lang="de")
 LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
 OPT: dict[str, Any] = {
     "encoder_type": "transformer", "decoder_type": "transformer", "enc_layers": 2, "dec_layers": 1,
@@ -104,20 +103,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def test_a_run_computes_what_opennmt_computes(tmp_path: Path, name: str) -> None:
     settings = VARIANTS[name]
     tensors = write_onmt(tmp_path / "there", **settings)
-    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
-    foreign = read(ForeignFolder(tmp_path / "there"), HERE)
     there = OpenNMT(
-        tensors,
-        eps=settings.get("norm_eps", 1e-6),
+        tensors, eps=settings.get("norm_eps", 1e-6), positions=interleaved,
         activation=settings.get("pos_ffn_activation_fn", "relu"),
-        positions=interleaved,
-    )
-    Pair(foreign, source_end=False).check(run.path, there.logits)
-    model = foreign.model
-    assert (model.source_end, model.output_bias) == (False, True)
-    assert model.positions == "sinusoidal"
-    assert model.tie_embeddings == ("all" if settings.get("shared") else "none")
-    assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
+    )  # fmt: skip
+    ties = "all" if settings.get("shared") else "none"
+    check_import(
+        tmp_path / "there", read, there.logits, source_end=False, output_bias=True, positions="sinusoidal",
+        tie_embeddings=ties,
+    )  # fmt: skip
 
 
 def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> None:
@@ -127,14 +121,11 @@ def test_a_suffix_ends_sources_and_other_transforms_are_told(tmp_path: Path) -> 
         src_prefix="<2de>", src_subword_model="/elsewhere/en.spm.model",
     )  # fmt: skip
     (tmp_path / "there" / "en.spm.model").write_bytes(spm)
-    foreign = read(ForeignFolder(tmp_path / "there"), HERE)
-    assert foreign.model.source_end
+    there = OpenNMT(tensors, eps=1e-6, activation="relu", positions=interleaved)
+    foreign = check_import(tmp_path / "there", read, there.logits)
     assert foreign.src_segmentation == foreign.tgt_segmentation == Segmentation(spm)
     (note,) = foreign.notes
     assert note == "every source began with '<2de>' (transform prefix): write it in front yourself"
-    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
-    there = OpenNMT(tensors, eps=1e-6, activation="relu", positions=interleaved)
-    Pair(foreign).check(run.path, there.logits)
 
 
 def write_eole(
@@ -186,17 +177,14 @@ EOLE_VARIANTS: dict[str, dict[str, Any]] = {
 def test_a_run_computes_what_eole_computes(tmp_path: Path, name: str) -> None:
     settings = EOLE_VARIANTS[name]
     tensors = write_eole(tmp_path / "there", **settings)
-    run = import_model(tmp_path / "there", tmp_path / "run", options=HERE)
-    foreign = read_eole(ForeignFolder(tmp_path / "there"), HERE)
-    activation = settings.get("mlp_activation_fn", "relu")
-
-    there = Eole(
-        tensors, eps=1e-5, activation={"silu": "swish"}.get(activation, activation), positions=interleaved
-    )
-    Pair(foreign, source_end=False).check(run.path, there.logits)
-    assert foreign.model.positions == "sinusoidal"
-    assert foreign.model.tie_embeddings == ("all" if settings.get("shared") else "none")
-    assert (foreign.model.source_end, foreign.src_segmentation) == (False, Segmentation())
+    activation = settings.get("mlp_activation_fn", "relu").replace("silu", "swish")
+    there = Eole(tensors, eps=1e-5, activation=activation, positions=interleaved)
+    ties = "all" if settings.get("shared") else "none"
+    foreign = check_import(
+        tmp_path / "there", read_eole, there.logits, source_end=False, positions="sinusoidal",
+        tie_embeddings=ties,
+    )  # fmt: skip
+    assert foreign.src_segmentation == Segmentation()
 
 
 def test_eoles_transforms_name_what_cuts_the_text(tmp_path: Path) -> None:
@@ -226,14 +214,12 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
         torch.save(state | change, path)
         return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
 
-    vocab, generator = state["vocab"], state["generator"]
+    vocab = state["vocab"]
     for change, said in (
         ({"vocab": None}, "holds no vocab and generator; give a checkpoint of OpenNMT-py 3"),
-        ({"generator": None}, "holds no vocab and generator"),
         ({"vocab": {"src": ["a", 3], "tgt": []}}, "where a list of texts belongs"),
         ({"vocab": {"src": ["<unk>", "<s>"], "tgt": ["<unk>"]}}, "has no </s> among its tokens"),
         ({"vocab": vocab | {"src_feats": [["a"]]}}, "has features of words"),
-        ({"generator": generator | {"bias": torch.ones(3)}}, "generator.bias has shape"),
         ({"generator": {3: "x"}}, "generator.3 is no tensor"),
     ):
         assert said in refused(change)

@@ -9,13 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from commands import error_of, succeed
-from dragoman.interop.foreign import ForeignFolder, ImportOptions
-from dragoman.interop.importing import import_model
+from commands import error_of
 from dragoman.interop.sockeye import read
 from dragoman.text.foreign import Segmentation
 from foreign_checkpoints import F_WIDTH as F
-from foreign_checkpoints import TARGET_WORDS, WORDS, D, Pair, Reference, linear, random_tensors
+from foreign_checkpoints import TARGET_WORDS, WORDS, D, Reference, check_import, linear, random_tensors
 
 pytest.importorskip("yaml")
 
@@ -28,7 +26,6 @@ SIDE: dict[str, Any] = {
     "depth_key_value": D, "use_glu": False,
 }  # fmt: skip
 LANGUAGES = ("--src-lang", "en", "--tgt-lang", "de")
-HERE = ImportOptions(src_lang="en", tgt_lang="de")
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre-norm": {},
     "post-norm": {"preprocess_sequence": "", "postprocess_sequence": "drn", "act_type": "gelu"},
@@ -150,16 +147,12 @@ def sockeye_positions(length: int) -> Tensor:
 def test_a_run_computes_what_sockeye_computes(tmp_path: Path, name: str) -> None:
     ties = {"everything tied": "all", "post-norm": "none"}.get(name, "softmax")
     folder, side, tensors = write(tmp_path / "there", ties=ties, **VARIANTS[name])
-    run = import_model(folder, tmp_path / "run", options=HERE)
-    foreign = read(ForeignFolder(folder), HERE)
-    Pair(foreign).check(run.path, sockeye_itself(side, tensors).logits)
-    model = foreign.model
-    assert (model.max_positions, model.norm_eps, model.output_bias) == (19, 1e-6, True)
-    assert model.positions == ("learned" if name == "learned positions" else "stored")
-    assert model.tie_embeddings == {"all": "all", "none": "none"}.get(ties, "output")
-    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.3, 0.1, 0.2)
+    foreign = check_import(
+        folder, read, sockeye_itself(side, tensors).logits, max_positions=19, norm_eps=1e-6, output_bias=True,
+        positions="learned" if name == "learned positions" else "stored", dropout=0.3, attention_dropout=0.1,
+        activation_dropout=0.2, tie_embeddings=ties.replace("softmax", "output"),
+    )  # fmt: skip
     assert (foreign.src_segmentation, foreign.notes) == (Segmentation(), ())
-    assert succeed("translate", run.path, "-", stdin="the red cat\n").stdout.count("\n") == 1
 
 
 def test_half_precision_is_widened_and_what_only_guesses_is_left_out(tmp_path: Path) -> None:
@@ -170,12 +163,10 @@ def test_half_precision_is_widened_and_what_only_guesses_is_left_out(tmp_path: P
     write_config(
         folder, {"encoder": side, "decoder": side}, dtype="float16", neural_vocab_selection="logit_max"
     )
-    foreign = read(ForeignFolder(folder), HERE)
+    widened = {name: tensor.float() for name, tensor in halved.items()}
+    foreign = check_import(folder, read, sockeye_itself(side, widened).logits)
     assert foreign.notes == ("all of the vocabulary is searched; neural_vocab_selection does not narrow it",)
     assert all(tensor.dtype == torch.float32 for tensor in foreign.weights.values())
-    run = import_model(folder, tmp_path / "run", options=HERE)
-    widened = {name: tensor.float() for name, tensor in halved.items()}
-    Pair(foreign).check(run.path, sockeye_itself(side, widened).logits)
 
 
 def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
@@ -184,16 +175,8 @@ def test_vocabularies_that_are_damaged_are_named(tmp_path: Path) -> None:
     def refused() -> str:
         return error_of("import", folder, "--out", tmp_path / "run", *LANGUAGES)
 
-    for ids, said in (
-        (
-            '{"<pad>": 0, "<unk>": 1, "<s>": 2, "die": 9}',
-            "vocab.trg.0.json: has no </s>; it is of another model",
-        ),
-        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 2}', "does not give each token a number of its own"),
-        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 9}', "embedding_target.embedding.weight has shape"),
-    ):
-        (folder / "vocab.trg.0.json").write_text(ids, encoding="utf-8")
-        assert said in refused()
+    (folder / "vocab.trg.0.json").write_text('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 9}', "utf-8")
+    assert "embedding_target.embedding.weight has shape" in refused()
     (folder / "config").write_text("!ModelConfig [1, 2]", encoding="utf-8")
     assert "holds no settings" in refused()
     assert "does not say its languages; add --src-lang and --tgt-lang" in error_of(

@@ -111,34 +111,19 @@ def test_a_step_that_fails_ends_its_flow(drive: Drive) -> None:
 
 # What a request says
 
-OWN = SearchConfig(beam_size=4)
-NUMBERS = Protection(("numbers",))
-
-
-def search(own: SearchConfig = OWN, **request: Any) -> tuple[int, int]:
-    """Beam and alternatives of a request."""
-    found = TranslationRequest(**request).search(own)
-    return found["beam_size"], found["n_best"]
-
 
 @given(n_best=st.integers(1, 30), beam_size=st.integers(1, 30), own=st.integers(1, 30), keep=st.booleans())
 def test_a_beam_that_is_not_given_holds_all_alternatives(
     n_best: int, beam_size: int, own: int, keep: bool
 ) -> None:
-    request = TranslationRequest(n_best=n_best, protection=NUMBERS if keep else None)
+    request = TranslationRequest(n_best=n_best, protection=Protection(["numbers"]) if keep else None)
     found = request.search(SearchConfig(beam_size=own))
     assert found["beam_size"] == max(own, n_best)
     assert found["n_best"] == (found["beam_size"] if keep else n_best)
     SearchConfig(beam_size=own).changed(found, where="test")  # the settings fit together
     given_beam = TranslationRequest(n_best=n_best, settings={"beam_size": beam_size})
     assert given_beam.search(SearchConfig(beam_size=own))["beam_size"] == beam_size
-
-
-def test_a_setting_that_is_none_is_the_runs_own_and_others_are_passed_on() -> None:
-    request = TranslationRequest(settings={"beam_size": None, "top_k": 5, "seed": None})
-    assert request.search(OWN) == {"top_k": 5, "beam_size": 4, "n_best": 1}
-
-
-def test_samples_do_not_widen_a_beam() -> None:
-    assert search(n_best=9, settings={"method": "sampling"}) == (4, 9)
-    assert search(SearchConfig(method="sampling", beam_size=2), n_best=9) == (2, 9)
+    sampled = SearchConfig(method="sampling", beam_size=own)
+    assert request.search(sampled)["beam_size"] == own, "samples do not widen a beam"
+    others = TranslationRequest(settings={"beam_size": None, "top_k": 5, "seed": None})
+    assert others.search(SearchConfig(beam_size=own)) == {"top_k": 5, "beam_size": own, "n_best": 1}

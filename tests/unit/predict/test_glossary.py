@@ -13,16 +13,14 @@ from dragoman.predict.inflection import Inflectable
 @pytest.mark.parametrize(
     ("text", "targets"),
     [
-        ("The bank is closed.", ["Bank"]),
         ("The river bank is wet.", ["Flussufer"]),
         ("banks and embankments", []),
         ("Bank! (bank)", ["Bank"]),
         ("An apple from Apple", ["Apfel", "Apple"]),
         ("APPLE", ["Apple"]),
-        ("New York, York", ["New York", "Yorkshire"]),
         ("a state-of-the-art bank", ["modern", "Bank"]),
         ("state of the art", []),
-        ("", []),
+        ("我们去银行。", ["bank"]),
     ],
 )
 def test_phrases_are_whole_words_the_longest_first_in_their_own_case_first(
@@ -30,32 +28,18 @@ def test_phrases_are_whole_words_the_longest_first_in_their_own_case_first(
 ) -> None:
     glossary = Glossary(
         [
-            ("bank", "Bank"),
-            ("river bank", "Flussufer"),
-            ("Apple", "Apple"),
-            ("apple", "Apfel"),
-            ("New York", "New York"),
-            ("York", "Yorkshire"),
-            ("state-of-the-art", "modern"),
+            ("bank", "Bank"), ("river bank", "Flussufer"), ("Apple", "Apple"), ("apple", "Apfel"),
+            ("state-of-the-art", "modern"), ("银行", "bank"), ("行", "row"),
         ]
-    )
+    )  # fmt: skip
     assert glossary.required(text) == targets
-
-
-def test_a_script_without_spaces_is_searched_letter_by_letter() -> None:
-    assert Glossary([("银行", "bank"), ("行", "row")]).required("我们去银行。") == ["bank"]
-
-
-def test_a_file_is_source_tab_target(tmp_path: Path) -> None:
-    path = tmp_path / "glossary.tsv"
-    path.write_text("\ufeffbank\tBank\r\n\n  river  bank \tdas Flussufer\nbank\tBank\n", encoding="utf-8")
-    glossary = Glossary.load(path)
-    assert glossary.required("bank by the river bank") == ["Bank", "das Flussufer"]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "pairs"),
     [
+        ("a.tsv", "\ufeffbank\tBank\r\n\n  river  bank \tdas Flussufer\nbank\tBank\n",
+         {"bank": "Bank", "river bank": "das Flussufer"}),
         ("a.csv", 'bank,Bank\r\n"red, old",rot\r\n', {"bank": "Bank", "red, old": "rot"}),
         ("a.csv", "bank;Bank\nriver;Fluss\n", {"bank": "Bank", "river": "Fluss"}),
         ("a.csv", 'bank,"die ""gute""\nBank"\n', {"bank": 'die "gute" Bank'}),
@@ -63,9 +47,8 @@ def test_a_file_is_source_tab_target(tmp_path: Path) -> None:
         ("a.csv", "Source,Target\nbank,Bank\n", {"bank": "Bank"}),
         ("a.tsv", "target\tsource\nBank\tbank\n", {"bank": "Bank"}),
         ("a.txt", "source\tQuelle\n", {"source": "Quelle"}),
-        ("a.csv", "english,Englisch\n", {"english": "Englisch"}),
     ],
-)
+)  # fmt: skip
 def test_columns_are_those_that_the_first_line_names_or_source_and_target(
     tmp_path: Path, name: str, content: str, pairs: dict[str, str]
 ) -> None:
@@ -96,23 +79,24 @@ VERSION_3 = """<tbx:tbx xmlns:tbx="urn:iso:std:iso:30042:ed-2" xml:lang="en"><tb
 </tbx:body></tbx:text></tbx:tbx>"""
 
 
-@pytest.mark.parametrize("content", [VERSION_2, VERSION_3])
-def test_every_source_term_of_an_entry_requires_its_first_target_term(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "skipped"),
+    [
+        (VERSION_2, ["left out 1 of 2 entries: 1 without a term in both en and de"]),
+        (VERSION_2.replace("fr", "de").replace(">bench<", ">ben&#x1F;ch<"),
+         ["left out 1 of 2 entries: 1 with a control character"]),
+        (VERSION_3, []),
+    ],
+)  # fmt: skip
+def test_every_source_term_of_an_entry_requires_its_first_target_term(
+    tmp_path: Path, content: str, skipped: list[str]
+) -> None:
     path = tmp_path / "terms.tbx"
     path.write_text(content, encoding="utf-8")
     glossary = Glossary.load(path, ("en", "de"))
     assert glossary.required("a bank") == ["Bank"]
     assert glossary.required("a lending bank, a bench") == ["Bank"]
-    skipped = [f"{path}: left out 1 of 2 entries: 1 without a term in both en and de"]
-    assert glossary.remarks == (skipped if content == VERSION_2 else [])
-
-
-def test_an_entry_with_a_control_character_is_left_out_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "terms.tbx"
-    path.write_text(VERSION_2.replace("fr", "de").replace(">bench<", ">ben&#x1F;ch<"), encoding="utf-8")
-    glossary = Glossary.load(path, ("en", "de"))
-    assert glossary.required("a bank, a bench") == ["Bank"]
-    assert glossary.remarks == [f"{path}: left out 1 of 2 entries: 1 with a control character"]
+    assert glossary.remarks == [f"{path}: {remark}" for remark in skipped]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +104,6 @@ def test_an_entry_with_a_control_character_is_left_out_and_counted(tmp_path: Pat
     [
         ("a.tbx", VERSION_2.replace('"de"', '"it"'), r"no entry has terms in both en and de; its languages"),
         ("a.tbx", VERSION_2[:-9], r"a.tbx line 9: not XML, or cut short"),
-        ("a.tbx", "bank,Bank", r"a.tbx line 1: not XML"),
         ("a.tbx", "<tmx/>", r"a.tbx line 1: not TBX, for it begins with <tmx>; give another file"),
         ("a.tbx", VERSION_2.replace('.dtd">', '.dtd" [<!ENTITY a "b">]>'), r"line 2: declares the entity"),
         ("a.tbx", VERSION_2.replace(' xml:lang="de"', ""), r"line 6: <langSet> has no xml:lang; name its l"),
@@ -130,17 +113,11 @@ def test_an_entry_with_a_control_character_is_left_out_and_counted(tmp_path: Pat
         ("a.tbx", "<tbx>" + "<a>" * 100, r"more than 100 elements within one another; refused"),
         ("a.tbx", "<tbx><text>" + "<a/>" * 70_000, r"line 1: is longer than 1,048,576 bytes"),
         ("a.csv", "bank,Bank\nriver\n", r"line 2: is not source, comma, target; write one entry a line"),
-        ("a.csv", "bank,Bank,x\n", r"line 1: is not source, comma, target"),
-        ("a.csv", "en,de,note\nbank,Bank\n", r"line 2: is not source, comma, target"),
         ("a.csv", 'bank,"Bank\nriver,Fluss\n', r"line 1: not CSV"),
         ("a.csv", "en,de\n", r"a.csv: has no entry"),
-        ("a.csv", "bank,Bank\n ,Fluss\n", r"line 2: is not source, comma, target"),
         ("a.tsv", "bank\tBank\nriver Fluss\n", r"a.tsv line 2: is not source, tab, target; write one entry"),
-        ("a.tsv", "bank\t\n", r"line 1: is not source, tab, target"),
-        ("a.tsv", "a\tb\tc\n", r"line 1: is not source, tab, target"),
         ("a.tsv", "bank\tBank\n\nbank\tUfer\n",
          r"line 3: 'bank' is to be 'Ufer' here and 'Bank' in line 1; keep one"),
-        ("a.tsv", "\n", r"a.tsv: has no entry; write one a line, source and target"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_glossary_is_refused_with_its_line(

@@ -14,7 +14,7 @@ from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, Writ
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
-from tables import BOS, EOS, Stepper, Table
+from tables import BOS, EOS
 
 WRITTEN = ["", "", " Rad", " Rä", " Ra", "d", "de", "er", "dern", "!", " rot", "es", "\ufffd", " Radio"]
 """What each token writes: two special tokens, six that make up forms of "Rad", and others."""
@@ -27,10 +27,8 @@ CONTINUING = TOKENS.continuing
     [
         ("Hund", ["Hund", "Hunde", "Hundes", "Hunden"], ["Hun", "hund", "Hundehaus", "Hund-", "Hunt", ""]),
         ("Rad", ["Rades", "Räder", "Rädern"], ["Ra", "Radwegen"]),
-        ("roter", ["rote", "roten", "rotes", "rotem"], ["rot", "rosa"]),
         ("kobieta", ["kobiety", "kobietę", "kobietami"], ["kobie", "kobieco"]),
         ("Männer", ["Männern", "Manne", "Mannes"], ["Mann", "Männergruppe"]),
-        ("Lehrerin", ["Lehrer", "Lehrerinnen"], ["Lehre"]),
         ("USB", ["USB"], ["USBs"]),
         ("X200", ["X200"], ["X2000"]),
         ("an", ["an"], ["ans", "än"]),
@@ -85,19 +83,6 @@ def test_the_automaton_is_satisfied_by_any_form_however_it_is_cut_into_tokens(
         following = [automaton.follow(state, token) for token in automaton.advancing(state)]
         assert all(automaton.need(each) < before for each in following), "every one is a step ahead"
         state = following[-1]
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 2**32), st.integers(1, 3), phrases)
-def test_every_hypothesis_of_a_search_has_a_form(seed: int, beam_size: int, words: list[str]) -> None:
-    automaton = Phrases([InflectedPhrase(words, TOKENS)], continuing=CONTINUING)
-    (found,) = beam_search(
-        Stepper(Table(seed, len(WRITTEN) - 2), [0]), phrases=[automaton], max_lengths=[6], bos_id=BOS,
-        eos_id=EOS, beam_size=beam_size, n_best=beam_size,
-    )  # fmt: skip
-    assert found
-    for hypothesis in found:
-        assert holds(list(hypothesis.ids), words)
 
 
 def test_a_search_takes_the_form_that_scores_best() -> None:

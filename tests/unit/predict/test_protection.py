@@ -46,8 +46,8 @@ def assert_protected(protection: Protection, source: str, output: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [1500, 5000])
-def test_tags_may_be_nested_as_deep_as_they_like(translator: Translator, n: int) -> None:
+def test_tags_may_be_nested_as_deep_as_they_like(translator: Translator) -> None:
+    n = 5000
     texts = ["<b>" * n + "red" + "</b>" * n + " cat", "<i>" * n + "red cat", "red cat" + "</i>" * n]
     protection = Protection(["tags"])
     links = [Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 7, 1.0)]

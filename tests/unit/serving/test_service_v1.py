@@ -3,7 +3,6 @@
 import json
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.documents import FORMATS, Document, DocumentFile, translate_file
+from dragoman.documents import Document, DocumentFile, translate_file
 from dragoman.errors import MissingExtraError, RunError
 from dragoman.predict.alignment import align, word_probabilities
 from dragoman.predict.classifier import Classifier
@@ -28,8 +27,6 @@ from dragoman.serving.app import create_app
 from dragoman.serving.downloads import MAX_STEM
 from dragoman.serving.translating import chosen, readable
 from services import answer_of, named, refusal_of, service_of
-
-SENTENCES = ["A red cat.", "The big old house!", "blue bird", "Small dogs, old trees?", "river"]
 
 
 @pytest.fixture(scope="module")
@@ -83,43 +80,21 @@ def test_sentences_of_any_text_stand_where_the_answer_says(client: TestClient, t
             check_places(text, found)
 
 
-@pytest.mark.slow
-def test_translations_are_the_translators_whatever_else_is_translated(
-    client: TestClient, translator: Translator
-) -> None:
-    expected = translator.translate(SENTENCES, n_best=3)
-
-    def one(i: int) -> dict[str, Any]:
-        return sentences_of(client, SENTENCES[i % len(SENTENCES)], split=False, n_best=3)[0]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(one, range(4 * len(SENTENCES))))
-    for i, sentence in enumerate(found):
-        wanted = expected[i % len(SENTENCES)]
-        assert sentence["text"] == wanted.text == sentence["alternatives"][0]["text"]
-        assert [each["text"] for each in sentence["alternatives"]] == [a.text for a in wanted.alternatives]
-        scores = [each["score"] for each in sentence["alternatives"]]
-        assert scores == pytest.approx([a.score for a in wanted.alternatives], abs=1e-3)
-        assert sentence["score"] == scores[0] == max(scores)
-
-
 def test_search_settings_are_those_of_the_translator(client: TestClient, translator: Translator) -> None:
     asked: dict[str, Any]
     for asked in (
-        {"beam_size": 1},
+        {"n_best": 3},
         {"beam_size": 4, "length_penalty": 0.0, "no_repeat_ngram": 2},
         {"method": "sampling", "seed": 3, "temperature": 1.5, "top_k": 20, "top_p": 0.9},
     ):
         (expected,) = translator.translate(["red cat"], **asked)
         (found,) = sentences_of(client, "red cat", split=False, **asked)
-        assert found["text"] == expected.text
-
-
-def test_a_prefix_begins_a_translation_that_holds_its_phrases(
-    client: TestClient, translator: Translator
-) -> None:
+        assert [each["text"] for each in found["alternatives"]] == [a.text for a in expected.alternatives]
+        scores = [each["score"] for each in found["alternatives"]]
+        assert scores == pytest.approx([a.score for a in expected.alternatives], abs=1e-3)
+        assert (found["text"], found["score"]) == (expected.text, scores[0])
+        assert (found["links"], found["words"]) == (None, None), "nobody asked for them"
     (begun,) = sentences_of(client, "red cat", split=False, prefix="Hund")
-    assert begun["text"].startswith("Hund")
     assert begun["text"] == translator.translate(["red cat"], prefixes=["Hund"])[0].text
     (forced,) = sentences_of(client, "red cat", split=False, required=["Haus", "Baum"])
     assert {"Haus", "Baum"} <= set(forced["text"].split())
@@ -130,45 +105,24 @@ def test_what_is_protected_is_in_the_translation_unchanged(client: TestClient) -
     text = f"red {kept[0]} cat {kept[1]} old {kept[2]}house{kept[3]} {kept[4]} and {kept[5]}"
     kinds = ["numbers", "urls", "emails", "tags", "placeholders"]
     found = sentences_of(client, text, split=False, protect=kinds)
-    for piece in kept:
-        assert found[0]["text"].count(piece) == 1
+    assert [found[0]["text"].count(piece) for piece in kept] == [1] * len(kept)
     assert found == sentences_of(client, text, split=False, protect=True), "true is every kind"
-    plain = sentences_of(client, text, split=False)
-    assert plain == sentences_of(client, text, split=False, protect=False) != found
+    assert found != sentences_of(client, text, split=False)
 
 
 def test_the_terms_of_a_glossary_are_in_the_sentences_that_have_their_sources(
     client: TestClient, translator: Translator
 ) -> None:
     text = "A red cat. The big old house! A river 12.50."
+    found = sentences_of(client, text, glossary=[["cat", "Hund"], ["Big old", "Haus Baum"]])
+    assert "Hund" in found[0]["text"].split()
+    assert "Haus Baum" in found[1]["text"]
     plain = sentences_of(client, text)
-    for more in ({}, {"protect": ["numbers"]}, {"stream": False, "n_best": 2}):
-        glossary = [["cat", "Hund"], ["Big old", "Haus Baum"]]
-        found = sentences_of(client, text, glossary=glossary, **more)
-        assert "Hund" in found[0]["text"].split()
-        assert "Haus Baum" in found[1]["text"]
-        if not more:
-            assert found[2]["text"] == plain[2]["text"], "one without a term is translated as before"
-    exact, inflected = (
-        translator.translate(["A red cat."], required=[[phrase("Katze")]])[0].text
-        for phrase in (str, Inflectable)
-    )
-    (found_exact,) = sentences_of(client, "A red cat.", glossary=[["cat", "Katze"]])
-    (found_inflected,) = sentences_of(client, "A red cat.", glossary=[["cat", "Katze"]], inflect=True)
-    assert (found_exact["text"], found_inflected["text"]) == (exact, inflected)
-
-
-@pytest.mark.slow
-def test_requests_with_different_glossaries_are_searched_together(
-    client: TestClient, translator: Translator
-) -> None:
-    def asked(term: str) -> str:
-        return str(sentences_of(client, "A red cat.", glossary=[["cat", term]])[0]["text"])
-
-    terms = ["Hund", "Haus", "Baum", "Katze"] * 3
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(asked, terms))
-    assert found == [translator.translate(["A red cat."], required=[[term]])[0].text for term in terms]
+    assert found[2]["text"] == plain[2]["text"], "one without a term is translated as before"
+    for inflect, phrase in ((False, str), (True, Inflectable)):
+        (expected,) = translator.translate(["A red cat."], required=[[phrase("Katze")]])
+        (one,) = sentences_of(client, "A red cat.", glossary=[["cat", "Katze"]], inflect=inflect)
+        assert one["text"] == expected.text
 
 
 def test_links_and_probabilities_are_those_of_the_translators_words(
@@ -181,26 +135,14 @@ def test_links_and_probabilities_are_those_of_the_translators_words(
     links = align(translator, sources, targets)
     words = word_probabilities(translator, sources, targets)
     for sentence, own_links, own_words in zip(found, links, words, strict=True):
-        for link in sentence["links"]:
-            for side, whole in (("source", sentence["source"]), ("target", sentence["text"])):
-                start, end = link[side]
-                assert 0 <= start < end <= len(whole)
-                assert whole[start:end] == whole[start:end].strip()
-            assert 0 <= link["weight"] <= 1
         assert [(*link["source"], *link["target"]) for link in sentence["links"]] == [
-            (x.source_start, x.source_end, x.target_start, x.target_end) for x in own_links
+            link[:4] for link in own_links
         ]
-        assert all(0 <= word["probability"] <= 1 for word in sentence["words"])
-        places = [(word["start"], word["end"]) for word in sentence["words"]]
-        assert places == [(word.start, word.end) for word in own_words]
+        weights = [link["weight"] for link in sentence["links"]]
+        assert weights == pytest.approx([link.weight for link in own_links], abs=1e-3)
+        assert [(word["start"], word["end"]) for word in sentence["words"]] == [w[:2] for w in own_words]
         probabilities = [word["probability"] for word in sentence["words"]]
         assert probabilities == pytest.approx([word.probability for word in own_words], abs=1e-3)
-
-
-def test_what_was_not_asked_for_is_null(client: TestClient) -> None:
-    for sentence in sentences_of(client, "A red cat. An old tree."):
-        assert (sentence["links"], sentence["words"]) == (None, None)
-        assert len(sentence["alternatives"]) == 1
 
 
 def events_of(client: TestClient, **body: Any) -> list[tuple[str, Any]]:
@@ -215,18 +157,13 @@ def events_of(client: TestClient, **body: Any) -> list[tuple[str, Any]]:
     return events
 
 
-MORE = [{}, {"n_best": 2, "align": True, "confidence": True}, {"protect": ["numbers"]}]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("more", [{}, {"n_best": 2, "align": True, "confidence": True}])
 def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, more: dict[str, Any]) -> None:
     texts = ["A red cat. The big old house! old trees", "", "Blue birds. 3 small dogs."]
     whole = answer_of(client, "translate", text=texts, **more)
     names, data = zip(*events_of(client, text=texts, **more), strict=True)
-    assert names[0] == "begin"
-    assert names[-1] == "done"
-    assert set(names[1:-1]) == {"sentence"}
+    assert names == ("begin", *["sentence"] * (len(names) - 2), "done")
     assert data[-1] == whole
     names_told = ("source_start", "source_end", "source")
     for told, text in zip(data[0]["translations"], whole["translations"], strict=True):
@@ -240,26 +177,6 @@ def test_a_stream_ends_with_what_is_answered_without_one(client: TestClient, mor
         assert each["result"].keys() ^ sentence.keys() <= {"start", "end"}
 
 
-@pytest.mark.slow
-def test_the_language_of_a_text_chooses_the_model(client: TestClient) -> None:
-    german = "Das alte Haus steht am Fluss."
-    english, polish = "The old house stands by the river.", "Stary dom stoi nad rzeką."
-    for text, source in {english: "en", polish: "pl"}.items():
-        answer = answer_of(client, "translate", text=text, source="auto", target="de")
-        assert (answer["source"], answer["target"], answer["model"]) == (source, "de", f"{source}-de")
-        assert answer_of(client, "detect", text=text)["languages"][0]["language"] == source
-    assert answer_of(client, "translate", text=german, source="auto", target="en")["model"] == "fr-en"
-    assert answer_of(client, "translate", text=polish, source="auto", model="en-de")["model"] == "en-de"
-
-
-def test_languages_come_with_falling_confidence(client: TestClient) -> None:
-    found = answer_of(client, "detect", text="Where is the station?")["languages"]
-    confidences = [each["confidence"] for each in found]
-    assert confidences == sorted(confidences, reverse=True)
-    assert all(0 <= each <= 1 for each in confidences)
-    assert sum(confidences) <= 1 + 1e-3
-
-
 def test_labels_are_those_of_the_classifier(client: TestClient, classifier: Classifier) -> None:
     texts = ["a great lovely cat", "dull house", ""]
     found = answer_of(client, "classify", text=texts)
@@ -268,41 +185,12 @@ def test_labels_are_those_of_the_classifier(client: TestClient, classifier: Clas
         assert result["label"] == (wanted.label or None)
         assert result["labels"] == list(wanted.labels)
         assert result["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
+        assert list(result["probabilities"]) == list(wanted.probabilities), "the most likely first"
         assert result["n_cut"] == wanted.n_cut
-    praised, _, empty = found["results"]
-    assert sum(praised["probabilities"].values()) == pytest.approx(1, abs=1e-4)
-    assert next(iter(praised["probabilities"])) == praised["label"], "the most likely first"
-    assert (empty["label"], empty["probabilities"]) == (None, {})
-
-
-@pytest.mark.slow
-def test_all_labels_above_the_threshold_are_listed(tiny_topics_run: Path) -> None:
-    texts = ["house street wave boat red", "big old red"]
-    with TestClient(create_app(service_of([tiny_topics_run]))) as client:
-        both, neither = answer_of(client, "classify", text=texts)["results"]
-    assert set(both["labels"]) == {"town", "sea"}
-    assert both["label"] == both["labels"][0]
-    assert neither["labels"] == []
-    assert neither["label"] == next(iter(neither["probabilities"]))
-
-
-def test_the_models_are_told(client: TestClient) -> None:
-    found = client.get("/v1/models").json()
-    names = ["en-de", "reviews", "pl-de", "fr-en", "fr-en+en-de"]
-    assert [model["name"] for model in found["models"]] == names
-    assert [model.get("pivot") for model in found["models"]] == [*[None] * 4, "en"]
-    first, second = found["models"][:2]
-    assert (first["source"], first["target"], first["beam_size"], first["max_n_best"]) == ("en", "de", 3, 4)
-    assert (second["task"], set(second["labels"])) == ("classification", {"praise", "blame"})
-    assert found["limits"] == {
-        "characters": 600, "glossary_entries": 30, "file_bytes": 4096, "file_characters": 300
-    }  # fmt: skip
-    assert (found["needs_key"], found["formats"]) == (False, list(FORMATS))
 
 
 DOCUMENTS = {
     "a.txt": "A red cat.\n\nThe big old house!\n",
-    "b.srt": "1\n00:00:01,000 --> 00:00:02,000\n<i>A red cat.</i>\n\n",
     "c.html": "<!DOCTYPE html>\n<title>Red cat</title><p>The <b>big</b> old&nbsp;house!<p>12",
 }
 
@@ -313,8 +201,7 @@ def test_a_document_is_what_translate_file_makes_of_it(
     client: TestClient, translator: Translator, name: str
 ) -> None:
     content = DOCUMENTS[name].encode()
-    to_german = {"target": "de"}
-    for asked in ({}, {"model": "en-de"}, {"source": "en", **to_german}, {"source": "auto", **to_german}):
+    for asked in ({"model": "en-de"}, {"source": "auto", "target": "de"}):
         response = client.post("/v1/documents", data=asked, files={"file": (f"żó/{name}", content)})
         assert response.status_code == 200, response.text
         assert response.content == translate_file(translator, name, content)
@@ -326,8 +213,6 @@ def test_a_document_is_what_translate_file_makes_of_it(
 @pytest.mark.parametrize(
     ("name", "content", "target", "model"),
     [
-        ("a.txt", "The old house stands by the river.", "de", "en-de"),
-        ("a.txt", "Stary dom stoi nad rzeką.", "de", "pl-de"),
         ("a.html", "<p>Stary <b>dom</b> stoi nad rzeką.</p>", "de", "pl-de"),
         ("a.txt", "Stary dom stoi nad rzeką.", "en", "fr-en"),
         ("a.tmx", '<tmx><tu><tuv xml:lang="pl"><seg>Stary dom stoi.</seg></tuv></tu></tmx>', "de", "pl-de"),
@@ -342,36 +227,27 @@ def test_the_language_of_a_document_chooses_the_model(
     assert chosen(service.models, read, None, "auto", target).name == model
 
 
-def test_a_long_name_keeps_its_language_and_its_ending(client: TestClient) -> None:
-    response = client.post("/v1/documents", files={"file": ("a" * 100 + ".txt", b"red cat")})
-    stem = "a" * (MAX_STEM - len(".de"))
-    assert f'filename="{stem}.de.txt"' in response.headers["Content-Disposition"]
-
-
-def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
+def test_a_document_that_is_wrong_is_refused_and_one_with_a_long_name_is_not(client: TestClient) -> None:
     def sent(name: str, content: bytes, **data: str) -> httpx.Response:
         return client.post("/v1/documents", data=data, files={"file": (name, content)})
 
     assert "4,097 bytes" in refusal_of(sent("a.txt", b"x" * 4097), 413)
     assert "301 characters" in refusal_of(sent("a.txt", b"x" * 301), 413)
     assert refusal_of(sent("a.exe", b"x"), 400).startswith("a.exe: .exe is no format of documents")
-    assert refusal_of(sent("a.txt", b"\xff"), 400) == "a.txt, line 1: is not UTF-8; convert the text to UTF-8"
     assert "no model translates from de" in refusal_of(sent("a.txt", b"x", source="de"), 400)
     assert "tmx" in refusal_of(sent("a.tmx", b"<tmx", source="auto", target="de"), 400)
     assert refusal_of(client.post("/v1/documents", data={"file": "x"}), 400).startswith("file: ")
-    assert refusal_of(client.post("/v1/documents"), 400).startswith("file: ")
+    stem = "a" * (MAX_STEM - len(".de"))
+    long = sent("a" * 100 + ".txt", b"red cat").headers["Content-Disposition"]
+    assert f'filename="{stem}.de.txt"' in long
 
 
 @pytest.mark.parametrize(
     ("route", "body", "status", "message"),
     [
         ("translate", {}, 400, "text: field required"),
-        ("translate", {"text": 3}, 400, "text"),
         ("translate", {"text": []}, 400, "there is no text"),
         ("translate", {"text": "x", "colour": 1}, 400, "colour: is no field of this request"),
-        ("translate", {"text": "x", "n_best": 0}, 400, "n_best: "),
-        ("translate", {"text": "x", "method": "magic"}, 400, "method: "),
-        ("translate", {"text": "x", "model": "none"}, 400, "none: no such model translates here; there "),
         ("translate", {"text": "x", "model": "reviews"}, 400, "reviews: no such model translates here"),
         ("translate", {"text": [], "model": "\x1b[2J\n\u202e"}, 400, "\\x1b[2J \\u202e: no such model"),
         ("translate", {"text": "x", "model": "en-de", "source": "pl"}, 400, "en-de: translates from en "),
@@ -380,16 +256,11 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "x", "prefix": "y"}, 400, "prefix and required are for one sentence"),
         ("translate", {"text": ["x", "y"], "split": False, "required": ["y"]}, 400, "prefix and required"),
         ("translate", {"text": "x", "glossary": [["a", "b"], ["a"]]}, 400, "glossary.1: list should have "),
-        ("translate", {"text": "x", "glossary": [["a", ""]]}, 400, "glossary.0.1: string should have "),
-        ("translate", {"text": "x", "glossary": [["a", "b" * 201]]}, 400, "glossary.0.1: string should"),
         ("translate", {"text": "x", "glossary": [["a", "b"], ["a", "c"]]}, 400, "entry 2: 'a' is to be"),
-        ("translate", {"text": "x", "glossary": {"a": "b"}}, 400, "glossary: input should be a valid array"),
         ("translate", {"text": "x", "glossary": [["a", "b"]] * 31}, 413, "31 glossary entries are more than"),
         ("translate", {"text": "x", "glossary": [["x", "y"]], "method": "sampling"}, 400, 'method = "beam"'),
-        ("translate", {"text": "x", "protect": ["dates"]}, 400, "input should be 'numbers', 'urls', "),
         ("translate", {"text": "a b", "glossary": [["a", "x" * 12], ["b", "y" * 12]]}, 413,
          " are more than the 3,000 that limits.required_cost allows; require fewer or shorter phrases"),
-        ("translate", {"text": "x" * 601}, 413, "601 characters are more than the 600 that limits.ch"),
         ("translate", {"text": "x" * 601, "stream": True}, 413, "601 characters are more than the 600"),
         ("translate", {"text": ["x"] * 21}, 413, "21 sentences are more than the 20 that limits.sentences"),
         ("translate", {"text": "x", "beam_size": 5}, 413, "than the 4 that limits.beam_size allows"),
@@ -397,7 +268,6 @@ def test_a_document_that_is_wrong_is_refused(client: TestClient) -> None:
         ("translate", {"text": "\ud83d"}, 400, "the body is no JSON: "),
         ("classify", {"text": ["x"] * 21}, 413, "21 texts"),
         ("classify", {"text": "x", "model": "en-de"}, 400, "en-de: no such model classifies here;"),
-        ("detect", {"text": None}, 400, "text: "),
         ("detect", {"text": "x" * 601}, 413, "601 characters"),
     ],
 )  # fmt: skip

@@ -3,9 +3,10 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,11 @@ def blocked(made: Batcher) -> Iterator[Gate]:
     block.result(LONGEST)
 
 
+def all_of(*results: Iterable[Future[Any]]) -> list[Any]:
+    """What was submitted came to, once it is done."""
+    return [each.result(LONGEST) for submitted in results for each in submitted]
+
+
 def batches_of(submitted: list[tuple[str, list[int]]], **limits: int) -> list[list[str]]:
     """The batches that one thread makes of what clients submitted, in this order, while it was busy.
 
@@ -71,8 +77,7 @@ def batches_of(submitted: list[tuple[str, list[int]]], **limits: int) -> list[li
                 made.submit(work, [f"{name}{cost}" for cost in costs], costs, Client(made))
                 for name, costs in submitted
             ]
-        for result in (each for found in results for each in found):
-            result.result(LONGEST)
+        all_of(*results)
     return [[str(item) for item in batch] for batch in work.batches[1:]]
 
 
@@ -128,23 +133,19 @@ def test_threads_share_what_is_worth_sharing() -> None:
         while len(work.batches) < 2:
             assert work.begun.wait(LONGEST)
         work.open.set()
-        assert [result.result(LONGEST) for result in results] == list(range(n_items))
+        assert all_of(results) == list(range(n_items))
     assert [len(batch) for batch in work.batches] == [WORTH_A_THREAD, WORTH_A_THREAD]
 
 
 def test_clients_that_do_not_come_back_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(items: Sequence[object]) -> list[object]:
-        return list(items)
-
     with batcher() as made:
-        results_of(Client(made), work, list(range(30)), [1] * 30)
+        results_of(Client(made), list, list(range(30)), [1] * 30)
         end = time.monotonic() + 2 * batching.RECENT
         while time.monotonic() < end:  # one of them does
-            results_of(Client(made), work, [0], [1])
+            results_of(Client(made), list, [0], [1])
         monkeypatch.setattr(batching, "PAUSE", 60)
         monkeypatch.setattr(batching, "LONGEST_PAUSE", 60)
-        (result,) = made.submit(work, [0], [1], Client(made))
-        result.result(LONGEST)
+        all_of(made.submit(list, [0], [1], Client(made)))
 
 
 def test_different_works_are_not_put_together() -> None:
@@ -155,8 +156,7 @@ def test_different_works_are_not_put_together() -> None:
     with batcher() as made:
         with blocked(made):
             results = [made.submit(works[name], [0], [5], Client(made)) for name in "abab"]
-        for (result,) in results:
-            result.result(LONGEST)
+        all_of(*results)
     assert sorted(set(done)) == [("a", 2), ("b", 2)]
 
 
@@ -185,8 +185,7 @@ def test_a_search_gives_way_to_what_costs_half_of_it_after_its_first_seconds(
         assert begun.wait(LONGEST)
         second = made.submit(lambda items: [order.append(x) for x in items], ["second"], [cost], Client(made))
         submitted.set()
-        for result in (*first, *second):
-            result.result(LONGEST)
+        all_of(first, second)
     assert order == expected
 
 
@@ -207,8 +206,7 @@ def test_what_interrupts_is_not_interrupted_itself(monkeypatch: pytest.MonkeyPat
 
         with blocked(made):
             found = made.submit(nested, list(range(6)), [1] * 6, Client(made))
-        for result in found:
-            result.result(LONGEST)
+        all_of(found)
     assert max(depths) == 2
 
 
@@ -274,7 +272,8 @@ def test_closing_finishes_what_was_accepted_and_takes_nothing_more() -> None:
     made = Batcher(n_threads=1, max_items=1, max_tokens=100)
     results = made.submit(list, [1, 2, 3], [1, 1, 1], Client(made))
     made.close()
-    assert [result.result(0) for result in results] == [1, 2, 3]
+    assert all(result.done() for result in results)
+    assert all_of(results) == [1, 2, 3]
     with pytest.raises(GoneError):
         results_of(Client(made), list, [1], [1])
 

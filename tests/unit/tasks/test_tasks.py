@@ -5,39 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import dragoman
 from dragoman import config
 from dragoman.data.named import open_text
-from dragoman.data.records import Corpus
 from dragoman.errors import ConfigError
-from dragoman.tasks import TASKS, config_for, task_named, task_of
-from dragoman.tasks.request import EvaluationRequest, TrainingRequest
-from dragoman.training.objective import Objective
-
-
-def write_lines(path: Path, lines: list[str]) -> str:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> tuple[str, str]:
-    sources = write_lines(tmp_path / "text.en", [f"the number {i}" for i in range(40)])
-    return sources, write_lines(tmp_path / "text.de", [f"die Zahl {i}" for i in range(40)])
-
-
-@pytest.fixture
-def reviews(tmp_path: Path) -> str:
-    rows = [
-        f"{'good' if i % 2 else 'bad'}\ta {'fine' if i % 2 else 'dull'} film, number {i}" for i in range(40)
-    ]
-    return write_lines(tmp_path / "reviews.tsv", ["label\ttext", *rows])
-
-
-def test_every_task_of_the_settings_is_registered_and_brings_its_objective() -> None:
-    assert TASKS.keys() == config.TASKS.keys()
-    for name in TASKS:
-        assert issubclass(task_named(name).objective, Objective)
+from dragoman.tasks import TASKS, config_for, task_named
+from dragoman.tasks.request import EvaluationRequest
+from tiny import write_corpus
 
 
 def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> None:
@@ -56,42 +29,23 @@ def test_an_option_of_another_task_is_refused_by_name_and_a_default_is_not() -> 
                 task.check(EvaluationRequest(**{option: given[option]}))
 
 
-def test_config_for_takes_one_file_or_several(text: tuple[str, str]) -> None:
-    src, tgt = text
-    one = dragoman.config_for(src=src, tgt=tgt)
-    assert one.task == "translation"
-    assert one.languages == ("en", "de")
-    assert one == config_for(src=[src], tgt=[tgt])
-    twice = config_for(src=[src, src], tgt=[tgt, tgt], valid_src=src, valid_tgt=tgt)
-    assert list(twice.data.train) == [(src, tgt), (src, tgt)]
-    assert twice.data.valid
-
-
-def test_config_for_says_what_was_chosen_and_overrides_win(text: tuple[str, str]) -> None:
+def test_config_for_takes_files_says_what_was_chosen_and_overrides_win(tmp_path: Path) -> None:
+    write_corpus(tmp_path, "text", 40, seed=1)
+    src, tgt = (str(tmp_path / f"text.{language}") for language in ("en", "de"))
     said: list[str] = []
-    chosen = config_for(src=text[0], tgt=text[1], overrides=["training.max_steps=7"], say=said.append)
-    assert chosen.training.max_steps == 7
+    chosen = config_for(src=src, tgt=tgt, overrides=["training.max_steps=7"], say=said.append)
+    assert chosen == config_for(src=[src], tgt=[tgt], overrides=["training.max_steps=7"])
     assert len(said) == 1
     assert said[0].startswith("40 pairs, en → de (as the files say): ")
     assert " 7 steps (about " in said[0]
-
-
-def test_config_for_of_labelled_texts_and_of_a_recipe(reviews: str, tmp_path: Path) -> None:
-    said: list[str] = []
-    chosen = config_for(reviews, task="classification", say=said.append)
-    assert chosen.task == "classification"
-    assert (chosen.data.text_column, chosen.data.label_column) == ("text", "label")
+    twice = config_for(src=[src, src], tgt=[tgt, tgt], valid_src=src, valid_tgt=tgt)
+    assert list(twice.data.train) == [(src, tgt), (src, tgt)]
+    assert twice.data.valid
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(config.to_toml(chosen))
     assert config_for(recipe) == chosen
-    assert task_of(chosen).noun == "classifier"
-    with pytest.raises(ConfigError, match="is a recipe for classification; leave --task away"):
-        config_for(recipe, task="translation")
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_the_settings_of_a_demo_are_a_configuration_of_its_task(name: str) -> None:
-    assert config.parse_config(task_named(name).demo_settings(None, None)).task == name
+    with pytest.raises(ConfigError, match="is a recipe for translation; leave --task away"):
+        config_for(recipe, task="classification")
 
 
 def test_numbers_of_columns_are_not_guessed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,18 +55,8 @@ def test_numbers_of_columns_are_not_guessed_over(tmp_path: Path, monkeypatch: py
     Path("pairs.csv").write_text(f"mt,pe,source,target\n{rows}", encoding="utf-8")
     Path("texts.csv").write_text(f"topic,words,text,label\n{rows}".replace("a", "x"), encoding="utf-8")
     pairs = config_for("pairs.csv", columns=(0, 1), src_lang="en", tgt_lang="de")
-    assert pairs == config_for(tsv="pairs.csv", columns=(0, 1), src_lang="en", tgt_lang="de")
     assert pairs.task == "translation"
     assert next(iter(open_text(pairs.data, pairs.data.train).pairs())) == ("a0", "b0")
     texts = config_for("texts.csv", task="classification", text_column=1, label_column=0)
     assert texts.task == "classification"
     assert (texts.data.text_column, texts.data.label_column) == ("words", "topic")
-    for task, reading, first in (
-        ("translation", TrainingRequest(src_lang="en", tgt_lang="de", columns=(0, 1)), ["a0", "b0"]),
-        ("classification", TrainingRequest(text_column=1, label_column=0), ["b0", "x0"]),
-    ):
-        name = {"translation": "pairs.csv", "classification": "texts.csv"}[task]
-        open_, _ = task_named(task).opener([name], reading)
-        corpus = open_([name])
-        records = corpus.pairs() if isinstance(corpus, Corpus) else corpus.examples()
-        assert list(next(iter(records))) == first

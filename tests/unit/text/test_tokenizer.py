@@ -1,7 +1,6 @@
 """What tokenizers of every kind owe: files that give them back, special tokens in no text, pairs."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from dragoman.text.tokenizer import (
     load_tokenizer,
     train_tokenizer,
 )
-from dragoman.text.vocabulary import draw_sample
 
 ENGLISH = [f"The {a} sat and 12 {b} are here ." for a in ("cat", "dog") for b in ("trees", "men")] * 5
 GERMAN = [f"Die {a} saß und 12 {b} sind hier ." for a in ("Katze", "Maus") for b in ("Bäume", "Leute")] * 5
@@ -29,6 +27,7 @@ SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 CONFIGS: dict[str, dict[str, Any]] = {
     "bpe": {},
     "unigram": {},
+    "lower-cased": {"kind": "bpe", "lowercase": True},
     "characters": {},
     "words": {},
     "words, formatted": {"kind": "words", "lowercase": True, "format_output": True},
@@ -53,6 +52,7 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_pat
     batch = loaded.encode_batch([*ENGLISH, "A zebra"])
     assert batch == tokenizer.encode_batch([*ENGLISH, "A zebra"])
     assert loaded.decode_batch(batch) == tokenizer.decode_batch(batch)
+    assert loaded.encode("ZWEI Büsche İ") == tokenizer.encode("ZWEI Büsche İ")
     assert [entry.name for entry in path.parent.iterdir()] == ["t.json"]
 
 
@@ -78,17 +78,12 @@ def test_a_file_that_is_missing_damaged_or_of_something_else_is_reported(tmp_pat
     bad = [
         good | {"vocabulary": good["vocabulary"][1:]},
         good | {"vocabulary": [*good["vocabulary"], "cat"]},
-        good | {"vocabulary": [*good["vocabulary"], 7]},
         good | {"vocabulary": None},
         good | {"kind": "sounds"},
         good | {"splitter": "axe"},
         good | {"pattern": "("},
-        good | {"pattern": 7},
         *({k: v for k, v in good.items() if k != name} for name in good),
-        [good],
-        7,
         {},
-        [],
         {"model": {}},
     ]
     foreign = tokenizers.Tokenizer(tokenizers.models.BPE()).to_str()
@@ -129,25 +124,10 @@ def test_a_pair_is_learnt_in_one_reading_and_saved(kind: str, shared: bool, tmp_
 
 def test_the_target_may_be_of_another_kind(tmp_path: Path) -> None:
     corpus = [("Hello, you .", "你好。"), ("We go .", "我们走。")]
-    pair = TokenizerPair.train(
-        corpus, config("words", tgt_kind="characters", shared=False, format_output=True)
-    )
-    pair.save(tmp_path)
-    for each in (pair, TokenizerPair.load(tmp_path)):
-        assert [t.piece for t in each.src.tokens("Hello, zebra.")] == ["Hello", ",", "<unk>", "."]
-        assert [t.piece for t in each.tgt.tokens("我们好。")] == ["我", "们", "好", "。"]
-        assert each.tgt.decode(each.tgt.encode("我们 好。")) == "我们\ufffd好。"
+    characters = config("words", tgt_kind="characters", shared=False, format_output=True)
+    TokenizerPair.train(corpus, characters).save(tmp_path)
+    loaded = TokenizerPair.load(tmp_path)
+    assert [t.piece for t in loaded.src.tokens("Hello, zebra.")] == ["Hello", ",", "<unk>", "."]
+    assert loaded.tgt.decode(loaded.tgt.encode("我们 好。")) == "我们\ufffd好。"
     mixed = TokenizerPair.train(corpus, config("words", tgt_kind="bpe", shared=False, dropout=0.5))
     assert mixed.src.encode_batch(["We go"], dropout=np.random.default_rng(1)) == [mixed.src.encode("We go")]
-    assert mixed.tgt.decode(mixed.tgt.encode("你 Zebra!")) == "你 Zebra!"
-
-
-def test_a_sample_is_drawn_evenly_and_always_the_same() -> None:
-    assert draw_sample(range(5), 10) == [0, 1, 2, 3, 4]
-    sample = draw_sample(iter(range(10_000)), 1000)
-    assert sample == draw_sample(range(10_000), 1000)
-    assert len(set(sample)) == 1000
-    tenths = Counter(i // 1000 for i in sample)
-    five_deviations = 5 * 10
-    assert 100 - five_deviations < min(tenths.values())
-    assert max(tenths.values()) < 100 + five_deviations

@@ -1,8 +1,7 @@
-"""Words as tokens: how text is split, which words are known, and how they are written."""
+"""Words and characters as tokens: how text is split, which words are known, and how they are written."""
 
 import importlib.util
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.text.normalisation import normalise
 from dragoman.text.tokenizer import (
     UNK_ID,
     Tokenizer,
-    TokenizerPair,
     load_tokenizer,
     train_tokenizer,
 )
@@ -36,97 +35,63 @@ def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
     return [token.piece for token in tokenizer.tokens(text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Hello, how are you?", ["Hello", ",", "how", "are", "you", "?"]),
-        ("Don't! A well-known dogs' home.", ["Don't", "!", "A", "well-known", "dogs", "'", "home", "."]),
-        ("At 10:30, 3.5 m (1,000 mm).", ["At", "10:30", ",", "3.5", "m", "(", "1,000", "mm", ")", "."]),
-        ("In 2010. 7-9, 3. end", ["In", "2010", ".", "7-9", ",", "3", ".", "end"]),
-        ("a.b x_1 -- mp3 'tis", ["a", ".", "b", "x", "_", "1", "-", "-", "mp3", "'", "tis"]),
-        ("</s><pad>", ["<", "/", "s", ">", "<", "pad", ">"]),
-        ("हिन्दी में, zażółć l’eau 😀!", ["हिन्दी", "में", ",", "zażółć", "l’eau", "😀", "!"]),
-        ("我们 去学校。", ["我", "们", "去", "学", "校", "。"]),
-        ("カタカナ 漢字abc", ["カ", "タ", "カ", "ナ", "漢", "字", "abc"]),
-    ],
-)
-def test_words_numbers_and_punctuation_are_tokens(text: str, expected: list[str]) -> None:
-    assert Words().split(text) == expected
+SPLIT = {
+    "Hello, how are you?": "Hello , how are you ?",
+    "Don't! A well-known dogs' home.": "Don't ! A well-known dogs ' home .",
+    "At 10:30, 3.5 m (1,000 mm).": "At 10:30 , 3.5 m ( 1,000 mm ) .",
+    "In 2010. 7-9, 3. end": "In 2010 . 7-9 , 3 . end",
+    "a.b x_1 -- mp3 'tis": "a . b x _ 1 - - mp3 ' tis",
+    "</s><pad>": "< / s > < pad >",
+    "हिन्दी में, zażółć l’eau 😀!": "हिन्दी में , zażółć l’eau 😀 !",
+    "我们 去学校。": "我 们 去 学 校 。",
+    "カタカナ 漢字abc": "カ タ カ ナ 漢 字 abc",
+}
 
 
-def test_ids_are_the_words_by_falling_frequency() -> None:
-    tokenizer = train_tokenizer(ENGLISH, words())
-    counts = Counter(word for text in ENGLISH for word in text.replace("n't", "n ' t").split())
-    counts["n't"], counts["n"] = 1, 0
-    del counts["n"], counts["'"], counts["t"]
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    assert tokenizer.vocab_size == len(SPECIAL_TOKENS) + len(ranked)
-    assert [tokenizer.encode(word) for word in ranked] == [[4 + i] for i in range(len(ranked))]
+def test_words_numbers_and_punctuation_are_tokens() -> None:
+    for text, expected in SPLIT.items():
+        assert Words().split(text) == expected.split()
 
 
-def test_the_vocabulary_holds_no_more_than_asked_for_and_the_most_frequent_words() -> None:
-    tokenizer = train_tokenizer(["a a a b b c"] * 2, words(vocab_size=10))
-    assert tokenizer.vocab_size == 4 + 3
+def test_the_vocabulary_holds_the_most_frequent_words_and_others_are_unknown() -> None:
     many = train_tokenizer([" ".join(f"w{i} " * (i + 1) for i in range(20))], words(vocab_size=10))
     assert many.vocab_size == 10
     assert pieces(many, "w19 w14 w13 w0") == ["w19", "w14", "<unk>", "<unk>"]
-
-
-def test_words_below_the_minimum_frequency_are_unknown() -> None:
-    tokenizer = train_tokenizer(["cat cat cat dog dog bird"], words(min_frequency=2))
-    assert pieces(tokenizer, "cat dog bird fish") == ["cat", "dog", "<unk>", "<unk>"]
-    assert tokenizer.encode("bird fish") == [UNK_ID, UNK_ID]
+    assert many.decode(many.encode("w19 w0 w14")) == "w19 \ufffd w14"
+    assert train_tokenizer(["\ufffd \ufffd a"], words()).encode("\ufffd") == [UNK_ID]
+    frequent = train_tokenizer(["cat cat cat dog dog bird"], words(min_frequency=2))
+    assert pieces(frequent, "cat dog bird") == ["cat", "dog", "<unk>"]
     with pytest.raises(DataError, match=r"nothing occurs tokenizer\.min_frequency = 4 times; lower it"):
         train_tokenizer(["cat cat cat"], words(min_frequency=4))
 
 
 def test_the_unknown_rate_counts_unknown_tokens() -> None:
     tokenizer = train_tokenizer(ENGLISH, words())
-    assert tokenizer.unknown_rate(ENGLISH) == 0.0
     assert tokenizer.unknown_rate(iter(["The bird sat .", "fish"])) == 2 / 5
     assert tokenizer.unknown_rate(["The cat"] * 10_000 + ["bird fish"]) == 2 / 20_002
     assert tokenizer.unknown_rate([]) == 0.0
-    subwords = train_tokenizer(ENGLISH, TokenizerConfig(vocab_size=300))
-    assert subwords.unknown_rate(["a bird 😀"]) == 0.0
 
 
-def test_unknown_words_are_written_as_a_replacement_character_and_stay_unknown() -> None:
-    tokenizer = train_tokenizer([*ENGLISH, "\ufffd \ufffd <unk>"], words())
-    assert tokenizer.decode(tokenizer.encode("The zebra sat")) == "The \ufffd sat"
-    assert tokenizer.encode("\ufffd") == [UNK_ID]
+FORMATTED = {
+    "hello , how are you ?": "Hello, how are you?",
+    "yes ! no ? well . . .": "Yes! no? well...",
+    'he said : " yes " ; " no " .': 'He said: "yes"; "no".',
+    "a ( small ) dog [ 1 ] , here …": "A (small) dog [1], here…",
+    "¿ qué tal ? ¡ hola !": "¿Qué tal? ¡hola!",
+    '" hello " , he said': '"Hello", he said',
+    "is n't": "Is n't",
+    "3 dogs": "3 dogs",
+    "ŉa ßa": "ŉa ßa",
+    "McDonald - x": "McDonald - x",
+    "- żaba": "- Żaba",
+    "\ufffd cat": "\ufffd cat",
+    "": "",
+}
 
 
-def test_lower_casing_makes_one_word_of_two_and_the_text_has_spaces_between_its_words() -> None:
-    tokenizer = train_tokenizer(["The THE the cat. Żółć ŻÓŁĆ"], words(lowercase=True))
-    assert tokenizer.vocab_size == 4 + 4
-    assert tokenizer.encode("THE Cat ŻółĆ") == tokenizer.encode("the cat żółć")
-    assert tokenizer.decode(tokenizer.encode("The Cat.")) == "the cat ."
-    assert tokenizer.normalise(" The\tCat.") == "the cat."
-
-
-@pytest.mark.parametrize(
-    ("text", "formatted"),
-    [
-        ("hello , how are you ?", "Hello, how are you?"),
-        ("yes ! no ? well . . .", "Yes! no? well..."),
-        ('he said : " yes " ; " no " .', 'He said: "yes"; "no".'),
-        ("a ( small ) dog [ 1 ] , here …", "A (small) dog [1], here…"),
-        ("¿ qué tal ? ¡ hola !", "¿Qué tal? ¡hola!"),
-        ('" hello " , he said', '"Hello", he said'),
-        ("is n't", "Is n't"),
-        ("3 dogs", "3 dogs"),
-        ("ŉa ßa", "ŉa ßa"),
-        ("McDonald - x", "McDonald - x"),
-        ("- żaba", "- Żaba"),
-        ("\ufffd cat", "\ufffd cat"),
-        ("", ""),
-    ],
-)
-def test_formatted_output_has_a_capital_and_closed_up_punctuation(text: str, formatted: str) -> None:
-    assert format_words(text.split()) == formatted
-
-
-def test_a_formatting_tokenizer_writes_sentences() -> None:
+def test_formatted_output_has_a_capital_and_closed_up_punctuation() -> None:
+    for text, formatted in FORMATTED.items():
+        assert format_words(text.split()) == formatted
     tokenizer = train_tokenizer(["Hello, how are you? Fine."], words(lowercase=True, format_output=True))
     ids = tokenizer.encode("HELLO, how are you?")
     assert tokenizer.decode(ids) == "Hello, how are you?"
@@ -159,19 +124,6 @@ def test_spacy_words_tile_the_text_and_are_formatted(tmp_path: Path) -> None:
         assert min(each.encode("</s> <s> <pad> <unk>")) >= UNK_ID
 
 
-@pytest.mark.slow
-@spacy_installed
-def test_each_side_of_a_pair_is_split_by_the_rules_of_its_language() -> None:
-    text = "Don't split z.B. it's."
-    settings = words(splitter="spacy", shared=False)
-    pair = TokenizerPair.train([(text, text)], settings, src_lang="en", tgt_lang="de")
-    assert pieces(pair.src, text)[:2] == ["Do", "n't"]
-    assert "it" in pieces(pair.src, text)
-    assert "z.B." in pieces(pair.tgt, text)
-    assert pieces(pair.tgt, text)[0] == "Don't"
-    assert pair.src.fingerprint != pair.tgt.fingerprint
-
-
 @spacy_installed
 def test_a_language_that_spacy_does_not_know_is_reported() -> None:
     with pytest.raises(ConfigError, match=r'no rules for the language "qq" .*use splitter = "regex"'):
@@ -184,3 +136,38 @@ def test_a_file_split_by_spacy_decodes_without_it(tmp_path: Path) -> None:
     spec = {"kind": "words", "splitter": "spacy", "language": "en", "format_output": True, "lowercase": False}
     (tmp_path / "t.json").write_text(json.dumps(spec | {"vocabulary": [*SPECIAL_TOKENS, "do", "n't", "!"]}))
     assert load_tokenizer(tmp_path / "t.json").decode([4, 5, 6]) == "Don't!"
+
+
+# Characters
+
+CHARACTERS = TokenizerConfig(kind="characters")
+CHINESE = ["我们去学校。", "你好！", "他 3 点 去 2010 年的学校。"]
+MIXED = ["The cat sat.", "e\u0301te\u0301 😀👩‍👩‍👧"]
+
+
+@pytest.fixture(scope="module")
+def characters() -> Tokenizer:
+    return train_tokenizer(CHINESE + MIXED, CHARACTERS)
+
+
+def test_every_character_is_a_token(characters: Tokenizer) -> None:
+    assert [token.piece for token in characters.tokens(" 我们去 3\t点。")] == [*"我们去▁3▁点。"]
+    known = set("".join(map(normalise, CHINESE + MIXED)))
+    assert characters.vocab_size == len(SPECIAL_TOKENS) + len(known)
+
+
+def test_unknown_characters_are_counted_and_written_as_replacement_characters(characters: Tokenizer) -> None:
+    assert characters.encode("鱼我")[0] == UNK_ID
+    assert characters.decode(characters.encode("鱼 我")) == "\ufffd 我"
+
+
+def test_the_most_frequent_characters_are_kept() -> None:
+    texts = ["aaaabbbccd"]
+    assert train_tokenizer(texts, CHARACTERS.model_copy(update={"min_frequency": 2})).vocab_size == 4 + 3
+    lower = train_tokenizer(["AaBb我"], CHARACTERS.model_copy(update={"lowercase": True}))
+    assert lower.vocab_size == 4 + 3
+    assert lower.decode(lower.encode("BA 我")) == "ba\ufffd我"
+    small = train_tokenizer(["abcdefgh" * 2 + "aabbcc"], CHARACTERS.model_copy(update={"vocab_size": 10}))
+    assert small.encode("abcdefgh") == [4, 5, 6, 7, 8, 9, UNK_ID, UNK_ID]
+    with pytest.raises(DataError, match=r"nothing occurs tokenizer\.min_frequency = 9 times"):
+        train_tokenizer(texts, CHARACTERS.model_copy(update={"min_frequency": 9}))

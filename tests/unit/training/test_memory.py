@@ -1,13 +1,11 @@
 """What happens where a batch does not fit into memory."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from dragoman.config import TranslationConfig, parse_config
 from dragoman.errors import TrainingError
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -15,25 +13,10 @@ from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.training.objective import BatchResult
 from dragoman.training.state import TrainPosition
 from dragoman.training.updates.updater import fit, pieces
-from recording import Recorder, losses
-from tiny import TINY, write_corpus
+from recording import Recorder, losses, tiny_config
+from recording import corpus as corpus
 
-SETTINGS = ("model.dropout=0.0", "training.precision=fp32", "training.batch_tokens=200")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path, "train", 150, seed=1)
-    write_corpus(tmp_path, "valid", 20, seed=2)
-
-
-def config() -> TranslationConfig:
-    data = {"src_lang": "en", "tgt_lang": "de"}
-    data |= {name: [f"{name}.en", f"{name}.de"] for name in ("train", "valid")}  # type: ignore[misc]
-    found = parse_config({"name": "tiny", "data": data}, overrides=[*TINY, *SETTINGS])
-    assert found.task == "translation"
-    return found
+CONFIG = tiny_config("model.dropout=0.0", "training.batch_tokens=200")
 
 
 def smaller_machine(monkeypatch: pytest.MonkeyPatch, *, largest: int) -> list[int]:
@@ -53,10 +36,10 @@ def smaller_machine(monkeypatch: pytest.MonkeyPatch, *, largest: int) -> list[in
 
 @pytest.mark.slow
 def test_batches_are_cut_until_they_fit_and_updates_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(config(), "whole")
+    whole = train(CONFIG, "whole")
     tried = smaller_machine(monkeypatch, largest=3)
     listener = Recorder()
-    cut = train(config(), "cut", listener=listener)
+    cut = train(CONFIG, "cut", listener=listener)
     assert max(tried) > 6
     assert max(tried[-5:]) <= 3
     assert [message for message in listener.messages if "out of memory" in message] == [
@@ -69,7 +52,7 @@ def test_batches_are_cut_until_they_fit_and_updates_stay_the_same(monkeypatch: p
 def test_an_example_that_does_not_fit_alone_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     smaller_machine(monkeypatch, largest=0)
     with pytest.raises(TrainingError, match=r"a single example does not fit.*data\.max_length"):
-        train(config(), "run")
+        train(CONFIG, "run")
 
 
 def test_pieces_are_all_of_a_batch_alike_in_size_and_none_is_empty() -> None:
@@ -83,8 +66,8 @@ def test_pieces_are_all_of_a_batch_alike_in_size_and_none_is_empty() -> None:
 
 def test_trying_a_batch_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     smaller_machine(monkeypatch, largest=5)
-    path = train(config().model_copy(), "run")
-    task = TranslationObjective(config(), Run.open(path), torch.device("cpu"), Recorder())
+    path = train(CONFIG, "run")
+    task = TranslationObjective(CONFIG, Run.open(path), torch.device("cpu"), Recorder())
     largest = max(task.plan(0), key=task.memory)
     position, state = TrainPosition(), torch.get_rng_state()
     fit(task, position, largest, torch.device("cpu"))

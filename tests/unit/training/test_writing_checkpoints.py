@@ -83,28 +83,6 @@ def test_no_writer_outlives_the_training(tmp_path: Path, monkeypatch: pytest.Mon
     assert threading.active_count() == n_before
 
 
-@pytest.mark.slow
-def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = state_module.write_rows
-
-    def full(path: Path, tensors: object) -> None:
-        if "step-000012" in str(path):
-            raise OSError(28, "No space left on device")
-        write(path, tensors)  # type: ignore[arg-type]
-
-    config = tiny_config()
-    whole = train(config, "whole")
-    with monkeypatch.context() as patched:
-        patched.setattr(state_module, "write_rows", full)
-        with pytest.raises(RunError, match=r"step-000012: .* cannot be written .*No space left on device"):
-            train(config, "cut")
-    cut = Run.open("cut")
-    assert [path.name for path in cut.checkpoints.iterdir()] == ["step-000006"]
-    train(config, "cut")
-    for name, value in Run.open(whole).load_weights().items():
-        assert torch.equal(cut.load_weights()[name], value)
-
-
 def test_what_cannot_be_written_is_said_at_the_next_update(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = Event()
 

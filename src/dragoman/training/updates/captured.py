@@ -18,18 +18,15 @@ from torch import Tensor, nn
 from dragoman.data.buckets import StaticBatch
 from dragoman.model.recording import Recording, record
 from dragoman.training.state import TrainPosition
-from dragoman.training.updates.divergence import (
-    IN_A_ROW,
-    MEMORY,
-    N_USUAL,
-    DivergenceError,
-    check_rise,
-    exploded,
-)
+from dragoman.training.updates.divergence import IN_A_ROW, MEMORY, N_USUAL, DivergenceError
 from dragoman.training.updates.optimizer import trained
 
 WARM_UP = 3
 """Warm-up passes before a capture, as PyTorch's manual requires."""
+
+
+SKIPPED = "the loss was not a number or exploded"
+"""Why some of several updates were skipped."""
 
 
 class RecordedPass(NamedTuple):
@@ -100,7 +97,7 @@ def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 class Ledger:
-    """The counters of divergence.py, and the losses since the last log line, on a device."""
+    """Judges updates by their losses, and counts them on a device, whose host need not wait for it."""
 
     def __init__(self, position: TrainPosition, device: torch.device) -> None:
         def number(value: float) -> Tensor:
@@ -115,7 +112,8 @@ class Ledger:
     def judge(self, loss: Tensor, n_items: float, norm: Tensor) -> Tensor:
         """Record an update of the summed `loss`; return 1 if it must be skipped, else 0."""
         mean = loss.double() / n_items
-        wrong = ~(mean.isfinite() & norm.isfinite()) | ((self.n_good >= N_USUAL) & exploded(mean, self.usual))
+        exploded = (self.n_good >= N_USUAL) & (mean > 2 * self.usual + 1)
+        wrong = ~(mean.isfinite() & norm.isfinite()) | exploded
         usual = torch.where(self.n_good == 0, mean, MEMORY * self.usual + (1 - MEMORY) * mean)
         self.usual = torch.where(wrong, self.usual, usual)
         self.n_good = self.n_good + ~wrong
@@ -129,10 +127,11 @@ class Ledger:
         self.norm = norm.double()
         return wrong.float()
 
-    def settle(self, position: TrainPosition) -> tuple[float, int]:
+    def settle(self, position: TrainPosition, *, reason: str = SKIPPED) -> tuple[float, int]:
         """Synchronise with the device and update the position; return the gradient norm and skipped updates.
 
-        DivergenceError: skipping updates does not help.
+        DivergenceError: IN_A_ROW updates were skipped, for this `reason`, or the moving average of the loss
+        has risen far above its minimum.
         """
         values = dict(zip(vars(self), torch.stack(list(vars(self).values())).tolist(), strict=True))
         n_skipped = int(values["n_left_out"]) - position.n_left_out
@@ -144,8 +143,8 @@ class Ledger:
         position.window_items += values["n_items"]
         self.loss, self.n_items = torch.zeros_like(self.loss), torch.zeros_like(self.n_items)
         if values["longest_row"] >= IN_A_ROW:
-            raise DivergenceError(
-                f"the loss was not a number or exploded, {int(values['longest_row'])} times in a row"
-            )
-        check_rise(position)
+            raise DivergenceError(f"{reason}, {int(values['longest_row'])} times in a row")
+        usual, lowest = position.usual_loss, position.lowest_loss
+        if usual is not None and lowest is not None and usual > 1.5 * lowest + 1:
+            raise DivergenceError(f"the loss rose to {usual:.3g} nats, from {lowest:.3g} before")
         return values["norm"], n_skipped

@@ -135,17 +135,14 @@ def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Op
 
     Learned positions count as embeddings; stored positions are not trained.
     """
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
-    embeddings |= {id(m.positions) for m in model.modules() if isinstance(m, Embedding)}
-    parameters = trained(model)
-    matrices = [p for p in parameters if p.dim() == 2 and id(p) not in embeddings]
+    embeddings = {m.weight for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
+    embeddings |= {m.positions for m in model.modules() if isinstance(m, Embedding)}
     hidden = hidden_matrices(model) if config.optimizer == "muon" else {}
-    taken = {id(p) for p in hidden}
-    decayed = [p for p in matrices if id(p) not in taken]
-    taken |= {id(p) for p in decayed}
+    for_adamw = [p for p in trained(model) if p not in hidden]
+    matrices = {p for p in for_adamw if p.dim() == 2 and p not in embeddings}
     groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if id(p) not in taken], "weight_decay": 0.0},
+        {"params": [p for p in for_adamw if p in matrices], "weight_decay": config.weight_decay},
+        {"params": [p for p in for_adamw if p not in matrices], "weight_decay": 0.0},
     ]
     adamw = AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
     return MuonAndAdamW(hidden, adamw, config) if config.optimizer == "muon" else adamw
@@ -154,8 +151,8 @@ def make_optimizer(model: Transformer, config: TrainingConfig) -> torch.optim.Op
 def hidden_matrices(model: Transformer) -> dict[nn.Parameter, int]:
     """Return the matrices of the layers, hidden states to hidden states, and how many are stacked in each."""
     stacks = [stack for name, stack in model.named_children() if name in ("encoder", "decoder")]
-    stacked = {id(m.in_proj.weight) for m in model.modules() if isinstance(m, MultiHeadAttention)}
-    return {p: 3 if id(p) in stacked else 1 for stack in stacks for p in trained(stack) if p.dim() == 2}
+    stacked = {m.in_proj.weight for m in model.modules() if isinstance(m, MultiHeadAttention)}
+    return {p: 3 if p in stacked else 1 for stack in stacks for p in trained(stack) if p.dim() == 2}
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:

@@ -25,8 +25,8 @@ from dragoman.training.objective import Objective
 from dragoman.training.parallel.processes import ALONE, Processes
 from dragoman.training.parallel.sharding import accumulates, shard, whole
 from dragoman.training.state import TrainPosition, TrainState
-from dragoman.training.updates import divergence
 from dragoman.training.updates.captured import Gradients, Ledger
+from dragoman.training.updates.divergence import what_is_wrong
 from dragoman.training.updates.schedule import learning_rate
 
 
@@ -166,24 +166,24 @@ class SyncUpdater(Updater):
                 parameter.grad /= scale
         limit = self.training.clip_norm or math.inf
         norm = float(whole(torch.nn.utils.clip_grad_norm_(state.model.parameters(), limit)))
-        overflowed = scale != 1.0 and math.isfinite(total) and not math.isfinite(norm)
-        wrong = "" if overflowed else divergence.what_is_wrong(position, total / n_items, norm)
         position.step += 1
-        if overflowed:
+        wrong = ""
+        if scale != 1.0 and math.isfinite(total) and not math.isfinite(norm):
             lower_loss_scale(position)
-        elif wrong:
-            divergence.record_skipped(position, wrong)
-        else:
-            self.set_rate()
-            state.optimizer.step()
-            raise_loss_scale(position)
-            divergence.record_update(position, total / n_items)
-        state.optimizer.zero_grad()
-        state.update_ema(self.training.ema_decay)
-        if not wrong:
             position.window_loss += total
             position.window_items += n_items
-            position.window_tokens += int(n_tokens)
+        else:
+            ledger, loss = Ledger(position, torch.device("cpu")), torch.tensor(total, dtype=torch.float64)
+            if ledger.judge(loss, n_items, torch.tensor(norm)):
+                wrong = what_is_wrong(total / n_items, norm, position.usual_loss)
+            else:
+                self.set_rate()
+                state.optimizer.step()
+                raise_loss_scale(position)
+            ledger.settle(position, reason=wrong)
+        state.optimizer.zero_grad()
+        state.update_ema(self.training.ema_decay)
+        position.window_tokens += 0 if wrong else int(n_tokens)
         self.settled = Settled(norm, f"step {position.step:,} skipped: {wrong}" if wrong else "")
 
     def _backward(self, parts: Sequence[BatchShare], factor: float) -> tuple[float, float]:
@@ -294,13 +294,9 @@ def fit(objective: Objective[Any], position: TrainPosition, batch: Indices, devi
 
     Gradients and random-number states are restored.
     """
-    state = torch.get_rng_state()
-    state_there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-    while not _fits(objective, pieces(batch, position.n_pieces)[0], device):
-        cut_smaller(position, batch)
-    torch.set_rng_state(state)
-    if state_there is not None:
-        torch.cuda.set_rng_state(state_there, device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        while not _fits(objective, pieces(batch, position.n_pieces)[0], device):
+            cut_smaller(position, batch)
 
 
 def _fits(objective: Objective[Any], indices: Indices, device: torch.device) -> bool:

@@ -5,8 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from dragoman.data.doctor import alignment
-from dragoman.data.doctor.alignment import MIN_LINES, NOWHERE, AlignedStretch, Alignment, check_alignment
+from dragoman.data.doctor.alignment import NOWHERE, AlignedStretch, Alignment, check_alignment
 from faulty import phrases, sides_of
 
 
@@ -36,13 +35,12 @@ def test_nothing_is_found_where_nothing_is_shifted(tgt_lang: str) -> None:
     assert result.notes == ()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_in_a_cycle_of_lines_no_shift_wins(seed: int) -> None:
+def test_in_a_cycle_of_lines_no_shift_wins() -> None:
     """Every shift fits as well as another: a word stands beside the same one each time."""
-    rng = random.Random(seed)
-    n = rng.choice([2, 3, 5, 7, 10, 11, 20, 50])
-    words = [["".join(rng.choices("abcdefgh", k=rng.randint(2, 9))) for _ in range(n)] for _ in range(2)]
-    assert check([(words[0][i % n], words[1][i % n]) for i in range(400)]) == ()
+    for seed, n in enumerate((2, 3, 5, 7, 10, 11, 20, 50)):
+        rng = random.Random(seed)
+        src, tgt = ([rng.randbytes(rng.randint(1, 4)).hex() for _ in range(n)] for _ in range(2))
+        assert check([(src[i % n], tgt[i % n]) for i in range(400)]) == (), n
 
 
 @pytest.mark.slow
@@ -58,16 +56,6 @@ def test_a_shifted_stretch_is_found_with_its_borders(by: int, tgt_lang: str) -> 
     assert all(stretch.start >= start - 2 and stretch.end <= end + 2 for stretch in stretches)
 
 
-def test_a_line_missing_early_shifts_all_the_rest() -> None:
-    pairs = phrases(2000)
-    sources, targets = [src for src, _ in pairs], [tgt for _, tgt in pairs]
-    del targets[100], sources[-1]
-    (found,) = check(list(zip(sources, targets, strict=True)))
-    assert found.shift == -1
-    assert abs(found.start - 101) <= 2
-    assert found.end == 1999
-
-
 def test_a_shuffled_stretch_has_no_translation_near() -> None:
     pairs = phrases(2000)
     stretch = [tgt for _, tgt in pairs[800:1100]]
@@ -77,17 +65,6 @@ def test_a_shuffled_stretch_has_no_translation_near() -> None:
     assert found.shift == NOWHERE
     assert abs(found.start - 800) <= 5
     assert abs(found.end - 1100) <= 5
-
-
-def test_shuffled_files_are_told_as_a_whole() -> None:
-    pairs = phrases(2000)
-    targets = [tgt for _, tgt in pairs]
-    random.Random(1).shuffle(targets)
-    result = check_alignment(*sides_of([(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]))
-    assert result.separation is not None
-    assert result.separation < 0.7
-    assert result.stretches == ()
-    assert "hardly more alike than any two lines" in result.notes[0]
 
 
 def test_wrong_translations_here_and_there_are_suspected() -> None:
@@ -100,42 +77,3 @@ def test_wrong_translations_here_and_there_are_suspected() -> None:
     suspected = set(unrelated(check_alignment(*sides_of(replaced))).tolist())
     assert len(suspected & wrong) > 0.5 * len(wrong)
     assert len(suspected - wrong) < 20
-
-
-def test_few_pairs_are_not_judged() -> None:
-    result = check_alignment(*sides_of(phrases(MIN_LINES - 1)))
-    assert result.notes == (f"alignment was not judged: fewer than {MIN_LINES} pairs",)
-
-
-def test_pairs_without_words_do_not_matter() -> None:
-    pairs = phrases(600)
-    for i in range(0, 600, 7):
-        pairs[i] = ("", "...") if i % 2 else ("!", "")
-    result = check_alignment(*sides_of(pairs))
-    assert result.stretches == ()
-    assert not set(unrelated(result).tolist()) & set(range(0, 600, 7))
-
-
-def test_combinations_are_all_words_with_all_words_of_the_line_beside() -> None:
-    src, tgt = sides_of([("a b", "x"), ("c", ""), ("d", "y z")])
-    found = alignment.combine(src.bags.offsets, tgt.bags.offsets, np.array([0, 1, 2]), np.array([0, 1, 2]))
-    words = [
-        (int(pair), src.bags.words[src.bags.ids[i]], tgt.bags.words[tgt.bags.ids[j]])
-        for pair, i, j in zip(*found, strict=True)
-    ]
-    assert words == [(0, "a", "x"), (0, "b", "x"), (2, "d", "y"), (2, "d", "z")]
-
-
-def test_the_lexicon_of_one_half_judges_the_other() -> None:
-    """What only one pair says does not speak for that pair."""
-    pairs = [("red cat", "rote Katze"), ("red dog", "roter Hund")] * 20 + [("strange thing", "ganz anders")]
-    src, tgt = sides_of(pairs)
-    halves = (np.arange(len(pairs)) // 2 % 2).astype(np.int8)
-    everywhere = np.arange(len(pairs))
-    stems = (alignment.stems_of(side.bags) for side in (src, tgt))
-    lexicon = alignment.AlignmentLexicon(*stems, everywhere, half_of=halves)
-    scores = lexicon.scores(everywhere, everywhere)
-    nothing = np.log(0.05)  # no word is explained
-    assert scores[:40].min() > nothing + 1
-    assert scores[40] == pytest.approx(nothing)
-    assert lexicon.scores(np.array([0]), np.array([1]))[0] < scores[0]

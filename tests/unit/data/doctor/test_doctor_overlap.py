@@ -74,12 +74,6 @@ def test_long_texts_are_compared_too() -> None:
     assert SIMILAR < found[0].similarity < 1
 
 
-def test_nothing_held_out_overlaps_with_nothing() -> None:
-    assert HeldOutTexts([]).matches(["a b c"]) == []
-    assert HeldOutTexts(["a b c"]).matches([]) == []
-    assert HeldOutTexts([""]).matches(["", " "]) == []
-
-
 def test_the_place_of_the_held_out_text_is_told_and_equality_is_worth_more_than_likeness() -> None:
     valid = [Numbered(7, ("The cat sat on the old mat.", "Die Katze saß auf der alten Matte."))]
     held_out = HeldOutIndex({"valid line": valid}, ("source", "target"))

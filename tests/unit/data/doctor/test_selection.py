@@ -55,7 +55,7 @@ def best(scores: list[float | None], n: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.8, 0.99, 1.0])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
 @pytest.mark.parametrize("n_unscored", [0, 7])
 def test_the_best_share_is_kept_exactly_and_the_first_of_equal_scores(
     corpus: list[Path], tmp_path: Path, share: float, n_unscored: int
@@ -105,14 +105,6 @@ def test_several_files_are_averaged_or_compared(corpus: list[Path], tmp_path: Pa
     assert kept_in(tmp_path / "out") == best(list(own), N // 4)
 
 
-def test_the_table_of_score_model_is_read_as_its_means(tmp_path: Path) -> None:
-    table = tmp_path / "table"
-    table.write_text(
-        "1\t-6.0000\t7.389\t3\n2\t\t\t0\n3\t0.0000\t1.0000\t0\n4\t-1.0\t2.7\t1\n", encoding="utf-8"
-    )
-    assert list(Scores([table])) == pytest.approx([-2.0, math.nan, math.nan, -1.0], nan_ok=True)
-
-
 def test_a_model_scores_and_the_filter_reads_its_scores(tiny_run: Path, tmp_path: Path) -> None:
     pairs = [("red cat", "rot Katze"), ("", "rot"), ("old dog", "alt Hund"), ("tree", "Baum")]
     file, scores = tmp_path / "a.tsv", tmp_path / "scores.gz"
@@ -123,19 +115,6 @@ def test_a_model_scores_and_the_filter_reads_its_scores(tiny_run: Path, tmp_path
         succeed("data", "filter", file, "--by-score", scores, "--keep", 0.75, "--out", out)
         kept = (out / "a.tsv").read_text(encoding="utf-8").splitlines()
         assert kept == [f"{src}\t{tgt}" for src, tgt in pairs if src]
-
-
-def test_records_of_tables_stay_whole(tmp_path: Path) -> None:
-    scores = write_scores(tmp_path / "scores", [-1.0, -3.0, -2.0])
-    csv = 'en,de,x\n"one\nmore",eins,1\n"two\nand",zwei,2\nthree,drei,3\n'
-    (tmp_path / "a.csv").write_text(csv, encoding="utf-8")
-    by_score = ["--by-score", scores, "--keep", 0.67]
-    succeed("data", "filter", tmp_path / "a.csv", "--columns", "en,de", *by_score, "--out", tmp_path / "csv")
-    assert (tmp_path / "csv" / "a.csv").read_text(encoding="utf-8") == (
-        'en,de,x\n"one\nmore",eins,1\nthree,drei,3\n'
-    )
-    (dropped,) = (tmp_path / "csv" / "dropped.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(dropped)["number"] == 4  # the line on which the record begins
 
 
 GOOD = "".join(f"-{i}.5\n" for i in range(N))
@@ -149,11 +128,8 @@ GOOD = "".join(f"-{i}.5\n" for i in range(N))
         (GOOD[:-10], ["--keep", 0.5], "60 pairs; give one line for each pair"),
         (GOOD.replace("-7.5", "-7,5"), ["--keep", 0.5], "s line 8: '-7,5' is not a finite number; write one"),
         (GOOD.replace("-7.5", "nan"), ["--keep", 0.5], "s line 8: 'nan' is not a finite number"),
-        (GOOD.replace("-7.5", "-inf"), ["--at-least", -3], "s line 8: '-inf' is not a finite number"),
-        (GOOD.replace("-7.5", "7\t-2.0\t3.0\t2"), ["--at-least", -3], "s line 8: '7\\t-2.0\\t3.0\\t2'"),
         (GOOD, ["--at-least", 0], "nothing would be left: no score is at least 0; the highest is -0.5"),
         (GOOD, ["--keep", 0.001], "nothing would be left: 0.001 of 60 pairs is not one that has a score"),
-        ("\n" * N, ["--keep", 0.5], "nothing would be left: 0.5 of 60 pairs is not one"),
         ("\n" * N, ["--at-least", -9], "no score is at least -9; there are none"),
         (GOOD, ["--keep", 0.5, "--at-least", -3], "--at-least and --keep are two ways to choose pairs"),
         (GOOD, [], "--out: which pairs? Give --at-least NUMBER or --keep SHARE"),
@@ -176,16 +152,6 @@ def test_mistakes_are_one_line_and_leave_nothing(
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert message in error_of("data", "filter", *corpus, "--by-score", "s", *options, "--out", "out")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_corpus_that_breaks_off_is_not_filtered(tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text("one\ntwo\n", encoding="utf-8")
-    (tmp_path / "a.de").write_text("eins\n", encoding="utf-8")
-    file = write_scores(tmp_path / "s", [-1.0])
-    files = [tmp_path / "a.en", tmp_path / "a.de"]
-    command = ["data", "filter", *files, "--by-score", file, "--keep", 1, "--out", tmp_path / "out"]
-    assert "a.en has 2 lines and " in error_of(*command)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_leaves_neither_a_folder_nor_a_part_of_it(
@@ -211,23 +177,14 @@ def test_a_full_disk_leaves_neither_a_folder_nor_a_part_of_it(
     assert "exists already" in error_of(*command[:-1], tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_histogram_counts_every_score_once_and_says_what_a_threshold_keeps(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = np.concatenate(
-        [rng.normal(-2, 0.7, 1000), [-700.0, np.nan], rng.choice([-1.0, -2.0], 500 * seed)]
-    )
-    found = Distribution(scores)
-    bins = found.histogram()
-    assert 8 <= len(bins) <= 25
-    assert sum(one.n_inside for one in bins) == len(scores) - 1
-    for one in bins:
-        assert one.n_from == np.count_nonzero(scores >= one.low)
-        assert one.n_from == found.n_from(one.low)
-    assert found.n_unscored == 1
-
-
-@pytest.mark.parametrize("scores", [[-1.0] * 7, [0.0], [math.nan] * 3, [-1.0, math.nan]])
-def test_few_or_equal_scores_have_a_histogram(scores: list[float]) -> None:
-    n_known = sum(not math.isnan(score) for score in scores)
-    assert sum(one.n_inside for one in Distribution(scores).histogram()) == n_known
+def test_a_histogram_counts_every_score_once_and_says_what_a_threshold_keeps() -> None:
+    rng = np.random.default_rng(1)
+    many = np.concatenate([rng.normal(-2, 0.7, 1000), [-700.0, np.nan], rng.choice([-1.0, -2.0], 1500)])
+    for scores in (many, many[:1002], [-1.0] * 7, [0.0], [math.nan] * 3, [-1.0, math.nan]):
+        found, n_known = Distribution(scores), sum(not math.isnan(score) for score in scores)
+        assert found.n_unscored == len(scores) - n_known
+        bins = found.histogram()
+        assert len(scores) < 1000 or 8 <= len(bins) <= 25
+        assert sum(one.n_inside for one in bins) == n_known
+        for one in bins:
+            assert one.n_from == found.n_from(one.low) == np.count_nonzero(np.array(scores) >= one.low)

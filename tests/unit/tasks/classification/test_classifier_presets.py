@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 
-from dragoman.cli.options import column
 from dragoman.config import ClassificationConfig, parse_config
 from dragoman.presets import CLASSIFICATION_PRESETS, classification_preset_for
 from dragoman.tasks.task import name_of
@@ -24,24 +23,23 @@ def config_for(
     return config
 
 
-@pytest.mark.parametrize("n_texts", [2, 200, 4_999, 5_000, 25_000, 100_000, 5_000_000])
-@pytest.mark.parametrize("words_each", [3, 20, 250])
-@pytest.mark.parametrize("n_labels", [2, 7, 1000])
+@pytest.mark.parametrize("n_texts", [2, 200, 4_999, 25_000, 5_000_000])
+@pytest.mark.parametrize("words_each", [3, 250])
+@pytest.mark.parametrize("n_labels", [2, 1000])
 def test_every_size_has_a_valid_configuration(n_texts: int, words_each: int, n_labels: int) -> None:
-    config = config_for(n_texts, words_each=words_each, n_labels=n_labels)
-    training = config.training
+    training = config_for(n_texts, words_each=words_each, n_labels=n_labels).training
     assert 0 < training.warmup_steps <= training.max_steps
     assert 1 <= training.valid_every <= training.max_steps
 
 
 def test_a_preset_is_chosen_by_the_number_of_words() -> None:
-    limits = [preset.n_words for preset in CLASSIFICATION_PRESETS]
-    assert limits == sorted(limits)
-    assert limits[-1] == float("inf")
+    assert CLASSIFICATION_PRESETS[-1].n_words == float("inf")
     for below, at in pairwise(CLASSIFICATION_PRESETS):
         n_texts = int(below.n_words) // 50
         assert config_for(n_texts - 1, words_each=50).model.ngram_bits == below.ngram_bits
         assert config_for(n_texts, words_each=50).model.ngram_bits == at.ngram_bits
+    sizes = [2 ** config_for(50_000, n_labels=n).model.ngram_bits * n for n in (2, 3, 8, 100, 500)]
+    assert all(size <= 2 * sizes[0] for size in sizes), "the table of votes does not grow with the labels"
 
 
 def test_a_training_makes_the_passes_of_its_preset() -> None:
@@ -55,31 +53,18 @@ def test_a_training_makes_the_passes_of_its_preset() -> None:
     assert config_for(10).training.max_steps == 200
 
 
-def test_more_words_of_long_texts_are_hidden() -> None:
-    assert config_for(1000, words_each=99).model.word_dropout == 0.3
-    assert config_for(1000, words_each=100).model.word_dropout == 0.5
-
-
-def test_the_table_of_votes_does_not_grow_with_the_labels() -> None:
-    sizes = [2 ** config_for(50_000, n_labels=n).model.ngram_bits * n for n in (2, 3, 8, 100, 500)]
-    assert all(size <= 2 * sizes[0] for size in sizes)
-
-
-def test_text_without_spaces_is_not_split_into_words() -> None:
+def test_words_decide_about_dropout_and_tokens() -> None:
+    assert [config_for(1000, words_each=n).model.word_dropout for n in (99, 100)] == [0.3, 0.5]
     assert config_for(1000).tokenizer.kind == "words"
-    assert config_for(1000, words_each=2, word_length=30).tokenizer.kind == "bpe"
+    assert config_for(1000, words_each=2, word_length=30).tokenizer.kind == "bpe", "without spaces"
 
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("data/reviews.tsv.gz", "reviews"), ("my reviews (new).csv", "my-reviews-new"), ("...", "classifier"),
-     ("hf:owner/name:train", "name-train"), ("Übung.tsv", "bung")],
+    [("my reviews (new).tsv.gz", "my-reviews-new"), ("...", ""), ("hf:owner/name:train", "name-train"),
+     ("Übung.tsv", "bung")],
 )  # fmt: skip
 def test_a_run_is_called_after_its_file(file: str, name: str) -> None:
-    assert (name_of(file) or "classifier") == name
-    settings = {"task": "classification", "name": name, "data": {"train": [file]}}
-    assert parse_config(settings).name == name
-
-
-def test_a_column_is_a_number_or_a_name() -> None:
-    assert [column(value) for value in ("0", "12", "text", None)] == [0, 12, "text", None]
+    assert name_of(file) == name
+    settings = {"task": "classification", "name": name or "x", "data": {"train": [file]}}
+    assert parse_config(settings).task == "classification"

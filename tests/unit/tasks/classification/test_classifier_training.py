@@ -12,10 +12,8 @@ from dragoman.data.document_batching import (
     ClassificationBatch,
     lay_out,
     make_classification_batch,
-    make_documents,
 )
 from dragoman.data.labelled import open_labelled
-from dragoman.data.records import Labelled
 from dragoman.data.store import LabelledStore
 from dragoman.errors import DataError
 from dragoman.metrics.classification import fit_temperature, negative_log_likelihood
@@ -26,7 +24,6 @@ from dragoman.runs import Run
 from dragoman.tasks.classification.objective import (
     ClassificationObjective,
     classification_loss,
-    describe_labels,
     suspicions,
 )
 from dragoman.tasks.training import train
@@ -61,45 +58,26 @@ def learn(*overrides: str) -> tuple[Run, list[str]]:
     return Run.open(train(tiny_config(*overrides), "run", listener=listener)), listener.messages
 
 
-def make_store(
-    *, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise"), tokenizer: Any = None
-) -> LabelledStore:
+def make_store(*, max_tokens: int = 0, labels: tuple[str, ...] = ("blame", "praise")) -> LabelledStore:
     corpus = open_labelled(["train.tsv"])
-    tokenizer = tokenizer or train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
+    tokenizer = train_tokenizer((e.text for e in corpus.examples()), tiny_config().tokenizer)
     return LabelledStore.prepare(corpus, tokenizer, labels=labels, max_tokens=max_tokens, cache=Path("cache"))
 
 
 # The store
 
 
-def test_the_store_holds_every_token_and_label_in_order() -> None:
-    store, examples = make_store(), list(open_labelled(["train.tsv"]).examples())
-    assert store.labels.tolist() == [int(example.label == "praise") for example in examples]
-    assert store.lengths.tolist() == [len(example.text.split()) for example in examples]
-    assert store.notes() == []
-
-
-def test_what_is_cut_is_counted() -> None:
+def test_the_store_holds_every_token_and_label_and_counts_what_is_cut() -> None:
     whole, cut = make_store(), make_store(max_tokens=4)
+    examples = list(open_labelled(["train.tsv"]).examples())
+    assert whole.labels.tolist() == [int(example.label == "praise") for example in examples]
+    assert whole.lengths.tolist() == [len(example.text.split()) for example in examples]
+    assert whole.notes() == []
     assert cut.lengths.tolist() == [min(4, n) for n in whole.lengths.tolist()]
     n_tokens = sum(max(0, n - 4) for n in whole.lengths.tolist())
     n_texts = sum(n > 4 for n in whole.lengths.tolist())
     assert cut.notes() == [f"cut {n_tokens:,} tokens off {n_texts} of 120 texts (data.max_windows)"]
     assert all(whole.text[i][:4].tolist() == cut.text[i].tolist() for i in range(120))
-
-
-def test_texts_without_a_token_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = list(open_labelled(["train.tsv"]).examples())
-    tokenizer = train_tokenizer((example.text for example in examples), tiny_config().tokenizer)
-    n_birds = sum("bird" in example.text for example in examples)
-
-    def without_birds(texts: list[str], dropout: float) -> list[list[int]]:
-        return [[] if "bird" in text else [5] for text in texts]
-
-    monkeypatch.setattr(tokenizer, "encode_batch", without_birds)
-    store = make_store(tokenizer=tokenizer)
-    assert len(store) == 120 - n_birds
-    assert store.notes() == [f"skipped {n_birds} texts: they are empty"]
 
 
 def test_a_label_that_is_not_known_is_named() -> None:
@@ -110,32 +88,16 @@ def test_a_label_that_is_not_known_is_named() -> None:
 # Batches
 
 
-def test_a_batch_holds_the_texts_asked_for() -> None:
-    store, config = make_store(), tiny_config("model.word_dropout=0.0")
-    batch = make_classification_batch(store, np.array([7, 2, 11]), config)
-    documents = batch.documents
-    for i, index in enumerate((7, 2, 11)):
-        rows = documents.document == i
-        assert documents.ids[rows][documents.real[rows]].tolist() == store.text[index].tolist()
-    assert batch.labels.tolist() == store.labels[[7, 2, 11]].tolist()
-
-
-def test_word_dropout_hides_tokens_in_training() -> None:
-    store, config = make_store(), tiny_config("model.word_dropout=0.5")
-    indices = np.arange(120)
+def test_word_dropout_leaves_every_text_a_token_and_follows_pytorch_s_random_state() -> None:
+    store = make_store()
+    most, config = tiny_config("model.word_dropout=0.99"), tiny_config("model.word_dropout=0.5")
     torch.manual_seed(0)
-    batch = make_classification_batch(store, indices, config).documents
-    whole = make_classification_batch(store, indices, tiny_config("model.word_dropout=0.0")).documents
-    assert 0.4 < batch.n_tokens / whole.n_tokens < 0.6
+    batch = make_classification_batch(store, np.arange(120), config).documents
+    assert 0.4 < batch.n_tokens / store.lengths.sum() < 0.6
     for i in range(120):  # what is left stands in its order
         left = iter(store.text[i].tolist())
         rows = batch.document == i
         assert all(token in left for token in batch.ids[rows][batch.real[rows]].tolist())
-
-
-def test_word_dropout_leaves_every_text_a_token_and_follows_pytorch_s_random_state() -> None:
-    store = make_store()
-    most, config = tiny_config("model.word_dropout=0.99"), tiny_config("model.word_dropout=0.5")
     documents = make_classification_batch(store, np.arange(120), most).documents
     assert torch.bincount(documents.document, minlength=120).min() == 1
     assert documents.real.any(1).all()
@@ -170,10 +132,8 @@ def test_the_loss_is_a_weighted_sum_over_texts() -> None:
 
 def test_rare_labels_count_as_much_where_that_is_asked_for() -> None:
     """With 90 texts of one label and 30 of the other, each text of the other counts three times as much."""
-    lines = Path("train.tsv").read_text(encoding="utf-8").splitlines()
-    praise = [line for line in lines if line.startswith("praise")]
-    blame = [line for line in lines if line.startswith("blame")]
-    Path("train.tsv").write_text("\n".join([*praise, *praise[:30], *blame[:30]]) + "\n", encoding="utf-8")
+    lines = [f"praise\tgood {i}\n" for i in range(90)] + [f"blame\tbad {i}\n" for i in range(30)]
+    Path("train.tsv").write_text("".join(lines), encoding="utf-8")
 
     def weights(*overrides: str) -> list[float]:
         config = tiny_config(*overrides)
@@ -193,33 +153,17 @@ def test_rare_labels_count_as_much_where_that_is_asked_for() -> None:
 # Runs
 
 
-@pytest.mark.slow
-def test_a_run_holds_what_a_classifier_needs() -> None:
-    run, messages = learn()
-    for name in ("config.toml", "model.safetensors", "history.jsonl", "report.json", "tokenizer/text.json"):
-        assert (run.path / name).is_file(), name
-    assert run.read_json(LABELS) == {"labels": ["blame", "praise"]}
+def test_what_is_validated_is_what_the_classifier_then_says_and_its_temperature_is_fitted_on() -> None:
+    run, messages = learn("training.average=none", "training.precision=fp32")
     assert any("120 training texts" in message and "24 validation texts" in message for message in messages)
     assert any("2 labels: blame 60, praise 60" in message for message in messages)
-    valid = [record for record in run.history() if record["kind"] == "valid"]
-    assert all({"valid_loss", "accuracy", "macro_f1"} <= record.keys() for record in valid)
-
-
-def validated(run: Run) -> tuple[Classifier, list[Labelled], Any, Any]:
-    """A run's classifier, the validation texts, their logits, and their labels by number."""
     classifier = Classifier.load(run.path, precision="fp32")
     examples = list(open_labelled(["valid.tsv"]).examples())
     values = classifier.logits([example.text for example in examples]).values
-    return classifier, examples, values, np.array([classifier.labels.index(e.label) for e in examples])
-
-
-def test_what_is_validated_is_what_the_classifier_then_says_and_its_temperature_is_fitted_on() -> None:
-    run, _ = learn("training.average=none", "training.precision=fp32")
-    classifier, examples, values, labels = validated(run)
-    found = classifier.classify([example.text for example in examples])
-    n_right = sum(c.label == example.label for c, example in zip(found, examples, strict=True))
+    labels = np.array([classifier.labels.index(example.label) for example in examples])
     best = [record for record in run.history() if record.get("best")][-1]
-    assert best["accuracy"] == pytest.approx(100 * n_right / len(examples))
+    assert best["accuracy"] == pytest.approx(100 * (values.argmax(1) == labels).mean())
+    assert best["macro_f1"] > 0
     assert best["valid_loss"] == pytest.approx(negative_log_likelihood(values, labels), rel=1e-5)
     calibration = run.read_json(CALIBRATION)
     assert calibration["temperature"] == pytest.approx(fit_temperature(values, labels), rel=1e-3)
@@ -236,12 +180,6 @@ def test_an_interrupted_classifier_continues_to_the_bit() -> None:
     cut = train(tiny_config(*overrides), "cut")
     for name in ("model.safetensors", LABELS, CALIBRATION):
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
-
-
-@pytest.mark.slow
-def test_held_out_texts_are_used_where_no_validation_file_is_named() -> None:
-    _, messages = learn("data.valid=[]", "data.n_held_out=10")
-    assert any("110 training texts" in m and "10 validation texts" in m for m in messages)
 
 
 def test_bpe_dropout_draws_other_segmentations_every_epoch() -> None:
@@ -261,20 +199,3 @@ def test_a_model_that_gives_one_label_only_is_suspicious() -> None:
     assert "training.learning_rate" in warning
     assert suspicions(both, both) == {}
     assert suspicions(blame, blame) == {}  # as it should be
-
-
-def test_labels_are_listed_with_what_to_do_about_rare_ones() -> None:
-    assert describe_labels(["a", "b"], [10, 11], balanced=False) == "2 labels: b 11, a 10"
-    for balanced, end in (
-        (False, 'for rare labels to count as much: training.class_weights = "balanced"'),
-        (True, "; all count the same (training.class_weights)"),
-    ):
-        assert describe_labels(["a", "b"], [1000, 10], balanced=balanced).endswith(end)
-    many = describe_labels([f"c{i:02}" for i in range(12)], [5] * 12, balanced=False)
-    assert many.startswith("12 labels: c00 5, c01 5, ")
-    assert many.endswith(" c09 5 and 2 more")
-
-
-def test_documents_of_a_model_without_votes_have_no_ngrams() -> None:
-    config = tiny_config("model.ngrams=0")
-    assert make_documents(np.array([5, 6]), np.array([2]), config).ngrams is None

@@ -1,12 +1,10 @@
 """What a report says about a classifier: figures, tables, mistakes."""
 
-import copy
 import math
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -21,14 +19,12 @@ from dragoman.metrics.classification import (
     wilson_interval,
 )
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.occlusion import Explanation, WordImportance
 from dragoman.report.page import Example, Span, page_html
 from dragoman.runs import Run
 from dragoman.tasks.classification.evaluation import ClassificationScores
 from dragoman.tasks.classification.report import (
     MAX_CLASSES,
     classification_page,
-    marked,
     plot_classes,
     plot_confusion,
     plot_reliability,
@@ -52,30 +48,13 @@ def evaluation(
     )
 
 
-def drawn(path: Path, prefix: str) -> list[str]:
-    """The ids of what a figure draws that begin with `prefix`."""
-    ids = [element.get("id") or "" for element in ElementTree.parse(path).iter()]
-    return [each for each in ids if each.startswith(prefix)]
-
-
 # Reliability
-
-
-@pytest.mark.parametrize("n_bins", [1, 7, 15])
-def test_bins_partition_the_texts(n_bins: int) -> None:
-    e = evaluation()
-    bins = reliability(e.probabilities(), e.expected, n_bins=n_bins)
-    assert sum(each.n for each in bins) == len(e.expected)
-    assert sum(each.n_right for each in bins) == np.trace(e.confusion)
-    assert [each.low for each in bins[1:]] == [each.high for each in bins[:-1]]
-    assert (bins[0].low, bins[-1].high) == (0.0, 1.0)
-    for each in bins:
-        assert not each.n or each.low < each.confidence <= each.high + 1e-12
-        assert 0.0 <= each.interval[0] <= each.interval[1] <= 1.0
 
 
 def test_the_calibration_error_is_the_mean_distance_from_the_diagonal() -> None:
     """Guo et al. 2017, equation 3, computed text by text."""
+    nothing = reliability(np.array([[0.9, 0.1]]), np.array([0]), n_bins=15)[0]
+    assert (nothing.n, nothing.interval, math.isnan(nothing.accuracy)) == (0, (0.0, 1.0), True)
     e = evaluation()
     confidence, right = e.probabilities().max(1), e.found == e.expected
     total = 0.0
@@ -86,32 +65,21 @@ def test_the_calibration_error_is_the_mean_distance_from_the_diagonal() -> None:
     assert expected_calibration_error(e.probabilities(), e.expected) == pytest.approx(100 * total)
 
 
-def test_a_bin_without_texts_says_so() -> None:
-    first = reliability(np.array([[0.9, 0.1]]), np.array([0]))[0]
-    assert first.n == 0
-    assert math.isnan(first.accuracy)
-    assert first.interval == (0.0, 1.0)
-
-
 # Classes
 
 
 def test_intervals_of_a_class_are_those_of_its_shares() -> None:
     e = evaluation()
     for i, (_, score, intervals) in enumerate(e.by_class):
-        right, found, there = (
-            int(e.confusion[i, i]), int(e.confusion[:, i].sum()), int(e.confusion[i].sum())
-        )  # fmt: skip
+        right, found, there = e.confusion[i, i], e.confusion[:, i].sum(), e.confusion[i].sum()
         for interval, of in ((intervals.precision, found), (intervals.recall, there)):
-            assert interval == pytest.approx(tuple(100 * bound for bound in wilson_interval(right, of)))
+            expected = wilson_interval(int(right), int(of))
+            assert interval == pytest.approx(tuple(100 * bound for bound in expected))
         assert intervals.f1 is not None
         assert intervals.f1[0] < score.f1 < intervals.f1[1]
-
-
-def test_a_class_without_texts_has_no_intervals() -> None:
     confusion = np.array([[3, 0], [0, 0]])
     resampled = counts_of(resampled_confusions(confusion, n_bootstrap=10))
-    assert class_intervals(counts_of(confusion), resampled)[1] == (None, None, None)
+    assert class_intervals(counts_of(confusion), resampled)[1] == (None, None, None), "without texts"
 
 
 # Mistakes
@@ -122,43 +90,10 @@ def test_the_most_confident_mistakes_come_first_and_are_mistakes() -> None:
     wrong = set(np.flatnonzero(e.found != e.expected).tolist())
     assert {each.text for each in e.confident_mistakes(10**6)} == wrong
     sure = e.probabilities().max(1)
-    first = e.confident_mistakes(5)
-    assert [each.confidence for each in first] == [sure[each.text] for each in first]
-    assert [each.confidence for each in first] == sorted((sure[i] for i in wrong), reverse=True)[:5]
-
-
-def test_a_description_has_one_row_for_each_label_under_one_heading() -> None:
-    e = evaluation()
-    lines = [line.split() for line in e.describe().splitlines()]
-    (heading,) = (i for i, line in enumerate(lines) if line[:2] == ["label", "precision"])
-    assert [line[0] for line in lines[heading + 1 : heading + 1 + len(e.labels)]] == list(e.labels)
-
-
-def test_frequent_confusions_are_the_matrix_without_its_diagonal() -> None:
-    e = evaluation()
-    pairs = e.mistakes(100)
-    assert sum(n for *_, n in pairs) == (e.found != e.expected).sum()
-    assert [n for *_, n in pairs] == sorted((n for *_, n in pairs), reverse=True)
-    for label, given, n in pairs:
-        assert n == e.confusion[e.labels.index(label), e.labels.index(given)] > 0
-
-
-def test_marked_pieces_make_up_the_text_again() -> None:
-    text = "  a <b>bad</b> film and plot "
-    effects = (
-        WordImportance(2, 3, 0.01),
-        WordImportance(7, 10, -2.0),
-        WordImportance(15, 19, 1.0),
-        WordImportance(24, 28, 1.9),
-    )
-    pieces = marked(Explanation(text, "blame", 0.0, effects, 1))
-    assert "".join(piece.text for piece in pieces) == text
-    kinds = {piece.text: piece.kind for piece in pieces}
-    words = {word: kinds[word] for word in ("a", "bad", "film", "plot")}
-    assert words == {"a": "same", "bad": "against-strong", "film": "for", "plot": "for-strong"}
-    assert marked(Explanation("", "x", 0.0, (), 1)) == []
-    ignored = marked(Explanation("a", "x", 0.0, (WordImportance(0, 1, 0.0),), 1))
-    assert ignored == [Span("same", "a")]
+    first = [each.confidence for each in e.confident_mistakes(5)]
+    assert first == sorted((sure[i] for i in wrong), reverse=True)[:5]
+    confused = e.confusion[~np.eye(3, dtype=bool)]
+    assert [n for *_, n in e.mistakes(100)] == sorted(confused.tolist(), reverse=True)
 
 
 @pytest.mark.parametrize("position", [0, 500, 999])
@@ -177,27 +112,19 @@ def test_a_long_text_is_shown_round_the_word_that_counts_most(position: int) -> 
 # Figures
 
 ALL_RIGHT = ClassificationScores(
-    "all right", ("a", "b"), np.array([0, 1]), np.array([[9.0, 0.0], [0.0, 9.0]]), 1.0, 1.0,
+    "all right", ("<img src=x>", "$\\frac$"), np.array([0, 1]), np.array([[9.0, 0.0], [0.0, 9.0]]), 1.0, 1.0,
     np.zeros(2, dtype=np.int64),
 )  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scores", [ALL_RIGHT, evaluation(n_classes=MAX_CLASSES + 5)], ids=["right", "many"])
-def test_any_classes_can_be_drawn_and_always_give_the_same_files(
-    tmp_path: Path, scores: ClassificationScores
-) -> None:
+def test_classes_of_any_number_and_name_can_be_drawn(tmp_path: Path, scores: ClassificationScores) -> None:
     for plot in (plot_confusion, plot_classes, plot_reliability):
         plot(scores, tmp_path / f"{plot.__name__}.svg")
-    n_classes = min(len(scores.labels), MAX_CLASSES)
-    for name in ("precision", "recall", "f1"):
-        ids = [f"{name}-{i}" for i in range(n_classes)]
-        assert sorted(drawn(tmp_path / "plot_classes.svg", f"{name}-")) == sorted(ids)
-    if scores is ALL_RIGHT:
-        assert scores.confident_mistakes(10) == []
-        for plot in (plot_confusion, plot_classes, plot_reliability):
-            plot(scores, tmp_path / "again.svg")
-            assert (tmp_path / "again.svg").read_bytes() == (tmp_path / f"{plot.__name__}.svg").read_bytes()
+    ids = re.findall('id="(f1-[0-9]+)"', (tmp_path / "plot_classes.svg").read_text("utf-8"))
+    assert sorted(ids) == sorted(f"f1-{i}" for i in range(min(len(scores.labels), MAX_CLASSES)))
+    assert scores is not ALL_RIGHT or scores.confident_mistakes(10) == []
 
 
 def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
@@ -216,7 +143,7 @@ def turned(classifier: Classifier, texts: list[str]) -> ClassificationScores:
 def test_the_page_shows_the_surest_mistakes_with_their_words(
     unsure_classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
 ) -> None:
-    texts = [text for _, text in labelled_texts(12, seed=5)]
+    texts = [f"{text} $x^$ <script>" for _, text in labelled_texts(12, seed=5)]
     e = turned(unsure_classifier, texts)
     run = Run.open(tiny_classifier_run)
     sets = [replace(e, files=("turned.tsv",))]
@@ -233,40 +160,9 @@ def test_the_page_shows_the_surest_mistakes_with_their_words(
         (strongest, *_) = (s.text for s in shown["text"] if s.kind == "for-strong")  # type: ignore[union-attr]
         assert strongest in PRAISE + BLAME
     assert "4 of 12 mistakes; turned: 12 texts with 2 labels, of turned.tsv" in str(mistakes.parts[0])
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "curves.svg", "classes.svg", "confusion.svg", "reliability.svg"
-    }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_hostile_labels_and_texts_are_text_on_the_page(
-    unsure_classifier: Classifier, tiny_classifier_run: Path, tmp_path: Path
-) -> None:
-    hostile = '<script>alert(1)</script> $x^$ good & "bad"'
-    labels = ("<img src=x onerror=y>", "$\\frac$")
-    e = replace(turned(unsure_classifier, [hostile]), labels=labels, name="<b>t</b>")
-    other = copy.copy(unsure_classifier)
-    other.labels = e.labels
-    run = Run.open(tiny_classifier_run)
-    sets = [replace(e, files=("<i>.tsv",))]
-    request = EvaluationRequest(n_examples=1)
-    page = classification_page(run, other, sets, [], request, figures=tmp_path, reference=None)
-    html = page_html(page).decode()
-    for tag in ("<script", "<img src=x", "<b>t", "<i>"):
-        assert tag not in html
-    assert "&lt;" in html
-    assert 'class="for-strong"' in html or 'class="against-strong"' in html
-
-
-@pytest.mark.slow
-def test_a_run_without_weights_has_a_page_about_its_training(classifier_run: Path) -> None:
-    run = classifier_run
-    (run / "model.safetensors").unlink()
-    succeed("report", run)
-    html = (run / "report.html").read_text("utf-8")
-    assert "The run has no weights yet, so that nothing could be classified." in html
-    assert "Learning curves" in html
-    assert "model.safetensors" in error_of("report", run, "--split", "test")
+    assert "<script" not in page_html(page).decode()
+    figures = {"curves.svg", "classes.svg", "confusion.svg", "reliability.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == figures
 
 
 @pytest.mark.slow
@@ -288,10 +184,15 @@ def test_the_command_writes_a_page_of_a_classifier(tiny_classifier_run: Path, tm
 
 
 @pytest.mark.slow
-def test_a_test_set_that_is_gone_is_told_on_the_page(classifier_run: Path) -> None:
+def test_a_test_set_or_weights_that_are_gone_are_told_on_the_page(classifier_run: Path) -> None:
     run = classifier_run
     config = (run / "config.toml").read_text("utf-8")
     (run / "config.toml").write_text(config.replace("test.tsv", "gone.tsv"), "utf-8")
     succeed("report", run)
     assert "Nothing could be classified:" in (run / "report.html").read_text("utf-8")
     assert "gone.tsv" in error_of("report", run, "--split", "test")
+    (run / "model.safetensors").unlink()
+    succeed("report", run)
+    html = (run / "report.html").read_text("utf-8")
+    assert "The run has no weights yet, so that nothing could be classified." in html
+    assert "Learning curves" in html

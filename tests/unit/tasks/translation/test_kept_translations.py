@@ -5,15 +5,14 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.hub import HubName
-from dragoman.predict.scoring import score_pairs
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
-from dragoman.predict.translator import Translator
 from dragoman.runs import Run, saved_scores
 from dragoman.tasks.request import EvaluationRequest
 from dragoman.tasks.translation.evaluation import scores_of
@@ -44,18 +43,11 @@ def test_the_same_run_is_translated_once(run: Run) -> None:
     assert (translated, translated_again) == (True, False)
     assert again == first
     assert (len(first.sources), first.n_lines) == (15, 15)
-    assert [score.name for score in first.evaluation.scores] == ["BLEU", "chrF2", "TER", "BLEU (lower-cased)"]
     scores = scores_of(first.evaluation.hypotheses, first.evaluation.references, tgt_lang="de")
     assert first.evaluation.scores == tuple(scores)
-
-
-def test_translations_with_another_shortlist_are_others(run: Run) -> None:
-    (run.path / SHORTLIST).unlink(missing_ok=True)
-    assert translate(run)[1]
-    n_tokens = TokenizerPair.load(run.tokenizer_folder).src.vocab_size
-    Shortlist(torch.arange(N_RESERVED, 12), torch.full((n_tokens, 1), -1)).save(run)
-    assert translate(run)[1]
-    assert not translate(run)[1]
+    Translations(run, ON_CPU).sets("valid", max_sentences=3)
+    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"], "those of a part are not kept"
+    assert saved_scores(run)[0]["scores"][0]["value"] == scores[0].value
 
 
 def test_nothing_is_kept_of_a_run_of_the_hub(run: Run) -> None:
@@ -67,40 +59,38 @@ def test_nothing_is_kept_of_a_run_of_the_hub(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
+def test_another_shortlist_other_settings_weights_or_texts_are_translated_again(run: Run) -> None:
+    def change(old: str, new: str) -> None:
+        config = run.config_path.read_text(encoding="utf-8")
+        run.config_path.write_text(config.replace(old, new), encoding="utf-8")
+
+    (run.path / SHORTLIST).unlink(missing_ok=True)
     translate(run)
-    config = run.config_path.read_text(encoding="utf-8")
-    run.config_path.write_text(config.replace("beam_size = 3", "beam_size = 2"), encoding="utf-8")
+    n_tokens = TokenizerPair.load(run.tokenizer_folder).src.vocab_size
+    Shortlist(torch.arange(N_RESERVED, 12), torch.full((n_tokens, 1), -1)).save(run)
+    assert translate(run)[1]
+    change("beam_size = 3", "beam_size = 2")
     changed = Run.open(run.path)
     assert translate(changed)[1]
     assert not translate(changed)[1]
-    weights = run.load_weights()
-    changed.save_weights({name: tensor * 0.5 for name, tensor in weights.items()})
+    changed.save_weights({name: tensor * 0.5 for name, tensor in run.load_weights().items()})
     assert translate(changed)[1]
     test_file = Path(changed.config.data.test["tiny-test"][1])
     other = test_file.with_name("other.de")
     other.write_text(test_file.read_text(encoding="utf-8").replace("Hund", "Köter"), encoding="utf-8")
-    config = run.config_path.read_text(encoding="utf-8")
-    run.config_path.write_text(config.replace(str(test_file), str(other)), encoding="utf-8")
+    change(str(test_file), str(other))
     assert translate(Run.open(run.path))[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda record: "{",
-        lambda record: "[]",
-        lambda record: json.dumps({**record, "hypotheses": [1] * 15}),
-        lambda record: json.dumps({**record, "hypotheses": record["hypotheses"][1:]}),
-        lambda record: json.dumps({**record, "scores": [{}]}),
-        lambda record: json.dumps({**record, "fingerprint": "0"}),
-    ],
+    "damage", [{"hypotheses": [1] * 15}, {"hypotheses": [""]}, {"scores": [{}]}, {"fingerprint": "0"}, None]
 )
-def test_what_is_damaged_is_made_again(run: Run, damage) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_damaged_is_made_again(run: Run, damage: dict[str, Any] | None) -> None:
     whole, _ = translate(run)
     path = run.path / KEPT
-    path.write_text(damage(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text("{" if damage is None else json.dumps(record | damage), encoding="utf-8")
     again, translated = translate(run)
     assert translated
     assert again.evaluation.hypotheses == whole.evaluation.hypotheses
@@ -117,16 +107,11 @@ def test_altered_text_is_translated_once_and_again_if_what_is_kept_is_damaged(ru
     assert len(messages) == 1
     kept = run.path / FOLDER / kept_name("altered", found.name)
     whole = kept.read_bytes()
-    for damaged in (
-        b"",
-        whole[:-9],
-        whole.replace(b'"empty"', b'"full"'),
-        whole.replace(b"fingerprint", b"x"),
-    ):
+    for damaged in (whole[:-9], whole.replace(b'"empty"', b'"full"')):
         kept.write_bytes(damaged)
         assert translations.altered(found) == rows
         assert kept.read_bytes() == whole
-    assert len(messages) == 5
+    assert len(messages) == 3
 
 
 def test_a_set_s_name_leads_nowhere_else_and_to_no_other_set() -> None:
@@ -134,22 +119,6 @@ def test_a_set_s_name_leads_nowhere_else_and_to_no_other_set() -> None:
     files = [kept_name("test", name) for name in names]
     assert len(set(files)) == len(names)
     assert all("/" not in file and not file.startswith(".") and len(file) < 100 for file in files)
-
-
-def test_confidence_is_the_mean_log_probability_of_a_token(tiny_run: Path) -> None:
-    translator = Translator.load(tiny_run, device="cpu", precision="fp32")
-    (scored,) = score_pairs(translator, ["red cat"], ["rot Katze"])
-    mean = scored.log_prob / len(scored.log_probs)
-    scores = score_pairs(translator, ["red cat", "", "red", "cat"], ["rot Katze", "rot", " ", "Katze " * 600])
-    assert [score.mean for score in scores] == [pytest.approx(mean), None, None, None]
-
-
-def test_scores_of_whole_sets_are_kept_with_those_of_evaluate(run: Run) -> None:
-    found, _ = translate(run)
-    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
-    Translations(run, ON_CPU).sets("valid", max_sentences=3)
-    assert [record["name"] for record in saved_scores(run)] == ["tiny-test"]
-    assert saved_scores(run)[0]["scores"][0]["value"] == found.evaluation.scores[0].value
 
 
 def test_a_run_that_cannot_keep_translations_has_them_all_the_same(run: Run) -> None:

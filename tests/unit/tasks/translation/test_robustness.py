@@ -47,26 +47,18 @@ def knowing(name: str = "") -> Callable[[str], str]:
 
 
 @pytest.mark.slow
-def test_a_perfect_translator_has_every_score_and_no_fault() -> None:
-    rows = rows_of(knowing())
-    assert next(iter(rows)) == PLAIN
-    assert list(rows)[-1] == WORDS
-    for name, row in rows.items():
-        assert (row.copied, row.repeated, row.empty) == (0, 0, 0)
-        assert row.kept in (100, None)
-        if name != WORDS:
-            assert row.bleu == pytest.approx(100)
-            assert row.share == (None if name == PLAIN else pytest.approx(100))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["capitals", "numbers and addresses", "three in a line"])
+@pytest.mark.parametrize("name", ["capitals", "three in a line"])
 def test_faults_are_those_of_their_alteration_alone(name: str) -> None:
     rows = rows_of(knowing(name))
     assert rows[name].empty == 100
     assert rows[name].kept == 0
     assert rows[name].share == pytest.approx(0)
-    assert all(row.empty == 0 for other, row in rows.items() if other != name)
+    assert (next(iter(rows)), [*rows][-1]) == (PLAIN, WORDS)
+    for other, row in rows.items():
+        if other not in (name, WORDS):
+            assert (row.copied, row.repeated, row.empty) == (0, 0, 0)
+            assert row.kept in (100, None)
+            assert row.bleu == pytest.approx(100)
 
 
 @pytest.mark.slow
@@ -78,7 +70,8 @@ def test_copies_and_loops_are_counted() -> None:
 def test_the_same_text_is_altered_for_every_model_and_a_part_of_it_at_most() -> None:
     first, second = Oracle(lambda text: "a"), Oracle(lambda text: "b")
     for oracle in (first, second):
-        robustness(cast(Translator, oracle), "test", PAIRS, n_pairs=12)
+        card = robustness(cast(Translator, oracle), "test", PAIRS, n_pairs=12)
+    assert card.record()["name"] == "test (robustness)"
     assert first.asked == second.asked
     assert sum(text.isupper() for text in first.asked) == 12
 
@@ -89,15 +82,3 @@ def test_alterations_change_both_sides_alike() -> None:
     assert len(found["three in a line"]) == len(PAIRS) // 3
     for pairs in found.values():
         assert all(carried_over(src) == carried_over(tgt) for src, tgt in pairs)
-
-
-def test_its_record_is_that_of_a_test_set() -> None:
-    card = robustness(cast(Translator, Oracle(knowing())), "test", PAIRS, settings={"beam_size": 2})
-    record = card.record()
-    assert record["name"] == "test (robustness)"
-    assert record["beam_size"] == 2
-    assert {score["name"]: score["value"] for score in record["scores"]}["chrF2 capitals"] == pytest.approx(
-        100
-    )
-    assert all(score["signature"] for score in record["scores"])
-    assert card.describe().splitlines()[1].split()[:2] == ["text", "sentences"]

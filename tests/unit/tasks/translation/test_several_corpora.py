@@ -32,20 +32,16 @@ def config_of(folder: Path, *overrides: str) -> TranslationConfig:
 
 
 def test_each_direction_is_validated_and_the_mean_is_what_counts(tiny_many: Path) -> None:
-    run = Run.open(tiny_many)
-    assert translation_config(run).directions == (("en", "de"), ("de", "en"), ("en", "fr"))
-    for record in (r for r in run.history() if r["kind"] == "valid"):
+    history = Run.open(tiny_many).history()
+    for record in (r for r in history if r["kind"] == "valid"):
         for score in ("bleu", "chrf", "valid_loss"):
-            own = [record[f"{score} {name}"] for name in ("en-de", "de-en", "en-fr")]
-            assert record[score] == pytest.approx(sum(own) / 3)
-            if score == "bleu":
-                assert record[f"bleu {record['worst']}"] == min(own)
-    (last,) = [r for r in run.history() if r["kind"] == "train"][-1:]
-    passes = {name: value for name, value in last.items() if name.startswith("passes ")}
-    names = ("large en-de", "large de-en", "few en-fr", "back en-de")
-    assert passes.keys() == {f"passes {name}" for name in names}
-    assert passes["passes large en-de"] == passes["passes back en-de"] > 0, "one direction, equal weights"
-    assert passes["passes few en-fr"] > passes["passes large en-de"], "temperature favours the small"
+            own = {name: record[f"{score} {name}"] for name in ("en-de", "de-en", "en-fr")}
+            assert record[score] == pytest.approx(sum(own.values()) / 3)
+            assert score != "bleu" or own[record["worst"]] == min(own.values())
+    last = [r for r in history if r["kind"] == "train"][-1]
+    assert last["passes large en-de"] == last["passes back en-de"] > 0, "one direction, equal weights"
+    assert last["passes few en-fr"] > last["passes large en-de"], "temperature favours the small"
+    assert "passes large de-en" in last
 
 
 def test_sources_have_the_token_of_their_target_and_synthetic_ones_one_more(tmp_path: Path) -> None:
@@ -59,9 +55,7 @@ def test_sources_have_the_token_of_their_target_and_synthetic_ones_one_more(tmp_
     assert names == {part.name for part in text.mix.parts}
     for part, start in zip(text.mix.parts, store.starts[:-1], strict=True):
         pieces = [tokenizers.src.pieces()[i] for i in store.src(int(start))[:2]]
-        expected = [f"<2{part.direction[1]}>"]
-        if part.corpus == "back":
-            expected = [SYNTHETIC, *expected]
+        expected = [SYNTHETIC] * (part.corpus == "back") + [f"<2{part.direction[1]}>"]
         assert pieces[: len(expected)] == expected, part.name
 
 
@@ -71,22 +65,19 @@ def test_a_translator_of_several_targets_asks_which(tiny_many: Path) -> None:
         translator.translate(["a red cat"])
     with pytest.raises(ConfigError, match="--to pl: is no direction"):
         translator.translate(["a red cat"], to="pl")
-    into_german, into_french = (translator.translate(["red cat"] * 3, to=to) for to in ("de", "fr"))
-    towards = translator.towards("en-de").translate(["red cat"] * 3)
-    assert [t.text for t in into_german] == [t.text for t in towards]
-    assert into_german[0].score != into_french[0].score, "the reserved token is read"
+    german, french = (translator.translate(["red cat"], to=to)[0] for to in ("de", "fr"))
+    assert translator.towards("en-de").translate(["red cat"])[0].text == german.text
+    assert german.score != french.score, "the reserved token is read"
     assert translator.towards("de-fr").directions == (("de", "fr"),), "zero-shot"
     assert translator.towards("en").directions == (("de", "en"),)
 
 
 @pytest.mark.slow
 def test_a_direction_alone_is_a_run_of_one(tmp_path: Path) -> None:
-    config = config_of(tmp_path, 'data.directions=["de-en"]')
-    run = Run.open(train(config, tmp_path / "run"))
-    tokenizers = TokenizerPair.load(run.tokenizer_folder)
-    assert tokenizers.src.marks.keys() == {SYNTHETIC}
+    run = Run.open(train(config_of(tmp_path, 'data.directions=["de-en"]'), tmp_path / "run"))
+    assert TokenizerPair.load(run.tokenizer_folder).src.marks.keys() == {SYNTHETIC}
     assert "bleu de-en" not in run.history()[-1]
-    assert Translator.load(run.path).translate(["rot Katze"])[0].text is not None
+    assert Translator.load(run.path).directions == (("de", "en"),)
 
 
 def test_both_directions_hold_out_the_same_pairs(tmp_path: Path) -> None:
@@ -145,12 +136,8 @@ def turned(folder: Path, **change: Any) -> dict[str, Any]:
     return settings
 
 
-@pytest.mark.parametrize("as_listed", [True, False])
-def test_text_that_is_turned_round_trains_the_same_model(tmp_path: Path, *, as_listed: bool) -> None:
-    settings = turned(tmp_path, **({} if as_listed else {
-        "files": [str(tmp_path / f"train.{language}") for language in ("de", "en")], "langs": ["de", "en"]
-    }))  # fmt: skip
-    config = parsed(settings)
+def test_text_that_is_turned_round_trains_the_same_model(tmp_path: Path) -> None:
+    config = parsed(turned(tmp_path))
     assert config.directions == (("en", "de"),)
     parts, (valid,) = open_training(config)
     pairs = [[tuple(pair) for pair in part.corpus.pairs()] for part in parts]
@@ -158,29 +145,25 @@ def test_text_that_is_turned_round_trains_the_same_model(tmp_path: Path, *, as_l
     assert [part.direction for part in parts] == [("en", "de"), ("de", "en")]
     assert 0 < len(held_out) <= 10
     assert not held_out & {*pairs[0]}
-    assert not held_out & {(tgt, src) for src, tgt in pairs[1]}, "it is not learnt the other way, either"
-    if as_listed:
-        assert [(tgt, src) for src, tgt in pairs[0]] == pairs[1]
+    assert [(tgt, src) for src, tgt in pairs[0]] == pairs[1], "it is not learnt the other way, either"
     assert [tuple(pair) for pair in open_direction(config)[0].pairs()] == pairs[0], "as it stands"
+    assert [*listed_texts(config)] == ["train.large", "test.news.large"], "it is checked once"
 
     run = Run.open(train(config, tmp_path / "run"))
-    tokenizers = TokenizerPair.load(run.tokenizer_folder)
-    assert not tokenizers.src.marks
-    assert "bleu en-de" not in run.history()[-1]
+    assert not TokenizerPair.load(run.tokenizer_folder).src.marks
     assert {"passes large en-de", "passes turned de-en"} <= run.history()[0].keys()
 
 
 def test_no_side_of_held_out_text_is_trained_on(tmp_path: Path) -> None:
     settings = turned(tmp_path)
-    sides = (["A red cat!", "an old dog", "birds"], ["eine rote Katze", "Hund", "Vögel"])
-    leaks = (["a  RED cat", "some dog", "wolves"], ["x", "hund.", "Wölfe"])
-    for name, (en, de) in {"news": sides, "extra": leaks}.items():
-        (tmp_path / f"{name}.en").write_text("\n".join(en) + "\n", encoding="utf-8")
-        (tmp_path / f"{name}.de").write_text("\n".join(de) + "\n", encoding="utf-8")
-    files = {name: [str(tmp_path / f"{name}.{side}") for side in ("en", "de")] for name in ("news", "extra")}
+    for name, lines in {
+        "news": "A red cat!\teine rote Katze\nan old dog\tHund\nbirds\tVögel\n",
+        "extra": "a  RED cat\tx\nsome dog\thund.\nwolves\tWölfe\n",
+    }.items():
+        (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
     corpora = settings["data"]["corpora"]
-    corpora[0] |= {"test": {"news": files["news"]}, "valid": [f"{tmp_path}/valid.{x}" for x in ("en", "de")]}
-    corpora += [{"name": "extra", "files": files["extra"], "langs": ["en", "de"]}]
+    corpora[0] |= {"test": {"news": [f"{tmp_path}/news.tsv"]}, "valid": [f"{tmp_path}/valid.tsv"]}
+    corpora += [{"name": "extra", "files": [f"{tmp_path}/extra.tsv"], "langs": ["en", "de"]}]
     corpora += [corpora[2] | {"name": "back", "origin": "reversed"}]
     config = parsed(settings, "data.drop_overlap=true")
     parts, _ = open_training(config)
@@ -191,18 +174,6 @@ def test_no_side_of_held_out_text_is_trained_on(tmp_path: Path) -> None:
     assert note.endswith("left out 2 of 3 pairs: a side is held out")
     assert ("wolves", "Wölfe") in [*open_direction(config)[0].pairs()]
     assert ("a  RED cat", "x") not in [*open_direction(config)[0].pairs()]
-
-
-def test_text_that_is_turned_round_is_checked_once(tmp_path: Path) -> None:
-    config = parsed(turned(tmp_path))
-    assert [*listed_texts(config)] == ["train.large", "test.news.large"]
-
-
-def test_text_cannot_be_turned_round_where_it_would_not_help(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='origin = "reversed" does not go with both_ways'):
-        parsed(turned(tmp_path, both_ways=True))
-    with pytest.raises(ConfigError, match="needs one vocabulary for both languages"):
-        parsed(turned(tmp_path), "tokenizer.shared=false", "model.tie_embeddings=output")
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -239,23 +210,11 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path, name: str) -> None:
         parse_config(settings)
 
 
-@pytest.mark.slow
-def test_commands_know_directions(tiny_many: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(tiny_many, tmp_path / "run")
-    assert "say --to LANGUAGE" in error_of("translate", run, stdin="red cat\n")
-    assert succeed("translate", run, "--to", "fr", stdin="red cat\n").stdout.count("\n") == 1
-    (tmp_path / "in.txt").write_text("red cat\nold dog\n", encoding="utf-8")
-    succeed("translate", run, tmp_path / "in.txt", "--to", "de-en", "--out", tmp_path / "out.txt")
-    assert len((tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()) == 2
-    scored = succeed("score-model", run, tmp_path / "in.txt", tmp_path / "out.txt", "--to", "en")
-    assert len(scored.stdout.splitlines()) == 2
-    found = succeed("evaluate", run)
-    for name in ("news (en-de)", "news (de-en)", "news (en-fr)"):
-        assert name in found.stdout
-        assert name in (run / "scores.json").read_text(encoding="utf-8")
-    assert "mean BLEU of 3" in found.stderr
-    assert "news (en-fr)" not in succeed("evaluate", run, "--to", "de").stdout
-    assert "en ↔ de, en → fr" in succeed("show", run).stdout
+def test_text_cannot_be_turned_round_where_it_would_not_help(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='origin = "reversed" does not go with both_ways'):
+        parsed(turned(tmp_path, both_ways=True))
+    with pytest.raises(ConfigError, match="needs one vocabulary for both languages"):
+        parsed(turned(tmp_path), "tokenizer.shared=false", "model.tie_embeddings=output")
 
 
 @pytest.mark.slow
@@ -270,7 +229,6 @@ def test_files_in_several_languages_are_corpora_of_one_model(
     settings = [f"--set={one}" for one in TINY]
     mix = ("--both-ways", "--mix", "a=3", "--mix", "b=1")
     result = succeed("train", *files, *mix, "--out", "run", *settings)
-    assert "200 pairs" not in result.stderr
     assert "300 pairs, en ↔ de, en ↔ fr (as the files say)" in result.stderr
     assert "--to de" in result.stderr, "how it goes on"
     data = translation_config(Run.open("run")).data
@@ -295,9 +253,7 @@ def test_an_epoch_without_a_pair_is_stepped_over(until: str, tmp_path: Path) -> 
     large, _, back = settings["data"]["corpora"]
     stages = [{"mix": {"large": 0.3, "back": 0.1}, "until": until}, {"mix": {"back": 1.0}}]
     settings["data"] = {"corpora": [large | {"both_ways": False}, back], "stages": stages}
-    run = Run.open(
-        train(parse_config(settings, overrides=(*TINY, "training.max_steps=15")), tmp_path / "run")
-    )
+    run = Run.open(train(parsed(settings, "training.max_steps=15"), tmp_path / "run"))
     (*_, last) = (record for record in run.history() if record["kind"] == "train")
     assert last["step"] == 15
     assert last["passes large en-de"] == pytest.approx(float(until.split()[0]), abs=1e-3)
@@ -305,23 +261,18 @@ def test_an_epoch_without_a_pair_is_stepped_over(until: str, tmp_path: Path) -> 
 
 def test_a_text_without_a_batch_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainingText, "plan", lambda *_: [])
-    with pytest.raises(
-        DataError, match="no batch in 100 epochs up to 100; check the lengths and shares of data"
-    ):
+    with pytest.raises(DataError, match="no batch in 100 epochs up to 100; check the lengths and shares of "):
         train(config_of(tmp_path), tmp_path / "run")
 
 
 @pytest.mark.nightly
 def test_a_student_learns_one_direction(tiny_many: Path, tmp_path: Path) -> None:
-    out = tmp_path / "student"
     settings = [f"--set={one}" for one in TINY if one.startswith("training.") and "max" not in one]
-    arguments = ["distill", tiny_many, "--out", out, "--preset", "small", "--min-chrf", "0"]
+    arguments = ["distill", tiny_many, "--out", tmp_path / "student", "--preset", "small", "--min-chrf", "0"]
     assert "say --to LANGUAGE" in error_of(*arguments)
     arguments += ["--to", "en-fr", "--max-pairs", "40", "--set", "training.max_steps=2"]
     succeed(*arguments, *settings)
-    student = Translator.load(out)
-    assert student.directions == (("en", "fr"),)
-    assert student.translate(["red cat"])[0].ids == student.translate(["red cat"], to="fr")[0].ids
+    assert Translator.load(tmp_path / "student").directions == (("en", "fr"),)
 
 
 def test_scores_of_other_text_have_their_direction(tiny_many: Path, tmp_path: Path) -> None:
@@ -332,3 +283,5 @@ def test_scores_of_other_text_have_their_direction(tiny_many: Path, tmp_path: Pa
         succeed("evaluate", run, "--to", to, *files)
     names = [record["name"] for record in saved_scores(Run.open(run))]
     assert [name for name in names if name.startswith("own")] == ["own.en (en-de)", "own.de (de-en)"]
+    assert "mean BLEU of 3" in succeed("evaluate", run).stderr
+    assert "en ↔ de, en → fr" in succeed("show", run).stdout

@@ -1,6 +1,5 @@
 """A translator that goes on to other text keeps its tokens and weights, and an eye on the old text."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,51 +10,17 @@ from dragoman.config import TokenizerConfig
 from dragoman.runs import Run
 from dragoman.tasks.translation.starting import with_new_rows
 from dragoman.text.tokenizer import load_tokenizer, train_tokenizer
-from sharing import made_once
-from tiny import TINY, TRAINING, write_corpus
+from tiny import TRAINING
 
 SENTENCES = [f"the {a} house and the {b} tree" for a in ("red", "blue", "old") for b in ("big", "small")] * 3
 NEW = [f"der {a} Motor läuft über {b} Öl" for a in ("neue", "alte") for b in ("viel", "wenig")] * 3
-
-
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a finished run on one corpus, and another corpus."""
-
-    def make(folder: Path) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            write_corpus(folder, "train", 60, seed=1)
-            write_corpus(folder, "valid", 10, seed=2)
-            said = "engine {0} runs on {1} litres\tMotor {0} läuft mit {1} Litern\n"
-            lines = "".join(said.format(i, i % 7) for i in range(60))
-            Path("new.tsv").write_text(lines, encoding="utf-8")
-            options = [part for setting in TINY for part in ("--set", setting)]
-            files = ["--tsv", "train.tsv", "--valid-tsv", "valid.tsv", "--src-lang", "en", "--tgt-lang", "de"]
-            succeed("train", *files, "--out", "start", *options)
-
-    return made_once(tmp_path_factory, "starting", make)
-
-
-@pytest.fixture
-def start(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The run of a copy of that folder, in which commands work."""
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    return Path("start")
-
-
-@pytest.mark.parametrize("kind", ["words", "characters"])
-def test_text_without_anything_new_adds_nothing(kind: str) -> None:
-    config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
-    old = train_tokenizer(SENTENCES, config)
-    assert old.extended(SENTENCES[:1], 40).pieces() == old.pieces()
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
 def test_an_extended_vocabulary_keeps_its_ids_and_writes_the_new_text_shorter(kind: str) -> None:
     config = TokenizerConfig.model_validate({"kind": kind, "vocab_size": 400, "min_frequency": 1})
     old = train_tokenizer(SENTENCES, config)
+    assert kind in ("bpe", "unigram") or old.extended(SENTENCES[:1], 40).pieces() == old.pieces()
     new = old.extended(NEW, 40)
     assert old.vocab_size < new.vocab_size <= old.vocab_size + 40
     first = sorted({i for text in SENTENCES for i in old.encode(text)})
@@ -78,37 +43,28 @@ def test_new_rows_stand_round_the_mean_of_the_old_ones() -> None:
 
 
 @pytest.mark.slow
-def test_a_training_starts_from_the_weights_of_another(start: Path) -> None:
+def test_a_training_starts_from_the_weights_of_another(there: Path) -> None:
     done = succeed(
-        "train", "--tsv", "new.tsv", "--from", start, "--out", "on", *TRAINING,
+        "train", "--tsv", "new.tsv", "--from", "start", "--out", "on", *TRAINING,
         "--set", "training.learning_rate=1e-12", "--set", "training.ema_decay=0.0",
     )  # fmt: skip
     assert "starting from start, with its tokens" in done.stderr
-    old, new = Run.open(start).load_weights(), Run.open("on").load_weights()
+    old, new = Run.open("start").load_weights(), Run.open("on").load_weights()
     assert old.keys() == new.keys()
     for name, value in old.items():
         torch.testing.assert_close(new[name], value, rtol=0, atol=1e-9)
-    assert Run.open("on").config.model == Run.open(start).config.model
+    assert Run.open("on").config.model == Run.open("start").config.model
     scores = [r["old_bleu"] for r in Run.open("on").history() if r["kind"] == "valid"]
-    before = Run.open(start).read_json("report.json")["valid_bleu"]
+    before = Run.open("start").read_json("report.json")["valid_bleu"]
     assert scores[0] == pytest.approx(before)  # nothing was learnt, nothing forgotten
     assert "old BLEU" in done.stderr
 
 
 @pytest.mark.slow
-def test_validation_text_that_stayed_the_same_is_scored_once(start: Path) -> None:
-    files = ["--tsv", "new.tsv", "--valid-tsv", "valid.tsv"]
-    done = succeed("train", *files, "--from", start, "--out", "on", *TRAINING)
-    assert "will not be scored" not in done.stderr
-    assert not any("old_bleu" in record for record in Run.open("on").history())
-
-
-@pytest.mark.slow
-def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
-    done = succeed(
-        "train", "--tsv", "new.tsv", "--from", start, "--extend-vocab", 30, "--out", "on", *TRAINING
-    )
-    n_old = load_tokenizer(start / "tokenizer" / "shared.json").vocab_size
+def test_new_tokens_get_rows_and_are_counted(there: Path) -> None:
+    extended = ["--from", "start", "--extend-vocab", 30]
+    done = succeed("train", "--tsv", "new.tsv", *extended, "--out", "on", *TRAINING)
+    n_old = load_tokenizer(Path("start/tokenizer/shared.json")).vocab_size
     n_new = load_tokenizer(Path("on/tokenizer/shared.json")).vocab_size
     assert n_old < n_new <= n_old + 30
     assert f"{n_new - n_old:,} tokens added to the {n_old:,}" in done.stderr
@@ -118,8 +74,8 @@ def test_new_tokens_get_rows_and_are_counted(start: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_continues_when_the_run_it_started_from_has_gone_on(start: Path) -> None:
-    command = ["train", "--tsv", "new.tsv", "--from", start, "--out", "on", *TRAINING]
+def test_it_continues_when_the_run_it_started_from_has_gone_on(there: Path) -> None:
+    command = ["train", "--tsv", "new.tsv", "--from", "start", "--out", "on", *TRAINING]
     paused = dragoman(*command, "--max-hours", "1e-9")
     assert paused.exit_code == 75
     assert "continuing from step 1" in succeed(*command).stderr
@@ -131,13 +87,10 @@ def test_it_continues_when_the_run_it_started_from_has_gone_on(start: Path) -> N
     [
         (["--from", "nowhere", "--tsv", "new.tsv"], "nowhere: there is no such folder"),
         (["--from", "start"], "--from needs new text"),
-        (["--from", "start", "new.toml", "--tsv", "new.tsv"], "new.toml names its own files and languages"),
         (["--from", "start", "--tsv", "new.tsv", "--src-lang", "fr"], "takes task and languages over"),
-        (["--from", "start", "new.tsv", "--task", "classification"], "takes task and languages over"),
         (["--from", "start", "--tsv", "new.tsv", "--preset", "fast"], "--preset is for the files"),
-        (["new.toml", "--preset", "fast"], "--preset is for the files"),
         (["--extend-vocab", "5", "--tsv", "new.tsv"], "--extend-vocab goes with --from RUN"),
     ],
 )
-def test_mistakes_are_one_line(start: Path, options: list[str], expected: str) -> None:
+def test_mistakes_are_one_line(there: Path, options: list[str], expected: str) -> None:
     assert expected in error_of("train", *options)
