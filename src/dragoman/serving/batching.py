@@ -95,9 +95,8 @@ class Client:
 
     def _search(self, step: SearchStep) -> list[Future[Any]]:
         """Submit a search, which can be interrupted and cancelled."""
-        engine, batcher, is_cpu = step.model.engine, self._batcher, step.model.model.device.type == "cpu"
-        # searches on a GPU share tensors, so that they cannot be interrupted by another search
-        pause = batcher.pause if is_cpu else batcher.progress
+        engine, batcher = step.model.engine, self._batcher
+        pause = batcher.pause if engine.can_be_interrupted else batcher.progress
         costs = [batcher.cost(engine, sentence, step.settings) for sentence in step.sentences]
         watched = [sentence._replace(watcher=partial(self.wants, pause)) for sentence in step.sentences]
         return batcher.submit(engine.search, watched, costs, self, _same(step.settings))
