@@ -39,11 +39,23 @@ def on_processor(name: str) -> bool:
 
     PyTorch is asked only where a GPU is, or is named.
     """
-    if str(name) == "auto" and not WINDOWS and not any(Path(file).exists() for file in GPU_FILES):
-        return True
-    if str(name) == "cpu" or (str(name) == "auto" and find_spec("torch") is None):
+    if str(name) == "cpu" or (str(name) == "auto" and not _may_have_gpu()):
         return True
     return find_device(name).type == "cpu"
+
+
+def n_gpus() -> int:
+    """Return the number of GPUs that PyTorch computes on."""
+    if not _may_have_gpu():
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _may_have_gpu() -> bool:
+    is_here = WINDOWS or any(Path(file).exists() for file in GPU_FILES)
+    return is_here and find_spec("torch") is not None
 
 
 def n_threads() -> int:
@@ -58,6 +70,12 @@ def set_threads(n: int) -> None:
     """Let PyTorch, if it is imported, compute in `n` threads what this thread asks for."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(n)
+
+
+def limit_threads(n: int) -> None:
+    """Let this process compute in `n` threads at most, whatever computes."""
+    os.environ["OMP_NUM_THREADS"] = str(min(n, n_threads()))
+    set_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 def choose_device(name: str) -> torch.device:

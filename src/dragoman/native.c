@@ -226,6 +226,9 @@ EXPORT(int32_t, dragoman_shift)(void) { return SHIFT; }
 
 static size_t size_of(int kind) { return kind == INT8 ? sizeof(Level) : kind == BF16 ? 2 : 4; }
 static int group_of(int kind) { return 4 / size_of(kind); }
+static inline int groups_of(int kind, int n_in) { return (n_in + group_of(kind) - 1) / group_of(kind); }
+static inline int padded(int kind, int n_in) { return groups_of(kind, n_in) * group_of(kind); } /* with what fills the last group */
+static inline size_t stride_of(int kind, int n_in) { return (size_t)4 * groups_of(kind, n_in); } /* bytes of a row of inputs */
 static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }
 static inline Mask tail(int left) { return left >= LANES ? ALL_LANES : (Mask)((1u << (left < 0 ? 0 : left)) - 1); }
 
@@ -309,7 +312,8 @@ static inline Floats gelu(Floats x) {
     return largest(x, spread(0.0f)) + (x - x) - largest(x, -x) * outside; /* x - x: NaN where x is */
 }
 
-/* Write LANES values, as the inputs of a product. In int8 they are levels: rounded, and 0 is ZERO. */
+/* Write LANES values, as the inputs of a product. In int8 they are levels: rounded, and 0 is ZERO. What fills the last group
+ * of a row is written, too: its weights are 0, and 0 times what lay there need not be 0. */
 static inline void write_inputs(int kind, void *row, int column, Mask mask, Floats x) {
     if (kind == INT8) {
         x = smallest(largest(x, spread(-LEVELS)), spread(LEVELS));
@@ -344,8 +348,8 @@ static inline void norm_row(int kind, int norms_after, const Norm *norm, float *
         const Mask mask = tail(D - i);
         const Floats v = load(mask, x + i) - mean;
         const Floats normed = multiply_add(v * spread(scale), load(mask, norm->weight + i), load(mask, norm->bias + i));
-        if (kind == INT8) write_inputs(kind, y, i, mask, v * spread(scale * (LEVELS / REACH)));
-        else write_inputs(kind, y, i, mask, normed);
+        if (kind == INT8) write_inputs(kind, y, i, tail(padded(kind, D) - i), v * spread(scale * (LEVELS / REACH)));
+        else write_inputs(kind, y, i, tail(padded(kind, D) - i), normed);
         if (norms_after) store(x + i, mask, normed);
     }
 }
@@ -386,7 +390,7 @@ enum { GELU = RELU + 1, SWISH };
 static inline __attribute__((always_inline)) void
 multiply(const int kind, const int mode, const int n_rows, const Linear *linear, int block, const char *x, size_t x_stride,
          char *y, size_t y_stride) {
-    const int n_groups = linear->n_in / group_of(kind), first = block * COLUMNS;
+    const int n_groups = groups_of(kind, linear->n_in), first = block * COLUMNS;
     const Ints *weights = (const Ints *)linear->packed + (size_t)block * n_groups * VECTORS;
     Floats values[ROWS_AT_ONCE][VECTORS];
     if (kind == INT8) {
@@ -443,7 +447,7 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
 #pragma GCC unroll 4
         for (int c = 0; c < VECTORS; c++) {
             const int column = first + LANES * c;
-            const Mask mask = tail(linear->n_out - column);
+            const Mask mask = tail((mode == RELU ? padded(kind, linear->n_out) : linear->n_out) - column);
             Floats v = values[r][c];
             if (mode == RELU) v = largest(spread(0.0f), v); /* of a NaN, the second */
             if (mode == RELU && kind == INT8) {
@@ -495,12 +499,12 @@ static Product *const PRODUCTS[3][3] = {
 
 /* The bytes that `dragoman_pack` writes. */
 EXPORT(int64_t, dragoman_packed_bytes)(int32_t kind, int32_t n_in, int32_t n_out) {
-    return (int64_t)blocks_of(n_out) * COLUMNS * n_in * size_of(kind);
+    return (int64_t)blocks_of(n_out) * COLUMNS * stride_of(kind, n_in);
 }
 
 /* Pack rows (n_out, n_in) of weights; row i of the product is `ids[i]` of them, or i where `ids` is NULL. */
 EXPORT(void, dragoman_pack)(int32_t kind, const void *rows, const int32_t *ids, int32_t n_in, int32_t n_out, void *packed) {
-    const int group = group_of(kind), n_groups = n_in / group;
+    const int group = group_of(kind), n_groups = groups_of(kind, n_in);
     const size_t own = kind == INT8 ? 1 : size_of(kind); /* bytes of a weight in `rows` */
     char *to = packed;
     for (int block = 0; block < blocks_of(n_out); block++, to += (size_t)4 * n_groups * COLUMNS)
@@ -509,9 +513,10 @@ EXPORT(void, dragoman_pack)(int32_t kind, const void *rows, const int32_t *ids, 
             const char *from = row < n_out ? (const char *)rows + (size_t)(ids ? ids[row] : row) * n_in * own : NULL;
             for (int k = 0; k < n_groups; k++) {
                 char *there = to + ((size_t)k * COLUMNS + c) * 4;
-                if (from == NULL) memset(there, 0, 4);
-                else if (own == size_of(kind)) memcpy(there, from + (size_t)k * 4, 4);
-                else for (int i = 0; i < group; i++) ((Level *)there)[i] = ((const int8_t *)from)[k * group + i];
+                const int n = from == NULL ? 0 : n_in - k * group < group ? n_in - k * group : group;
+                if (n < group) memset(there, 0, 4);
+                if (own == size_of(kind)) memcpy(there, from + (size_t)k * 4, n * own);
+                else for (int i = 0; i < n; i++) ((Level *)there)[i] = ((const int8_t *)from)[k * group + i];
             }
         }
 }
@@ -691,26 +696,27 @@ static void embed(const Embedding *embedding, int D, int64_t token, int position
 
 /* x (n, D) -> inputs, `gain` times as large. */
 static void read_rows(const Model *model, const float *x, float gain, int n, char *inputs) {
-    const size_t D = model->d_model, stride = D * size_of(model->kind);
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < model->d_model; i += LANES) {
-            const Mask mask = tail(model->d_model - i);
-            write_inputs(model->kind, inputs + r * stride, i, mask, load(mask, x + r * D + i) * spread(gain));
-        }
+    const int D = model->d_model, n_written = padded(model->kind, D);
+    for (int r = 0; r < n; r++, inputs += stride_of(model->kind, D), x += D)
+        for (int i = 0; i < D; i += LANES) write_inputs(model->kind, inputs, i, tail(n_written - i), load(tail(D - i), x + i) * spread(gain));
+}
+
+static void norm_and_keep(const Model *model, int is_kept, const Norm *norm, float *x, int n, char *inputs) {
+    const size_t D = model->d_model, stride = stride_of(model->kind, D);
+    for (int i = 0; i < n; i++) norm_row(model->kind, is_kept, norm, x + i * D, D, inputs + i * stride);
 }
 
 static void norm_rows(const Model *model, const Norm *norm, float *x, int n, char *inputs) {
-    const size_t D = model->d_model, stride = D * size_of(model->kind);
-    for (int i = 0; i < n; i++) norm_row(model->kind, model->norms_after, norm, x + i * D, D, inputs + i * stride);
+    norm_and_keep(model, model->norms_after, norm, x, n, inputs);
 }
 
 static void product(const Model *model, const Linear *linear, const char *inputs, int n, float *y) {
-    PRODUCTS[model->kind][STORE](linear, inputs, model->d_model * size_of(model->kind), n, (char *)y, linear->n_out * sizeof(float));
+    PRODUCTS[model->kind][STORE](linear, inputs, stride_of(model->kind, model->d_model), n, (char *)y, linear->n_out * sizeof(float));
 }
 
 static void add_context(const Model *model, const Linear *linear, const float *context, int n, char *inputs, float *x) {
     const int D = model->d_model;
-    const size_t stride = D * size_of(model->kind);
+    const size_t stride = stride_of(model->kind, D);
     read_rows(model, context, 1.0f, n, inputs);
     for (int r = 0; r < n; r++) x[(size_t)r * D] += nan_of(context + (size_t)r * D, D);
     PRODUCTS[model->kind][ADD](linear, inputs, stride, n, (char *)x, D * sizeof(float));
@@ -726,12 +732,12 @@ static void activate(const Model *model, const float *gains, int n, char *wide) 
             if (model->activation == GELU) v = gelu(v);
             else v = swish(v);
             if (kind == INT8) v *= load(mask, gains + i);
-            write_inputs(kind, wide + (size_t)r * F * size_of(kind), i, mask, v);
+            write_inputs(kind, wide + r * stride_of(kind, F), i, tail(padded(kind, F) - i), v);
         }
 }
 
 static void feed_forward(const Model *model, const Layer *layer, float *x, int n, char *inputs, char *wide) {
-    const size_t stride = model->d_model * size_of(model->kind), wide_stride = model->d_ff * size_of(model->kind);
+    const size_t stride = stride_of(model->kind, model->d_model), wide_stride = stride_of(model->kind, model->d_ff);
     if (model->activation == RELU) {
         PRODUCTS[model->kind][RELU](&layer->wide, inputs, stride, n, wide, wide_stride);
     } else {
@@ -758,22 +764,37 @@ static Scratch scratch_of(Steps *steps, int n, int longest) {
     return scratch;
 }
 
-/* Encode the sentences of `n` rows, of together `n_tokens` tokens, and keep what the decoder looks at; and in `looks`, from
- * row `first_look` on, what each token looks at. */
-static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int n_tokens, int longest, const Looks *looks, size_t first_look) {
+/* Some sentences that are encoded together. */
+typedef struct {
+    int n, n_tokens, longest;
+} Group;
+
+/* The first of `n` sentences of these lengths: as many as go through the layers together, one at least. */
+static Group group_from(const int32_t *lengths, int n) {
+    Group group = {0, 0, 0};
+    for (; group.n < n && (group.n == 0 || group.n_tokens + lengths[group.n] <= 2 * ROWS_TOGETHER); group.n++) {
+        group.n_tokens += lengths[group.n];
+        group.longest = lengths[group.n] > group.longest ? lengths[group.n] : group.longest;
+    }
+    return group;
+}
+
+/* Encode a group: vectors (tokens, D) in what is returned, and as inputs. In `looks`, from row `first_look` on, is kept what
+ * each token looks at. Where memory is missing, `failed` says so. */
+static Scratch encode(Steps *steps, const int64_t *ids, const int32_t *lengths, Group group, const Looks *looks, size_t first_look) {
     const Model *model = steps->model;
-    const int D = model->d_model, width = D / model->n_heads;
-    Scratch at = scratch_of(steps, n_tokens, longest);
-    if (steps->failed) return 0;
-    for (int s = 0, row = 0; s < n; s++)
-        for (int i = 0; i < rows[s].sentence->n_tokens; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
+    const int D = model->d_model, width = D / model->n_heads, n_tokens = group.n_tokens;
+    Scratch at = scratch_of(steps, n_tokens, group.longest);
+    if (steps->failed) return at;
+    for (int s = 0, row = 0; s < group.n; s++)
+        for (int i = 0; i < lengths[s]; i++, row++) embed(&model->src, D, ids[row], i, at.x + (size_t)row * D);
     if (model->norms_after) read_rows(model, at.x, model->src.gain, n_tokens, at.inputs);
     for (int l = 0; l < model->n_encoder_layers; l++) {
         const Layer *layer = &model->encoder[l];
         if (!model->norms_after) norm_rows(model, &layer->own_norm, at.x, n_tokens, at.inputs);
         product(model, &layer->own_in, at.inputs, n_tokens, at.projected);
-        for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++) {
-            const int S = rows[s].sentence->n_tokens;
+        for (int s = 0, first = 0; s < group.n; first += lengths[s], s++) {
+            const int S = lengths[s];
             for (int j = 0; j < S; j++) at.keys[j] = at.projected + (size_t)(first + j) * 3 * D + D;
             for (int i = 0; i < S; i++)
                 attend(width, at.projected + (size_t)(first + i) * 3 * D, at.keys, S, model->n_heads, at.scores,
@@ -784,15 +805,37 @@ static int encode(Steps *steps, const Row *rows, const int64_t *ids, int n, int 
         feed_forward(model, layer, at.x, n_tokens, at.inputs, at.wide);
         if (model->norms_after) norm_rows(model, &layer->feed_forward_norm, at.x, n_tokens, at.inputs);
     }
-    if (!model->norms_after) norm_rows(model, &model->encoder_norm, at.x, n_tokens, at.inputs);
+    if (!model->norms_after) norm_and_keep(model, 1, &model->encoder_norm, at.x, n_tokens, at.inputs);
+    return at;
+}
+
+/* Encode `n` sentences, their `ids` one after the other, -> (tokens, D). Returns 0 where memory is missing. */
+EXPORT(int32_t, dragoman_encode)(const Model *model, const int64_t *ids, const int32_t *lengths, int32_t n, float *encoded) {
+    Steps *steps = calloc(1, sizeof(Steps));
+    if (steps == NULL) return 0;
+    steps->model = model;
+    const Looks none = {0};
+    while (n > 0 && !steps->failed) {
+        const Group group = group_from(lengths, n);
+        const Scratch at = encode(steps, ids, lengths, group, &none, 0);
+        if (!steps->failed) memcpy(encoded, at.x, sizeof(float) * group.n_tokens * model->d_model);
+        ids += group.n_tokens, lengths += group.n, n -= group.n, encoded += (size_t)group.n_tokens * model->d_model;
+    }
+    const int32_t is_done = !steps->failed;
+    OWN(dragoman_end)(steps);
+    return is_done;
+}
+
+/* Keep what the decoder looks at of a group, which is encoded, in the sentences of its rows. */
+static void remember(const Model *model, const Row *rows, Group group, const Scratch *at) {
+    const int D = model->d_model;
     for (int l = 0; l < model->n_decoder_layers; l++) {
-        product(model, &model->decoder[l].cross_memory, at.inputs, n_tokens, at.projected);
-        for (int i = 0; i < n_tokens; i++) at.projected[(size_t)i * 2 * D] += nan_of(at.x + (size_t)i * D, D);
-        for (int s = 0, first = 0; s < n; first += rows[s].sentence->n_tokens, s++)
-            memcpy(rows[s].sentence->memory + (size_t)l * rows[s].sentence->n_tokens * 2 * D, at.projected + (size_t)first * 2 * D,
+        product(model, &model->decoder[l].cross_memory, at->inputs, group.n_tokens, at->projected);
+        for (int i = 0; i < group.n_tokens; i++) at->projected[(size_t)i * 2 * D] += nan_of(at->x + (size_t)i * D, D);
+        for (int s = 0, first = 0; s < group.n; first += rows[s].sentence->n_tokens, s++)
+            memcpy(rows[s].sentence->memory + (size_t)l * rows[s].sentence->n_tokens * 2 * D, at->projected + (size_t)first * 2 * D,
                    sizeof(float) * rows[s].sentence->n_tokens * 2 * D);
     }
-    return 1;
 }
 
 /* Let `ids` (n_columns) be the tokens of the columns. Returns 0 where memory is missing. */
@@ -827,13 +870,13 @@ static Mask *mask_of(const uint8_t *may_hold, int n) {
 
 /* Let `n` sentences begin, each with a row. Returns 0 where memory is missing. */
 static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *lengths, int n, const uint8_t *may_hold, const Looks *looks) {
-    size_t n_before = 0;
     const size_t token_bytes = sizeof(float) * 2 * steps->model->d_model * steps->model->n_decoder_layers;
+    size_t first_look = 0;
     if (!room_for_rows(steps, n)) return 0;
     while (steps->n_rows < n) {
         const int first = steps->n_rows;
-        int n_tokens = 0, longest = 0;
-        for (int i = first; i < n && (i == first || n_tokens + lengths[i] <= 2 * ROWS_TOGETHER); i++) {
+        const Group group = group_from(lengths + first, n - first);
+        for (int i = first; i < first + group.n; i++) {
             Sentence *sentence = calloc(1, sizeof(Sentence));
             if (sentence == NULL) return 0;
             steps->rows[steps->n_rows++] = (Row){sentence, NULL};
@@ -842,11 +885,11 @@ static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *length
             sentence->memory = reserve(token_bytes * lengths[i]);
             if (may_hold != NULL) sentence->mask = mask_of(may_hold + (size_t)i * steps->n_columns, steps->n_columns);
             if (sentence->memory == NULL || (may_hold != NULL && sentence->mask == NULL)) return 0;
-            n_tokens += lengths[i];
-            longest = lengths[i] > longest ? lengths[i] : longest;
         }
-        if (!encode(steps, steps->rows + first, ids, steps->n_rows - first, n_tokens, longest, looks, n_before)) return 0;
-        ids += n_tokens, n_before += n_tokens;
+        const Scratch at = encode(steps, ids, lengths + first, group, looks, first_look);
+        if (steps->failed) return 0;
+        remember(steps->model, steps->rows + first, group, &at);
+        ids += group.n_tokens, first_look += group.n_tokens;
     }
     return 1;
 }
@@ -856,7 +899,7 @@ static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *length
  * Without them all are computed, and those that are `forbidden` are -inf. `looks`, or NULL: what the encoder's tokens look
  * at, (tokens, layers, H, S), S the most tokens of a sentence. Returns NULL where memory is missing. */
 EXPORT(Steps *, dragoman_begin)(const Model *model, const int32_t *forbidden, int32_t n_forbidden, const int64_t *ids, const int32_t *lengths,
-                                 int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
+                                int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
     Steps *steps = calloc(1, sizeof(Steps));
     if (steps == NULL) return NULL;
     steps->model = model, steps->output = model->output, steps->n_columns = n_columns;
@@ -904,7 +947,7 @@ static int follow(Steps *steps, const int64_t *parents, int n) {
 static void project(Steps *steps, int first, int end, const float *x, const char *inputs, float *y) {
     const Model *model = steps->model;
     const int C = steps->n_columns;
-    PRODUCTS[model->kind][STORE](&steps->output, inputs, model->d_model * size_of(model->kind), end - first, (char *)y, sizeof(float) * C);
+    PRODUCTS[model->kind][STORE](&steps->output, inputs, stride_of(model->kind, model->d_model), end - first, (char *)y, sizeof(float) * C);
     for (int row = first; row < end; row++, y += C, x += model->d_model) {
         const Mask *mask = steps->rows[row].sentence->mask;
         const Floats none = spread(-INFINITY);
@@ -980,7 +1023,7 @@ EXPORT(int32_t, dragoman_step)(Steps *steps, const int64_t *last, const int64_t 
             if (model->norms_after) norm_rows(model, &layer->feed_forward_norm, at.x, n, at.inputs);
         }
         if (!model->norms_after) norm_rows(model, &model->decoder_norm, at.x, n, at.inputs);
-        const size_t stride = D * size_of(model->kind);
+        const size_t stride = stride_of(model->kind, D);
         for (int row = 0; row < n; row += 48) {
             const int end = row + 48 < n ? row + 48 : n;
             project(steps, first + row, first + end, at.x + (size_t)row * D, at.inputs + row * stride, log_probs + (size_t)(first + row) * steps->n_columns);

@@ -32,6 +32,7 @@ FUNCTIONS = {
         Pointer,
         [Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer, Pointer, Int, Pointer],
     ),
+    "dragoman_encode": (Int, [Pointer, Pointer, Pointer, Int, Pointer]),
     "dragoman_end": (None, [Pointer]),
     "dragoman_step": (Int, [Pointer, Pointer, Pointer, Int, Pointer, Pointer, Pointer]),
     "dragoman_top": (Int, [Pointer, Long, Long, Int, Int, Pointer, Pointer]),

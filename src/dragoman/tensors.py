@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from dragoman.errors import RunError
 from dragoman.files import replacing
 from dragoman.hardware import memory
-from dragoman.model.weights import BF16
+from dragoman.model.weights import BF16, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -226,6 +226,16 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
         array = (tensor.view(torch.int16) if is_bf16 else tensor).detach().numpy()
         arrays[name] = array.view(np.uint16).view(BF16) if is_bf16 else array
     return arrays
+
+
+def to_tensors(arrays: Weights) -> dict[str, Tensor]:
+    """Return arrays as tensors that share their memory."""
+    tensors = {}
+    for name, array in arrays.items():
+        is_bf16 = array.dtype == BF16
+        tensor = torch.from_numpy(array.view(np.int16) if is_bf16 else array)
+        tensors[name] = tensor.view(torch.bfloat16) if is_bf16 else tensor
+    return tensors
 
 
 def load_probe(path: Path) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from dragoman.bulk.input import Chunk
 from dragoman.bulk.job import Done, Job
 from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.hardware import limit_threads
 from dragoman.processes import AHEAD, Tick
 from dragoman.runs import Run
 
@@ -137,9 +138,7 @@ class ClusterWorker:
     """A Ray actor that translates chunks."""
 
     def __init__(self, job: Job) -> None:
-        import torch
-
-        torch.set_num_threads(1)
+        limit_threads(1)
         self.job = job
         self.work: Callable[[Chunk, Tick], Done] | None = None
 

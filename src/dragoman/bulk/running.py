@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from io import StringIO
 
-import torch
-
 from dragoman.bulk.input import Chunk
 from dragoman.bulk.job import Done, Job
 from dragoman.bulk.journal import Journal
@@ -20,6 +18,7 @@ from dragoman.bulk.output import write_output
 from dragoman.data.readers.files import compressed
 from dragoman.errors import require
 from dragoman.files import refuse_overwriting
+from dragoman.hardware import limit_threads, n_gpus
 from dragoman.processes import Tick, in_order, usable_cores
 from dragoman.runs import Run
 
@@ -174,8 +173,8 @@ def _results(
 
 def _open(job: Job, n_workers: int, number: int) -> Callable[[Chunk, Tick], Done]:
     """Return the opened job with this worker's share of cores, or one of the GPUs."""
-    torch.set_num_threads(min(torch.get_num_threads(), max(1, usable_cores() // n_workers)))
-    device = device_of_worker(job.model.device, number, n_gpus=torch.cuda.device_count())
+    limit_threads(max(1, usable_cores() // n_workers))
+    device = device_of_worker(job.model.device, number, n_gpus=n_gpus())
     return replace(job, model=replace(job.model, device=device)).open()
 
 

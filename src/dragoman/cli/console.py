@@ -1,11 +1,11 @@
-"""Rich's console, with the errors of other output; tables, and bars of progress."""
+"""Rich's console, with the errors of other output; tables, bars of progress, scores."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich import console
 from rich.progress import Progress
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragoman.errors import printable
+from dragoman.training.objective import TITLES
 
 
 class Console(console.Console):
@@ -54,3 +55,15 @@ def progress_bar(what: str, *, total: int | None = None) -> Iterator[Callable[..
             bar.update(task, completed=done, total=total)
 
         yield show
+
+
+def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
+    """Format the loss and the scores of a validation."""
+    names = {**TITLES, **({"accuracy": "exact match"} if "micro_f1" in record else {})}
+    scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
+    if "worst" in record:
+        scores.append(f"worst {record['worst']} with BLEU {record['bleu ' + record['worst']]:.1f}")
+    if "chosen_by" in record:
+        corpora = [key.removeprefix("bleu ") for key in record if key.startswith("bleu ")]
+        scores += [f"BLEU {name} {record[f'bleu {name}']:.1f}" for name in corpora]
+    return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]

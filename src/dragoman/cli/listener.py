@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dragoman.cli.app import as_called
-from dragoman.cli.console import Console
+from dragoman.cli.console import Console, describe_scores
 from dragoman.config import Config, TrainingConfig
 from dragoman.errors import counted
-from dragoman.training.objective import TITLES, Sample
+from dragoman.training.objective import Sample
 from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import TrainingListener
 
@@ -151,18 +151,6 @@ def describe_record(record: dict[str, Any], *, item: str) -> str:
         verdict,
     ]
     return " · ".join(part for part in parts if part)
-
-
-def describe_scores(record: dict[str, Any], *, item: str) -> list[str]:
-    """Format the loss and the scores of a validation."""
-    names = {**TITLES, **({"accuracy": "exact match"} if "micro_f1" in record else {})}
-    scores = [f"{name} {record[key]:.1f}" for key, name in names.items() if key in record]
-    if "worst" in record:
-        scores.append(f"worst {record['worst']} with BLEU {record['bleu ' + record['worst']]:.1f}")
-    if "chosen_by" in record:
-        corpora = [key.removeprefix("bleu ") for key in record if key.startswith("bleu ")]
-        scores += [f"BLEU {name} {record[f'bleu {name}']:.1f}" for name in corpora]
-    return [f"loss {record['valid_loss']:.2f} nats/{item}", *scores]
 
 
 NOT_PLOTTED = {"kind", "step", "best", "n", "seconds"}

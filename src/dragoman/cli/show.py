@@ -87,7 +87,7 @@ def _draw_schedules(recipe: Path | None, overrides: Sequence[str], out: Path) ->
 
 def describe_run(run: Run) -> Iterator[str]:
     """Describe a run line by line: state, size, scores, files and settings."""
-    from dragoman.cli.listener import describe_scores
+    from dragoman.cli.console import describe_scores
     from dragoman.config import to_toml
     from dragoman.evaluation.scores import describe_record
     from dragoman.runs import saved_scores

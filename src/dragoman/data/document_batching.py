@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
+from dragoman.model.windows import window_widths, windows_needed
 from dragoman.text.tokenizer import PAD_ID
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ class Documents(NamedTuple):
 
     def to(self, device: torch.device) -> Documents:
         """Return the same on `device`."""
-        ngrams = None if self.ngrams is None else self.ngrams.to(device)
-        return Documents(self.ids.to(device), self.document.to(device), self.n_documents, ngrams)
+        return self._replace(ids=self.ids.to(device), document=self.document.to(device))
 
 
 class ClassificationBatch(NamedTuple):
@@ -109,21 +109,11 @@ def _cut(lengths: Ids, order: Ids, pools: Ids, *, max_length: int, batch_tokens:
     return np.split(order, starts[1:]) if starts else []
 
 
-def windows_needed(lengths: Ids, *, max_length: int) -> Ids:
-    """Return the fewest windows of `max_length` tokens that hold texts of these lengths, one at least."""
-    return np.maximum(1, -(-lengths // max_length))
-
-
 def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
     """Texts as windows. `tokens` are those of all texts one after the other, `lengths` how many each has."""
     import torch
 
-    n_windows = windows_needed(lengths, max_length=max_length)
-    document = np.repeat(np.arange(len(lengths)), n_windows)  # (W,)
-    first = np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
-    nth = np.arange(len(document)) - first  # (W,): which of its text's windows
-    n, of = lengths[document], n_windows[document]
-    widths = (nth + 1) * n // of - nth * n // of  # (W,)
+    document, widths = window_widths(lengths, max_length=max_length)  # (W,) both
     is_token = np.arange(widths.max())[None, :] < widths[:, None]  # (W, L)
     ids = np.full(is_token.shape, PAD_ID, dtype=np.int64)
     ids[is_token] = tokens  # windows tile the texts in their order

@@ -31,6 +31,8 @@ from dragoman.interop.parity import (
 from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.engine import StepEngine
+from dragoman.predict.networks import load_classifier
+from dragoman.predict.reading import classifier_weights
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
@@ -327,7 +329,9 @@ def _export_classifier(run: Run, folder: Path, to: str, options: ExportOptions) 
         "ngrams": config.model.ngrams, "ngram_bits": config.model.ngram_bits,
     }  # fmt: skip
     write_atomically(folder / "classifier.json", huggingface.as_json(settings))
-    onnx.write_classifier(classifier.model, folder)
+    weights = classifier_weights(run, config, classifier.tokenizer.vocab_size, len(classifier.labels))
+    network = load_classifier(weights, config, classifier.tokenizer, device="cpu", precision="fp32")
+    onnx.write_classifier(network.model, folder)
     _write_readme(folder, run, to, {"classify.py": STANDALONE / "classify.py"})
     texts, origin = sentences_to_compare(config, classifier.tokenizer, options.n_sentences, 10**6)
     text, tokenizer = folder / "text.json", classifier.tokenizer

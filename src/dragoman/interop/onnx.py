@@ -298,12 +298,12 @@ class OnnxSteps:
 
 def classifier_logits(graph: Any, documents: Documents) -> np.ndarray[Any, np.dtype[np.float32]]:
     """(B, C) by the session of a classifier's graph."""
-    feed = {"ids": documents.ids, "document": documents.document}
+    feed = {"ids": documents.ids.numpy(), "document": documents.document.numpy()}
     if documents.ngrams is not None:
         counts = documents.ngrams.counts
-        texts = torch.repeat_interleave(torch.arange(len(counts)), counts)
+        texts = np.repeat(np.arange(len(counts)), counts)
         feed |= {"buckets": documents.ngrams.buckets, "bucket_document": texts}
-    (logits,) = graph.run(["logits"], {name: value.numpy() for name, value in feed.items()})
+    (logits,) = graph.run(["logits"], feed)
     return logits
 
 

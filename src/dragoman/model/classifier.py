@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from dragoman.config import ClassifierConfig
 from dragoman.model.kernels import PLAIN, Kernels
 from dragoman.model.layers import Dropout, Embedding, Linear
-from dragoman.model.ngrams import NgramBags, NgramVotes
+from dragoman.model.ngrams import NgramBags
 from dragoman.model.transformer import Transformer
 
 
@@ -69,6 +70,26 @@ class TransformerClassifier(Transformer):
         encoded = self.encode_embedded(self.embedding(ids, dtype=self.dtype), real)  # (W, L, D)
         pooled = [pool(name, encoded, real, document, n_documents) for name in self.poolings]
         return self.head(self.dropout(torch.cat(pooled, dim=-1))).float()
+
+
+class NgramVotes(nn.Module):
+    """The votes of the n-grams of a text for each class: their sum over the square root of their number.
+
+    Solved for, not learnt step by step; parameters, so that they are saved and loaded with the others.
+    """
+
+    def __init__(self, config: ClassifierConfig, *, n_classes: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(2**config.ngram_bits, n_classes), requires_grad=False)
+        self.bias = nn.Parameter(torch.zeros(n_classes), requires_grad=False)
+        """(C,): the logits of a text whose n-grams say nothing."""
+
+    def forward(self, bags: NgramBags) -> Tensor:
+        """-> (B, C), in fp32."""
+        buckets, counts = (torch.from_numpy(array).to(self.table.device) for array in bags)
+        votes = F.embedding(buckets, self.table).float()  # (G, C)
+        sums = torch.segment_reduce(votes, "sum", lengths=counts, axis=0)  # (B, C)
+        return sums / counts.clamp(min=1).sqrt()[:, None] + self.bias.float()
 
 
 def pool(name: str, encoded: Tensor, real: Tensor, document: Tensor, n_documents: int) -> Tensor:

@@ -33,8 +33,6 @@ ACTIVATIONS = {"relu": 2, "gelu": 3, "swish": 4}
 """By their numbers in native.c, both."""
 COLUMNS = 64
 """A multiple of the outputs of a block of packed weights."""
-INPUTS_MULTIPLE_OF = 4
-"""Input widths that blocks can be packed for."""
 LEVELS = 127
 """The largest of 8 bits with a sign."""
 ZERO = 128
@@ -83,20 +81,23 @@ class _Model(ctypes.Structure):
     )  # fmt: skip
 
 
-def why_not_compiled(config: EncoderConfig, kind: Kind) -> str:
+def why_not_compiled(config: EncoderConfig, kind: str) -> str:
     """Return why compiled code does not compute such a model in `kind` here; "": it does."""
-    library, reason, _ = native()
+    library = native().library
     if library is None:
-        return reason
+        return native().reason
+    if kind not in KINDS:
+        return f"there is no compiled code for {kind}"
     if not library.dragoman_kinds() >> KINDS[kind] & 1:
         return f"the processor has no instructions for {kind}"
-    if any(width % INPUTS_MULTIPLE_OF for width in (config.d_model, config.d_ff)):
-        return f"d_model and d_ff are not multiples of {INPUTS_MULTIPLE_OF}"
     return ""
 
 
 class CompiledModel:
-    """The packed weights of a model; `start` gives the next-token function for sentences."""
+    """The packed weights of a model: `start` gives the next-token function for sentences.
+
+    Of a classifier, the encoder alone.
+    """
 
     @np.errstate(all="ignore")  # a search finds in the probabilities what is not finite
     def __init__(self, weights: Weights, config: EncoderConfig, *, kind: Kind) -> None:
@@ -108,7 +109,7 @@ class CompiledModel:
         self.library, self.kind, self.config = packer.library, kind, config
         norms_after = config.norm == "post"
         encoder, decoder = [], []
-        read = "src_embedding"  # what comes before a layer
+        read = source = "src_embedding" if isinstance(config, ModelConfig) else "embedding"
         for i in range(config.n_encoder_layers):
             encoder.append(packer.layer(f"encoder.{i}", read))
             read = f"encoder.{i}.residuals.1.norm"
@@ -116,7 +117,7 @@ class CompiledModel:
         model = _Model(
             kind=KINDS[kind], d_model=config.d_model, n_heads=config.n_heads, d_ff=config.d_ff,
             norms_after=norms_after, activation=ACTIVATIONS[config.activation],
-            src=packer.embedding("src_embedding"),
+            src=packer.embedding(source),
         )  # fmt: skip
         if isinstance(config, ModelConfig):
             read = "tgt_embedding"
@@ -161,6 +162,22 @@ class CompiledModel:
             keep_self_attention=keep_self_attention,
         )  # fmt: skip
 
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[Floats]:
+        """Return what the encoder gives, behind its last norm, for each of `sources`: (S, D).
+
+        MemoryError: there is too little.
+        """
+        tokens, lengths = in_a_row(sources)
+        return np.split(self.encode_tokens(tokens, lengths), np.cumsum(lengths)[:-1])
+
+    def encode_tokens(self, tokens: Ints, lengths: Ints) -> Floats:
+        """Return the same (T, D) for tokens (T,), sources one after the other, of lengths (B,)."""
+        tokens, short = np.ascontiguousarray(tokens, np.int64), lengths.astype(np.int32)
+        encoded = np.empty((len(tokens), self.config.d_model), np.float32)
+        structure, addresses = ctypes.byref(self.structure), (x.ctypes.data for x in (tokens, short))
+        check_memory(self.library.dragoman_encode(structure, *addresses, len(short), encoded.ctypes.data))
+        return encoded
+
 
 class _Packer:
     """Packs the parts of a model, and keeps what their structures point to."""
@@ -179,7 +196,7 @@ class _Packer:
         self._reach: dict[str, float] = {}
         """What 8 bits hold of embeddings, where products read these as levels."""
         if kind == "int8" and config.norm == "post":
-            embeddings = ["src_embedding", "tgt_embedding"] if self._tied else ["src_embedding"]
+            embeddings = ["src_embedding", "tgt_embedding"] if self._tied else ["embedding"]
             self._reach = {name: self._reach_of(name) for name in embeddings}
 
     def weight(self, name: str) -> Floats:
@@ -245,9 +262,8 @@ class _Packer:
             levels = np.rint(weight / scales[:, None])
             rows = np.nan_to_num(levels, copy=False).astype(np.int8)  # of a NaN, scales are NaN, too
             made.scales = self._padded(scales)
-            made.sums = self._padded(
-                (self.library.dragoman_shift() - zero) * rows.sum(axis=1, dtype=np.int32)
-            )
+            zero -= self.library.dragoman_shift()
+            made.sums = self._padded(-zero * rows.sum(axis=1, dtype=np.int32))
         elif self.kind == "bfloat16":
             rows = in_bf16(rows)
         kind, n_bytes = KINDS[self.kind], self.library.dragoman_packed_bytes(KINDS[self.kind], n_in, n_out)
@@ -364,9 +380,8 @@ class CompiledSteps:
             self.ids = np.flatnonzero(allowed.any(axis=0))
             self._n_columns, columns = len(self.ids), self.ids.astype(np.int32)
             may_hold = allowed.take(self.ids, axis=1) & ~np.isin(self.ids, never)
-        tokens = np.fromiter(chain.from_iterable(sources), np.int64)
-        lengths = np.fromiter(map(len, sources), np.int32)
-        self._longest = int(lengths.max(initial=0))
+        tokens, lengths = in_a_row(sources)
+        lengths, self._longest = lengths.astype(np.int32), int(lengths.max(initial=0))
         if keep_self_attention:
             shape = (len(tokens), model.config.n_encoder_layers, model.config.n_heads, self._longest)
             self.encoder = np.zeros(shape, np.float32)
@@ -376,7 +391,7 @@ class CompiledSteps:
             *(None if x is None else x.ctypes.data for x in (columns, may_hold)), self._n_columns,
             self.encoder.ctypes.data if keep_self_attention else None,
         )  # fmt: skip
-        _check(self._steps)
+        check_memory(self._steps)
 
     def __del__(self) -> None:
         if getattr(self, "_steps", None):
@@ -400,7 +415,7 @@ class CompiledSteps:
             to_past = self.decoder.ctypes.data
         step = self._library.dragoman_step
         addresses = (array.ctypes.data for array in (last, parents))
-        _check(step(self._steps, *addresses, n_rows, log_probs.ctypes.data, to_past, to_source))
+        check_memory(step(self._steps, *addresses, n_rows, log_probs.ctypes.data, to_past, to_source))
         return log_probs
 
     @property
@@ -413,7 +428,13 @@ class CompiledSteps:
         return attention
 
 
-def _check(done: object) -> None:
+def in_a_row(sources: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Return the tokens (T,) of sources, one after the other, and how many each has (B,)."""
+    tokens = np.fromiter(chain.from_iterable(sources), np.int64)
+    return tokens, np.fromiter(map(len, sources), np.int64)
+
+
+def check_memory(done: object) -> None:
     """MemoryError: the compiled code could not have the memory that it needs."""
     if not done:
         raise MemoryError("a search needs more memory than there is; translate fewer sentences at a time")

@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dragoman.config import ClassifierConfig
+from dragoman.model.weights import Weights, in_fp32
 
 Ids = npt.NDArray[np.int64]
 
@@ -27,14 +25,10 @@ MIX, SPREAD, LENGTH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 class NgramBags(NamedTuple):
     """The different buckets of the n-grams of texts, one text after the other."""
 
-    buckets: Tensor
+    buckets: Ids
     """(G,): in rising order within a text."""
-    counts: Tensor
+    counts: Ids
     """(B,): how many of them each text has."""
-
-    def to(self, device: torch.device) -> NgramBags:
-        """Return the same on `device`."""
-        return NgramBags(self.buckets.to(device), self.counts.to(device))
 
 
 def hash_ngrams(tokens: Ids, lengths: Ids, *, longest: int, bits: int) -> Ids:
@@ -64,33 +58,15 @@ def bags_of_ngrams(tokens: Ids, lengths: Ids, config: ClassifierConfig) -> Ngram
     keys = (document << bits)[:, None] + buckets
     distinct = np.unique(keys)
     counts = np.bincount(distinct >> bits, minlength=len(lengths))
-    return NgramBags(torch.from_numpy(distinct & (2**bits - 1)), torch.from_numpy(counts))
+    return NgramBags(distinct & (2**bits - 1), counts)
 
 
-class NgramVotes(nn.Module):
-    """The votes of the n-grams of a text for each class: their sum over the square root of their number.
-
-    Solved for, not learnt step by step; parameters, so that they are saved and loaded with the others.
-    """
-
-    def __init__(self, config: ClassifierConfig, *, n_classes: int) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.zeros(2**config.ngram_bits, n_classes), requires_grad=False)
-        self.bias = nn.Parameter(torch.zeros(n_classes), requires_grad=False)
-        """(C,): the logits of a text whose n-grams say nothing."""
-
-    def forward(self, bags: NgramBags) -> Tensor:
-        """-> (B, C), in fp32."""
-        votes = F.embedding(bags.buckets, self.table).float()  # (G, C)
-        sums = torch.segment_reduce(votes, "sum", lengths=bags.counts, axis=0)  # (B, C)
-        return sums / bags.counts.clamp(min=1).sqrt()[:, None] + self.bias.float()
-
-
-def of_older_run(weights: dict[str, Tensor], config: ClassifierConfig) -> dict[str, Tensor]:
+def of_older_run(weights: Weights, config: ClassifierConfig) -> Weights:
     """Return weights of version 0.1, whose votes were ratios times learnt weights, as those of today."""
     if "votes.ratio" not in weights:
         return weights
-    kept = {name: tensor for name, tensor in weights.items() if not name.startswith("votes.")}
-    scale = config.ngram_rate * weights["votes.log_scale"].float().exp()
-    table = scale * weights["votes.ratio"] * weights["votes.weight.weight"]
-    return {**kept, "votes.table": table, "votes.bias": torch.zeros(table.shape[1]), "mixture": torch.ones(2)}
+    kept = {name: array for name, array in weights.items() if not name.startswith("votes.")}
+    scale = np.float32(config.ngram_rate) * np.exp(in_fp32(weights["votes.log_scale"]))
+    table = scale * in_fp32(weights["votes.ratio"]) * in_fp32(weights["votes.weight.weight"])
+    bias, mixture = np.zeros(table.shape[1], np.float32), np.ones(2, np.float32)
+    return {**kept, "votes.table": table, "votes.bias": bias, "mixture": mixture}

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.document_batching import make_documents, plan_by_length
-from dragoman.errors import DataError, RunError
-from dragoman.hardware import choose_device, choose_dtype
+from dragoman.data.document_batching import plan_by_length
+from dragoman.errors import DataError, RunError, optional
+from dragoman.hardware import choose_precision, on_processor
 from dragoman.metrics.labelling import Labels, labelling_of
-from dragoman.model.classifier import TransformerClassifier
-from dragoman.model.ngrams import of_older_run
+from dragoman.model.compiled import why_not_compiled
+from dragoman.model.compiled_classifier import CompiledClassifier
 from dragoman.notebook import Cell, Shown, table
 from dragoman.predict.loading import Pretrained
-from dragoman.predict.networks import build_classifier, fill, for_inference
-from dragoman.predict.reading import check_depth
+from dragoman.predict.reading import classifier_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
@@ -36,6 +35,8 @@ TOKENIZER = "text.json"
 """The tokenizer's file in the run's tokenizer folder."""
 
 Floats = npt.NDArray[np.float64]
+Compute: TypeAlias = Callable[[Sequence[npt.NDArray[np.int64]]], npt.NDArray[Any]]
+"""A model: the tokens of texts, one or more each, to their logits (B, C)."""
 
 
 class Classification(NamedTuple):
@@ -86,16 +87,18 @@ class Classifier(Pretrained):
 
     def __init__(
         self,
-        model: TransformerClassifier,
+        compute: Compute,
         tokenizer: Tokenizer,
         labels: Sequence[str],
         config: ClassificationConfig,
         *,
+        precision: str = "float32",
         temperature: float = 1.0,
         threshold: float = 0.5,
     ) -> None:
-        """Take `model` as it is; `for_inference` makes one whose weights need no casting."""
-        self.model = model.eval()
+        """`compute` is the model, and `precision` what its products are in."""
+        self.compute = compute
+        self.precision = precision
         self.tokenizer = tokenizer
         self.labels = tuple(labels)
         self.config = config
@@ -110,16 +113,25 @@ class Classifier(Pretrained):
         RunError: no run is there, training has not yet written weights, or a file is damaged.
         """
         run = Run.open(path)
-        config = classification_config(run)
-        target = choose_device(device)
-        labels = load_labels(run)
+        config, labels = classification_config(run), load_labels(run)
         tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
-        check_depth(run, config.model)
-        model = build_classifier(config, tokenizer, n_classes=len(labels), device=target)
-        fill(model, of_older_run(run.load_weights(), config.model), where=str(run.weights_path))
-        model = for_inference(model, choose_dtype(precision, target))
+        weights = classifier_weights(run, config, tokenizer.vocab_size, len(labels))
         temperature, threshold = load_calibration(run)
-        return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)
+        kind: Any = choose_precision(precision) if on_processor(device) else None
+        reason = "is for processors" if kind is None else why_not_compiled(config.model, kind)
+        if config.training.kernels == "fast" and not reason:
+            compute: Compute = partial(
+                CompiledClassifier(weights, config.model, kind=kind), max_length=config.data.max_length
+            )
+        else:
+            optional("torch", extra="train", purpose=f"classifying ({reason})")
+            from dragoman.predict.networks import load_classifier
+
+            compute = load_classifier(weights, config, tokenizer, device=device, precision=precision)
+            kind = compute.precision
+        return cls(
+            compute, tokenizer, labels, config, precision=kind, temperature=temperature, threshold=threshold
+        )
 
     def classify(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
@@ -152,13 +164,12 @@ class Classifier(Pretrained):
         read = [np.array((each or [UNK_ID])[: max_tokens(self.config) or None], np.int64) for each in ids]
         n_tokens = np.array([len(each) for each in ids], np.int64)
         n_cut = np.maximum(n_tokens - [len(each) for each in read], 0)
-        values = class_logits(self.model, read, self.config, progress=progress)
+        values = class_logits(self.compute, read, self.config, progress=progress)
         return Logits(values, n_cut, n_tokens == 0)
 
 
-@torch.inference_mode()
 def class_logits(
-    model: TransformerClassifier,
+    compute: Compute,
     texts: Sequence[npt.NDArray[Any]],
     config: ClassificationConfig,
     *,
@@ -166,15 +177,16 @@ def class_logits(
 ) -> Floats:
     """(N, C) logits of texts of one token or more each."""
     lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
-    logits = np.zeros((len(texts), model.n_classes))
-    done, sizes = 0, {"max_length": config.data.max_length, "batch_tokens": config.training.batch_tokens}
+    batches, done = [], 0
+    sizes = {"max_length": config.data.max_length, "batch_tokens": config.training.batch_tokens}
     for indices in plan_by_length(lengths, **sizes):
-        tokens = np.concatenate([texts[i] for i in indices.tolist()]).astype(np.int64)
-        documents = make_documents(tokens, lengths[indices], config).to(model.device)
-        logits[indices] = documents.logits(model).double().cpu().numpy()
+        batches.append((indices, compute([texts[i].astype(np.int64) for i in indices.tolist()])))
         done += len(indices)
         if progress is not None:
             progress(done)
+    logits = np.zeros((len(texts), batches[0][1].shape[1] if batches else 0))
+    for indices, values in batches:
+        logits[indices] = values
     return logits
 
 

@@ -152,6 +152,8 @@ class ModelEngine(StepEngine):
 
     n_threads: int = 1
     """Batches that are best searched at the same time."""
+    can_be_interrupted: bool = True
+    """Whether a thread may search for others while it is in the middle of a search."""
 
     @property
     @abstractmethod

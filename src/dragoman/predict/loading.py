@@ -11,7 +11,7 @@ from dragoman.data.readers.files import hash_file, hash_strings
 from dragoman.errors import ConfigError, optional
 from dragoman.hardware import choose_precision, on_processor
 from dragoman.hub import folder_of
-from dragoman.model.compiled import CompiledModel, Kind, why_not_compiled
+from dragoman.model.compiled import CompiledModel, why_not_compiled
 from dragoman.predict.engine import CompiledEngine, ModelEngine
 from dragoman.predict.reading import TranslatorFiles
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
@@ -79,7 +79,7 @@ def load_engine(
     return load_torch_engine(files, device=device, precision=precision)
 
 
-def why_not_searched(configs: Sequence[TranslationConfig], kind: Kind) -> str:
+def why_not_searched(configs: Sequence[TranslationConfig], kind: str) -> str:
     """Return why compiled code does not search with these models in `kind` here; "": it does."""
     for config in configs:
         if config.training.kernels == "plain":

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.config import ClassificationConfig, TranslationConfig
+from dragoman.data.document_batching import Ids, make_documents
+from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.kernels import choose_kernels
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
-from dragoman.model.weights import check_numbers, compare_shapes
-from dragoman.tensors import of_tensors
+from dragoman.model.weights import Floats, Weights, check_numbers, compare_shapes
+from dragoman.tensors import of_tensors, to_tensors
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 Model = TypeVar("Model", bound=Transformer)
@@ -49,6 +52,38 @@ def build_classifier(
         n_classes=n_classes,
         kernels=choose_kernels(config.training.kernels, device),
     ).to(device)
+
+
+class NetworkClassifier:
+    """A classifier in PyTorch: the tokens of texts to their logits."""
+
+    def __init__(self, model: TransformerClassifier, config: ClassificationConfig) -> None:
+        """Take `model` as it is; `for_inference` makes one whose weights need no casting."""
+        self.model, self._config = model.eval(), config
+
+    @property
+    def precision(self) -> str:
+        """What its products are in, "float32"."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[Ids]) -> Floats:
+        """Return the logits (B, C) of texts of one token or more."""
+        tokens, lengths = np.concatenate(texts), np.array([len(text) for text in texts], np.int64)
+        documents = make_documents(tokens, lengths, self._config).to(self.model.device)
+        logits: Floats = documents.logits(self.model).float().cpu().numpy()
+        return logits
+
+
+def load_classifier(
+    weights: Weights, config: ClassificationConfig, tokenizer: Tokenizer, *, device: str, precision: str
+) -> NetworkClassifier:
+    """Return a classifier with the weights of a run, on `device`. Errors: `Classifier.load`."""
+    place = choose_device(device)
+    n_classes = len(weights["head.bias"])
+    model = build_classifier(config, tokenizer, n_classes=n_classes, device=place)
+    fill(model, to_tensors(weights), where="weights")
+    return NetworkClassifier(for_inference(model, choose_dtype(precision, place)), config)
 
 
 def fill(

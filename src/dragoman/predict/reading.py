@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dragoman.config import EncoderConfig, TranslationConfig
+from dragoman.config import ClassificationConfig, EncoderConfig, TranslationConfig
 from dragoman.errors import RunError
-from dragoman.model.architecture import parameters
+from dragoman.model.architecture import classifier_parameters, parameters
+from dragoman.model.ngrams import of_older_run
 from dragoman.model.weights import Weights, check_numbers, compare_shapes
 from dragoman.predict.engine import ModelEngine
 from dragoman.predict.probe import Probe
@@ -44,6 +45,17 @@ class TranslatorFiles(NamedTuple):
         probe = Probe.parse(load_probe(self.run.weights_path))
         sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
         return probe is None or probe.agrees(engine, *sizes)
+
+
+def classifier_weights(run: Run, config: ClassificationConfig, n_tokens: int, n_classes: int) -> Weights:
+    """Read the weights of a classifier. RunError: as `TranslatorFiles.weights`."""
+    where = str(run.weights_path)
+    check_depth(run, config.model)
+    weights = of_older_run(run.load_arrays(), config.model)
+    expected = {each.name: each.shape for each in classifier_parameters(config.model, n_tokens, n_classes)}
+    compare_shapes(expected, {name: array.shape for name, array in weights.items()}, where=where)
+    check_numbers(weights, where=where)
+    return weights
 
 
 def check_depth(run: Run, config: EncoderConfig) -> None:

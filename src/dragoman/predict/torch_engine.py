@@ -136,7 +136,8 @@ class TorchEngine(ModelEngine):
         assert models
         self.models = models
         device = models[0].device
-        self.n_threads = torch.get_num_threads() if device.type == "cpu" else 1
+        self.can_be_interrupted = device.type == "cpu"  # on a GPU, searches of a thread share tensors
+        self.n_threads = torch.get_num_threads() if self.can_be_interrupted else 1
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(device)) for model in models]
 
     @property

@@ -20,11 +20,11 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import torch
 from anyio import CapacityLimiter, to_thread
 
 from dragoman.config import SearchConfig
 from dragoman.errors import DataError
+from dragoman.hardware import set_threads
 from dragoman.predict.engine import SearchInput, StepEngine, longest_translation
 from dragoman.predict.flow import ComputeStep, Flow, SearchStep
 from dragoman.predict.threads import WORTH_A_THREAD
@@ -95,9 +95,8 @@ class Client:
 
     def _search(self, step: SearchStep) -> list[Future[Any]]:
         """Submit a search, which can be interrupted and cancelled."""
-        engine, batcher, is_cpu = step.model.engine, self._batcher, step.model.model.device.type == "cpu"
-        # searches on a GPU share tensors, so that they cannot be interrupted by another search
-        pause = batcher.pause if is_cpu else batcher.progress
+        engine, batcher = step.model.engine, self._batcher
+        pause = batcher.pause if engine.can_be_interrupted else batcher.progress
         costs = [batcher.cost(engine, sentence, step.settings) for sentence in step.sentences]
         watched = [sentence._replace(watcher=partial(self.wants, pause)) for sentence in step.sentences]
         return batcher.submit(engine.search, watched, costs, self, _same(step.settings))
@@ -295,7 +294,7 @@ class Batcher:
             thread.join()
 
     def _work(self) -> None:
-        torch.set_num_threads(1)
+        set_threads(1)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)

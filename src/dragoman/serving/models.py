@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-
-import torch
 
 from dragoman.config import ClassificationConfig
 from dragoman.errors import ConfigError, DataError
@@ -18,7 +17,8 @@ from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.languages import known
 
-PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "int8": "int8"}
+"""Their public names."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,16 @@ class Models:
 
         Errors: `Translator.load`, `Classifier.load`.
         """
-        device, precision = self._device, self._precision
-        if isinstance(Run.open(path).config, ClassificationConfig):
+        device, precision, run = self._device, self._precision, Run.open(path)
+        n_weights = sum(map(math.prod, run.weight_shapes().values()))
+        if isinstance(run.config, ClassificationConfig):
             of_classifier = "auto" if precision == "int8" else precision  # int8 is for searches
             classifier = Classifier.load(path, device=device, precision=of_classifier)
             classifier.classify(["."])  # what is made at the first call is made now
-            n_weights, short = classifier.model.n_parameters, PRECISIONS[classifier.model.dtype]
+            short = PRECISIONS[classifier.precision]
             return [ServedClassifier(name, n_weights, short, classifier)]
         translator = Translator.load(path, device=device, precision=precision)
-        n_weights = translator.model.n_parameters
-        short = "int8" if precision == "int8" else PRECISIONS[translator.model.dtype]
+        short = PRECISIONS[translator.engine.precision]
         turned = [translator.towards("-".join(direction)) for direction in translator.directions]
         turned[0].translate(["a"])  # what is made at the first call is made now
         return [ServedTranslator(name, n_weights, short, each) for each in turned]

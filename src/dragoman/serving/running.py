@@ -14,11 +14,16 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn
 
-import torch
 import uvicorn
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.hardware import choose_device, prepare_for_translating, release_freed_memory, resident_memory
+from dragoman.hardware import (
+    limit_threads,
+    on_processor,
+    prepare_for_translating,
+    release_freed_memory,
+    resident_memory,
+)
 from dragoman.processes import usable_cores
 from dragoman.serving.access import Keys
 from dragoman.serving.app import create_app
@@ -96,7 +101,7 @@ def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
     (`dragoman.model.static`).
     """
     prepare_for_translating()
-    torch.set_num_threads(1)
+    limit_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
     with suppress(ImportError):  # Windows has no such limit
         import resource
@@ -106,7 +111,7 @@ def prepare(config: ServeConfig, *, n_workers: int, device: str) -> int:
         limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         if soft != resource.RLIM_INFINITY and soft < limit:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    if choose_device(device).type != "cpu":
+    if not on_processor(device):
         return 1
     return config.batching.threads or max(1, usable_cores() // n_workers)
 

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from prometheus_client import values
 
 from dragoman.errors import ConfigError, ServiceError
-from dragoman.hardware import find_device
+from dragoman.hardware import on_processor
 from dragoman.serving.access import Keys, Rates
 from dragoman.serving.downloads import Downloads
 from dragoman.serving.models import Models
@@ -65,7 +65,7 @@ def check_workers(n_workers: int, *, device: str) -> None:
     instead = f"--workers {n_workers}: {{}}; give --workers 1"
     if not hasattr(os, "fork"):
         raise ConfigError(instead.format("this system cannot fork a process"))
-    if find_device(device).type != "cpu":
+    if not on_processor(device):
         raise ConfigError(
             instead.format("a model on a GPU cannot be shared with forked processes") + ", or --device cpu"
         )

@@ -74,9 +74,14 @@ class Task(ABC):
     """Fields of `EvaluationRequest` that mean nothing for this task."""
     noun: ClassVar[str]
     """The model, in a message."""
-    objective: ClassVar[Callable[..., Objective[Any]]]
-    """Makes what is trained of a config, a run, a device and a listener: its data read, its model fresh.
-    `static`: its batches have few shapes."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> Callable[..., Objective[Any]]:
+        """Makes what is trained of a config, a run, a device and a listener: its data read, its model fresh.
+
+        `static`: its batches have few shapes. It imports PyTorch, which who only translates does not need.
+        """
 
     @abstractmethod
     def config_for(self, request: TrainingRequest) -> Config:

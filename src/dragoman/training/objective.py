@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from dragoman.model.transformer import Transformer
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-Weights = dict[str, Tensor]
+    from dragoman.model.transformer import Transformer
+
+Weights: TypeAlias = "dict[str, Tensor]"
 Batch = TypeVar("Batch")
 
 TITLES = {

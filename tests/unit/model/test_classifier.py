@@ -7,20 +7,21 @@ import pytest
 import torch
 
 from dragoman.config import ClassifierConfig
-from dragoman.data.document_batching import Documents, lay_out, plan_by_length, plan_documents, windows_needed
-from dragoman.model.classifier import TransformerClassifier, pool
+from dragoman.data.document_batching import Documents, lay_out, plan_by_length, plan_documents
+from dragoman.model.classifier import NgramVotes, TransformerClassifier, pool
 from dragoman.model.kernels import FAST, PLAIN
 from dragoman.model.ngrams import (
     LENGTH,
     MIX,
     SPREAD,
     NgramBags,
-    NgramVotes,
     bags_of_ngrams,
     hash_ngrams,
     of_older_run,
 )
+from dragoman.model.windows import windows_needed
 from dragoman.predict.networks import fill
+from dragoman.tensors import of_tensors, to_tensors
 
 SETTINGS: dict[str, Any] = {
     "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 1, "dropout": 0.0, "max_positions": 16,
@@ -220,8 +221,7 @@ def test_votes_are_summed_text_by_text() -> None:
     torch.nn.init.normal_(votes.table)
     torch.nn.init.normal_(votes.bias)
     bags = [[1, 2, 9], [7], [3, 4]]
-    buckets = torch.tensor([bucket for bag in bags for bucket in bag])
-    together = NgramBags(buckets, torch.tensor([len(bag) for bag in bags]))
+    together = NgramBags(np.concatenate(bags), np.array([len(bag) for bag in bags]))
     expected = [votes.table[bag].sum(0) / len(bag) ** 0.5 + votes.bias for bag in bags]
     torch.testing.assert_close(votes(together), torch.stack(expected))
 
@@ -258,8 +258,8 @@ def test_weights_of_version_0_1_vote_as_they_did() -> None:
     ratio, weight = torch.randn(2, 2**8, model.n_classes)
     theirs = {name: p for name, p in model.named_parameters() if not name.startswith(("votes.", "mixture"))}
     theirs |= {"votes.ratio": ratio, "votes.weight.weight": weight, "votes.log_scale": torch.tensor(-1.5)}
-    fill(model, of_older_run(theirs, config), where="weights")
-    buckets = bags.buckets.split(bags.counts.tolist())
+    fill(model, to_tensors(of_older_run(of_tensors(theirs), config)), where="weights")
+    buckets = np.split(bags.buckets, np.cumsum(bags.counts)[:-1])
     sums = [(ratio * weight)[bucket].sum(0) / len(bucket) ** 0.5 for bucket in buckets]
     scale = config.ngram_rate * torch.tensor(-1.5).exp()
     with torch.no_grad():

@@ -53,6 +53,39 @@ def texts() -> tuple[Tensor, Tensor]:
     return src, tgt
 
 
+WIDTHS = [{"d_model": 6, "n_heads": 2, "d_ff": 7}, {"d_model": 38, "n_heads": 2, "d_ff": 1}]
+"""Not even multiples of what lies side by side in packed weights, and heads of odd widths."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("widths", WIDTHS, ids=str)
+@pytest.mark.parametrize("settings", [ARCHITECTURES[0], ARCHITECTURES[1], ARCHITECTURES[5]], ids=str)
+def test_any_width_is_computed(
+    settings: dict[str, str], widths: dict[str, int], kind: Kind, texts: tuple[Tensor, Tensor]
+) -> None:
+    model, (src, tgt) = model_of(**settings, **widths), texts
+    full = model(src, src != PAD, tgt).log_softmax(-1)
+    difference = (steps_of(model, src, tgt, kind=kind) - full).abs()
+    assert difference.mean() < {"int8": 0.05, "bfloat16": 0.02, "float32": 1e-5}[kind] * full.std()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@on_all_architectures
+def test_the_encoder_gives_what_that_of_pytorch_gives(settings: dict[str, str], kind: Kind) -> None:
+    """Of more tokens than are encoded together, too."""
+    model, src = model_of(**settings), random_ids(60, 17)
+    if reason := why_not_compiled(model.config, kind):
+        pytest.skip(reason)
+    lengths = [17 - i % 5 for i in range(60)]
+    mask = torch.arange(17) < torch.tensor(lengths)[:, None]
+    expected = model.encode(src, mask)
+    compiled = CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
+    encoded = compiled.encode([row[:n].tolist() for row, n in zip(src, lengths, strict=True)])
+    assert [len(vectors) for vectors in encoded] == lengths
+    difference = np.abs(np.concatenate(encoded) - expected[mask].numpy())
+    assert difference.mean() < {"int8": 0.05, "bfloat16": 0.02, "float32": 1e-5}[kind]
+
+
 @on_all_architectures
 def test_int8_is_near_fp32(settings: dict[str, str], texts: tuple[Tensor, Tensor]) -> None:
     model, (src, tgt) = model_of(**settings), texts
@@ -191,9 +224,3 @@ def test_all_processors_compute_the_same(
         # A sum between two levels may be rounded to either of them, if seldom.
         assert difference.median() < 1e-5
         assert difference.max() < (0.3 if kind == "int8" else 1e-4)
-
-
-@pytest.mark.parametrize("settings", [{"d_model": 6, "n_heads": 1}, {"d_ff": 18}], ids=str)
-def test_what_compiled_code_does_not_compute(settings: dict[str, int]) -> None:
-    reason = why_not_compiled(small_model(**settings).config, "float32")
-    assert reason == (native().reason or "d_model and d_ff are not multiples of 4")

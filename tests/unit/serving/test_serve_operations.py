@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 pytest.importorskip("fastapi")
 
@@ -497,15 +496,12 @@ def test_figures_tell_what_was_asked_and_how_it_ended(tiny_run: Path) -> None:
 def test_batches_are_as_many_as_processors_and_one_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "usable_cores", lambda: 8)
     monkeypatch.setattr(running, "prepare_for_translating", lambda: None)
-    monkeypatch.setattr(running, "choose_device", torch.device)
+    monkeypatch.setattr(running, "on_processor", lambda device: device == "cpu")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    n_before = torch.get_num_threads()
+    monkeypatch.setattr(running, "limit_threads", lambda n: None)
 
     def n_batches(*settings: str, n_workers: int, device: str = "cpu") -> int:
-        try:
-            return running.prepare(load_settings(None, settings), n_workers=n_workers, device=device)
-        finally:
-            torch.set_num_threads(n_before)
+        return running.prepare(load_settings(None, settings), n_workers=n_workers, device=device)
 
     assert [n_batches(n_workers=n) for n in (1, 2, 3, 16)] == [8, 4, 2, 1]
     assert n_batches("batching.threads=5", n_workers=2) == 5

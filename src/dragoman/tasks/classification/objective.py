@@ -40,7 +40,7 @@ from dragoman.predict.classifier import (
     load_labels,
     max_tokens,
 )
-from dragoman.predict.networks import build_classifier, inference_copy
+from dragoman.predict.networks import NetworkClassifier, build_classifier, inference_copy
 from dragoman.runs import Run
 from dragoman.tasks.classification.votes import Votes, solve_votes
 from dragoman.tensors import tensor_shapes
@@ -256,7 +256,8 @@ class ClassificationObjective(Objective[ClassificationBatch]):
         device = self.model.device
         dtype = choose_dtype(self.config.training.precision, device)
         texts = [self.valid_store.text[i] for i in range(len(self.valid_store))]
-        return class_logits(inference_copy(self.model, dtype, weights=weights), texts, self.config)
+        network = NetworkClassifier(inference_copy(self.model, dtype, weights=weights), self.config)
+        return class_logits(network, texts, self.config)
 
 
 def classification_loss(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.config import ClassificationConfig, Column, Config, file_names, parse_section
 from dragoman.data.labelled import REVIEWS, guess_labelled_columns, open_labelled
@@ -31,7 +31,6 @@ from dragoman.tasks.classification.evaluation import (
     load_classifier,
     split_of,
 )
-from dragoman.tasks.classification.objective import ClassificationObjective
 from dragoman.tasks.classification.report import classification_page
 from dragoman.tasks.request import EvaluationRequest, Say, TrainingRequest
 from dragoman.tasks.task import (
@@ -43,6 +42,9 @@ from dragoman.tasks.task import (
     name_of,
     read_recipe,
 )
+
+if TYPE_CHECKING:
+    from dragoman.training.objective import Objective
 
 DEMO: dict[str, Any] = {
     "task": "classification",
@@ -85,12 +87,17 @@ class ClassificationTask(Task):
     """Labelled text in, a classifier out, scored by accuracy and F1 beside a baseline."""
 
     noun = "classifier"
-    objective = ClassificationObjective
     foreign = (
         "to",
         "src", "ref", "beam_size", "length_penalty", "coverage_penalty", "no_repeat_ngram", "batch_sentences",
         "ensemble", "robustness", "scores",
     )  # fmt: skip
+
+    @property
+    def objective(self) -> Callable[..., Objective[Any]]:
+        from dragoman.tasks.classification.objective import ClassificationObjective
+
+        return ClassificationObjective
 
     def config_for(self, request: TrainingRequest) -> Config:
         if request.replay:

@@ -282,8 +282,8 @@ def _bags(store: LabelledStore, texts: Ids, config: ClassificationConfig) -> tup
     buckets, counts = [], []
     for start in range(0, len(texts), CHUNK):
         bags = bags_of_ngrams(*store.gathered(texts[start : start + CHUNK]), config.model)
-        buckets.append(bags.buckets.numpy())
-        counts.append(bags.counts.numpy())
+        buckets.append(bags.buckets)
+        counts.append(bags.counts)
     return np.concatenate(buckets), np.concatenate(counts)
 
 

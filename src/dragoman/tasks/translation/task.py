@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.config import Config, read_settings
 from dragoman.data.corpora import DEFAULT_COLUMNS, PHRASEBOOK, open_corpus
@@ -41,9 +41,11 @@ from dragoman.tasks.translation.evaluation import (
     split_of,
 )
 from dragoman.tasks.translation.kept import Translations, read_given_scores, with_given_scores
-from dragoman.tasks.translation.objective import TranslationObjective
 from dragoman.tasks.translation.report import translation_page
 from dragoman.tasks.translation.robustness import Robustness, robustness
+
+if TYPE_CHECKING:
+    from dragoman.training.objective import Objective
 
 RECIPE = "phrasebook-en-de"
 """What the demo trains, for whichever languages."""
@@ -66,8 +68,13 @@ class TranslationTask(Task):
     """Parallel text in, a translator out, scored by BLEU, chrF and TER."""
 
     noun = "translator"
-    objective = TranslationObjective
     foreign = ("file", "text_column", "label_column")
+
+    @property
+    def objective(self) -> Callable[..., Objective[Any]]:
+        from dragoman.tasks.translation.objective import TranslationObjective
+
+        return TranslationObjective
 
     def config_for(self, request: TrainingRequest) -> Config:
         return config_for(request)

@@ -13,7 +13,8 @@ from dragoman.config import ClassificationConfig, parse_config
 from dragoman.data.labelled import open_labelled
 from dragoman.data.store import LabelledStore
 from dragoman.metrics.labelling import Exclusive, Several
-from dragoman.model.ngrams import NgramVotes, bags_of_ngrams
+from dragoman.model.classifier import NgramVotes
+from dragoman.model.ngrams import bags_of_ngrams
 from dragoman.tasks.classification import votes as subject
 from dragoman.tasks.classification.votes import Votes, log_count_ratio, solve_votes, thinned
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
