@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from commands import error_of, succeed
+from commands import error_of
 from dragoman.bulk import cluster
 from dragoman.bulk.input import Input
 from dragoman.bulk.job import Job, ModelSpec
@@ -64,12 +64,6 @@ def test_ray_writes_what_one_process_writes_and_goes_on_where_it_was_stopped(
     summary = translate_file(job("together.zst"), chunk_lines=8, ray="local", n_workers=2)
     assert 40 - summary.n_new in (0, 8)
     assert (tmp_path / "together.zst").read_bytes() == (tmp_path / "alone.zst").read_bytes()
-
-
-def test_lines_of_stdin_go_to_a_cluster(tmp_path: Path, tiny_run: Path) -> None:
-    lines = write_lines(tmp_path, 10).read_bytes()
-    alone = succeed("translate", tiny_run, "--beam-size", 1, stdin=lines).stdout
-    assert succeed("translate", tiny_run, "--beam-size", 1, "--ray", "local", stdin=lines).stdout == alone
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Files of any size through a translator: chunks, journals, workers, and pairs for training."""
+"""Files of any size through a model: chunks, journals, workers, scores, and pairs for training."""
 
 import gzip
 import hashlib
@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ from dragoman.bulk.job import Done, Job, ModelSpec
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.output import fault_of
 from dragoman.bulk.running import Status, device_of_worker, translate_file
+from dragoman.bulk.scoring import PairsInput, ScoringJob, as_row
 from dragoman.cli.bulk import describe_status, duration
 from dragoman.config import TokenizerConfig
 from dragoman.data.corpora import open_corpus
 from dragoman.data.readers.files import compressed, open_lines
 from dragoman.errors import ConfigError, DataError, RunError
-from dragoman.predict.flow import ComputeStep, TranslationRequest, translated
+from dragoman.predict.flow import ComputeStep, TranslationRequest
 from dragoman.predict.results import Alternative, Translation
+from dragoman.predict.scoring import score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import train_tokenizer
 from tiny import WORDS
@@ -64,6 +67,33 @@ def names_in(folder: Path) -> list[str]:
 
 def job_of(run: Path, source: Path, out: Path) -> Job:
     return Job(ModelSpec(run), Input.of(str(source)), out, request=TranslationRequest(settings=GREEDY))
+
+
+def pairs_of(n: int) -> list[tuple[str, str]]:
+    rng = random.Random(n)
+    drawn = [rng.choices(list(WORDS), k=rng.randint(1, 7)) for _ in range(n)]
+    return [(" ".join(words), " ".join(WORDS[word] for word in words)) for words in drawn]
+
+
+def scoring_of(run: Path, pairs: list[tuple[str, str]], out: Path) -> ScoringJob:
+    """A job that scores `pairs`, which stand in two files beside its output."""
+    files = out.with_name("in.en"), out.with_name("in.de")
+    for path, texts in zip(files, zip(*pairs, strict=True), strict=True):
+        write_lines(path, list(texts))
+    inputs = PairsInput.of_files(*map(str, files), languages=("en", "de"))
+    return ScoringJob(ModelSpec(run, precision="fp32"), inputs, out)
+
+
+def interrupt(job: Job, n_lines: int) -> None:
+    """Run a job until more than `n_lines` are done."""
+
+    def stop(status: Status) -> None:
+        if status.n_new > n_lines:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        translate_file(job, chunk_lines=8, watch=stop)
+    assert not job.out.exists()
 
 
 @pytest.fixture(scope="module")
@@ -235,29 +265,21 @@ def test_a_file_equals_its_lines_translated_together(
 
 
 @pytest.mark.slow
-def test_no_line_is_done_twice(tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = write_lines(tmp_path / "in.txt", sentences(40))
-    whole, out = tmp_path / "whole.gz", tmp_path / "out.gz"
-    translate_file(job_of(tiny_run, source, whole), chunk_lines=8)
-
-    def stop(status: Status) -> None:
-        if status.n_new > 20:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        translate_file(job_of(tiny_run, source, out), chunk_lines=8, watch=stop)
-    assert not out.exists()
-    asked: list[str] = []
-
-    def translate(model: Translator, texts: list[str], *arguments: Any, **options: Any) -> Any:
-        asked.extend(texts)
-        return translated(model, texts, *arguments, **options)
-
-    monkeypatch.setattr(bulk_job, "translated", translate)
-    summary = translate_file(job_of(tiny_run, source, out), chunk_lines=8)
-    assert asked == list(open_lines(source))[40 - summary.n_new :]
-    assert summary.n_new in (16, 24)  # the chunk with line 21 is done, or not yet
-    assert out.read_bytes() == whole.read_bytes()
+@pytest.mark.parametrize("work", ["translating", "scoring"])
+def test_what_is_interrupted_continues_and_no_line_is_done_twice(
+    tmp_path: Path, tiny_run: Path, work: str
+) -> None:
+    pairs = [*pairs_of(10), ("red", ""), *pairs_of(30)]
+    jobs = [scoring_of(tiny_run, pairs, tmp_path / name) for name in ("a.gz", "b.gz")]
+    if work == "translating":
+        jobs = [job_of(tiny_run, tmp_path / "in.en", job.out) for job in jobs]
+    expected = translate_file(jobs[0], chunk_lines=8)
+    interrupt(jobs[1], 20)
+    summary = translate_file(jobs[1], chunk_lines=8)
+    assert (summary.n_new, summary.n_earlier) in ((17, 24), (25, 16)), "line 21 is done, or not"
+    assert dict(summary.counts) == dict(expected.counts)
+    assert jobs[1].out.read_bytes() == jobs[0].out.read_bytes()
+    assert names_in(tmp_path) == ["a.gz", "b.gz", "in.de", "in.en"]
 
 
 @pytest.mark.slow
@@ -265,15 +287,13 @@ def test_no_line_is_done_twice(tmp_path: Path, tiny_run: Path, monkeypatch: pyte
 def test_an_input_that_changed_in_what_is_done_is_not_continued(
     tmp_path: Path, tiny_run: Path, n_workers: int
 ) -> None:
-    source = write_lines(tmp_path / "in.txt", sentences(10))
+    source = tmp_path / "in.txt"
+    job = job_of(tiny_run, write_lines(source, sentences(10)), tmp_path / "out.txt")
     good = source.read_bytes()
     source.write_bytes(good + b"r\xf6d\n")
-    job = job_of(tiny_run, source, tmp_path / "out.txt")
     with pytest.raises(DataError, match=r"in.txt line 11: not UTF-8"):
         translate_file(job, chunk_lines=5)
-    place = good.index(b"\n", 2) - 1  # the size stays
-    changed = good[:place] + (b"x" if good[place : place + 1] != b"x" else b"y") + good[place + 1 :]
-    for content in (changed, good[: len(good) // 3]):
+    for content in (good.swapcase(), good[: len(good) // 3]):  # the size stays, or not
         source.write_bytes(content)
         with pytest.raises(DataError, match=r"in.txt: its first \d+ lines have changed since they were tr"):
             translate_file(job, chunk_lines=5, n_workers=n_workers)
@@ -300,6 +320,53 @@ def test_an_output_over_the_input_or_the_run_is_refused(tmp_path: Path, tiny_run
         with pytest.raises(ConfigError, match=rf"{out}: is the input .*, which would be lost; name another"):
             translate_file(job_of(run, source, out))
         assert out.read_bytes() == before
+
+
+# --- scoring ----------------------------------------------------------------------------------------------
+
+
+def test_scores_of_a_stream_are_those_of_memory(tmp_path: Path, tiny_run: Path) -> None:
+    long = "cat " * 600
+    pairs = [*pairs_of(30), ("red cat", ""), ("", ""), (long, "Katze"), ("a\tb", "rot\tKatze"), ("cat", long)]
+    out, shares = tmp_path / "scores.xz", list[float]()
+    job = scoring_of(tiny_run, pairs, out)
+    summary = translate_file(job, chunk_lines=7, watch=lambda status: shares.append(status.share))
+    scores = score_pairs(Translator.load(tiny_run, precision="fp32"), *zip(*pairs, strict=True))
+    found = [float(line) if line else None for line in open_lines(out)]
+    assert [i for i, value in enumerate(found) if value is None] == [30, 31, 32, 34]
+    assert found == [score.mean and pytest.approx(score.mean, abs=2e-4) for score in scores]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert summary.counts["with an empty side"] == 2
+    assert summary.counts["with a side longer than the model accepts"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--mean"], [], ["--json"]])
+def test_a_file_of_scores_holds_what_stdout_gets_for_any_number_of_workers(
+    tmp_path: Path, tiny_run: Path, options: list[str]
+) -> None:
+    outs = tmp_path / "1.zst", tmp_path / "2.zst"
+    files = scoring_of(tiny_run, [*pairs_of(20), ("red", "")], outs[0]).input.files
+    expected = succeed("score-model", tiny_run, *files, *options)
+    for workers, out in enumerate(outs, 1):
+        result = succeed("score-model", tiny_run, *files, *options, "--out", out, "--workers", workers)
+        assert "".join(f"{line}\n" for line in open_lines(out)) == expected.stdout
+        assert result.stderr.splitlines()[-2:] == expected.stderr.splitlines()[-2:]
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_scores_of_other_targets_or_in_another_format_are_refused(tmp_path: Path, tiny_run: Path) -> None:
+    pairs = pairs_of(20)
+    job = scoring_of(tiny_run, pairs, tmp_path / "out")
+    interrupt(job, 10)
+    with pytest.raises(RunError, match=r"begun with other settings .*as_row"):
+        translate_file(replace(job, write=as_row), chunk_lines=8)
+    scoring_of(tiny_run, [(pairs[0][0], "Katze"), *pairs[1:]], job.out)
+    with pytest.raises(DataError, match=r"in.en \+ .*in.de: its first \d+ lines have changed"):
+        translate_file(job, chunk_lines=8)
+    scoring_of(tiny_run, pairs, job.out)
+    assert translate_file(job, chunk_lines=8).n_lines == 20
 
 
 # --- progress ---------------------------------------------------------------------------------------------

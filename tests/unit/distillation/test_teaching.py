@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commands import error_of
-from dragoman.bulk.job import Job, ModelSpec
+from dragoman.bulk.job import Job
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.running import Status, translate_file
 from dragoman.config import TranslationConfig
@@ -82,27 +82,17 @@ def first_five(config: TranslationConfig) -> tuple[list[str], list[str]]:
     return sources, references
 
 
-def test_each_pair_that_is_left_out_has_its_reason(
-    taught: Taught, config: TranslationConfig, tmp_path: Path
-) -> None:
-    sources, references = first_five(config)
-    made = [references[0], "", sources[2], "zzz qqq", references[4]]
-    record = taught(tmp_path, lessons=FIVE._replace(min_chrf=30.0), translate=dictate(made))
-    assert record["left_out"] == {"empty translations": 1, "copies": 1, "far from the reference": 1}
-    assert (record["n_pairs"], record["n_kept"], record["n_references"]) == (5, 2, 0)
-    assert lines(tmp_path / "train.src.gz") == [sources[0], sources[4]]
-    assert lines(tmp_path / "train.tgt.gz") == [references[0], references[4]]
-
-
-def test_references_stand_behind_what_is_left_of_the_teachers_translations(
+def test_each_pair_that_is_left_out_has_its_reason_and_references_stand_behind_the_rest(
     taught: Taught, config: TranslationConfig, text: tuple[str, str], tmp_path: Path
 ) -> None:
     sources, references = first_five(config)
-    made = ["", *references[:0:-1]]
-    record = taught(tmp_path / "own", lessons=FIVE._replace(references=True), translate=dictate(made))
-    assert (record["n_kept"], record["n_references"]) == (4, 5)
-    assert lines(tmp_path / "own" / "train.src.gz") == sources[1:] + sources
-    assert lines(tmp_path / "own" / "train.tgt.gz") == made[1:] + references
+    made = [references[0], "", sources[2], "zzz qqq", references[4]]
+    lessons = FIVE._replace(min_chrf=30.0, references=True)
+    record = taught(tmp_path / "own", lessons=lessons, translate=dictate(made))
+    assert record["left_out"] == {"empty translations": 1, "copies": 1, "far from the reference": 1}
+    assert (record["n_pairs"], record["n_kept"], record["n_references"]) == (5, 2, 5)
+    assert lines(tmp_path / "own" / "train.src.gz") == [sources[0], sources[4], *sources]
+    assert lines(tmp_path / "own" / "train.tgt.gz") == [references[0], references[4], *references]
     other = ALL._replace(text=text, references=True, max_pairs=3)
     taught(tmp_path / "other", lessons=other, translate=dictate(["rot", "", "groß"]))
     kept = ["the red cat", "a big dog"], ["rot", "groß"]
@@ -134,31 +124,27 @@ def test_lessons_of_nothing_and_of_another_sieve_are_refused(
     ):
         with pytest.raises(DataError, match=rf"{folder}: nothing is left of 5 pairs; {remedy}"):
             taught(tmp_path / folder, lessons=lessons, translate=dictate([""] * 5))
-    for content, complaint in (
-        (
-            json.dumps({"asked": {"teacher": "another"}}),
-            "holds the lessons of another teacher, text or filter",
-        ),
-        ("[" * 100_000, r"lessons.json: is damaged; remove it"),
-    ):
-        (tmp_path / "own" / LESSONS).write_text(content)
-        with pytest.raises(RunError, match=complaint):
-            taught(tmp_path / "own", lessons=FIVE)
+    with pytest.raises(RunError, match="holds the lessons of another teacher, text or filter"):
+        taught(tmp_path / "own", lessons=FIVE._replace(max_pairs=4))
+    (tmp_path / "own" / LESSONS).write_text("[" * 100_000)
+    with pytest.raises(RunError, match=r"lessons.json: is damaged; remove it"):
+        taught(tmp_path / "own", lessons=FIVE)
 
 
-def test_lessons_of_a_teacher_with_other_weights_are_refused(
+def test_lessons_of_a_teacher_with_other_weights_are_refused_unless_an_earlier_version_wrote_them(
     tiny_run: Path, config: TranslationConfig, tmp_path: Path
 ) -> None:
     run, folder = Run.open(shutil.copytree(tiny_run, tmp_path / "teacher")), tmp_path / "lessons"
     taught = partial(taught_by, run.path, config, folder, FIVE)
     first = taught(translate=dictate(first_five(config)[1]))
-    assert taught(translate=translate) == first
+    assert taught() == first
     run.save_weights({name: tensor * 0.5 for name, tensor in run.load_weights().items()})
     with pytest.raises(RunError, match=r"holds the lessons of another teacher"):
-        taught(translate=translate)
-    del first["asked"]["models"]  # as earlier versions wrote them
-    (folder / LESSONS).write_text(json.dumps(first))
-    assert taught(translate=translate) == first
+        taught()
+    asked = {"teacher": str(run.path), "text": open_direction(config)[0].fingerprint(), "n_best": 0,
+             "references": False, "max_ratio": 0.0, "min_chrf": 0.0, "max_pairs": 5}  # fmt: skip
+    (folder / LESSONS).write_text(json.dumps({**first, "asked": asked}))  # which kept no models
+    assert taught() == {**first, "asked": asked}
 
 
 def test_other_text_is_translated_line_by_line_and_what_is_left_out_is_listed(
@@ -181,44 +167,33 @@ def test_other_text_is_translated_line_by_line_and_what_is_left_out_is_listed(
     assert lines(folder / "train.tgt.gz") == [" ".join(one.split()) for one in best]
 
 
-def test_an_ensemble_teaches_what_its_models_write_together(
-    tiny_run: Path, taught: Taught, text: tuple[str, str], tmp_path: Path
-) -> None:
-    other = shutil.copytree(tiny_run, tmp_path / "other")
-    run = Run.open(other)
-    run.save_weights({name: value.roll(7, 0) for name, value in run.load_weights().items()})
-    taught(tmp_path / "both", lessons=ALL._replace(text=text, ensemble=(str(other),)))
-    together = Translator.load([tiny_run, other]).translate(lines(tmp_path / "both" / "sources.gz"))
-    made = [" ".join(one.text.split()) for one in together]
-    assert lines(tmp_path / "both" / "teacher.gz") == made
-    alone = Translator.load(tiny_run).translate(lines(tmp_path / "both" / "sources.gz"))
-    assert made != [" ".join(one.text.split()) for one in alone], "or the test says nothing"
-    assert ModelSpec(tiny_run).described() != ModelSpec(tiny_run, (other,)).described()
-
-
 @pytest.mark.slow
-def test_other_runs_teach_as_well_forwards_and_backwards(
+def test_other_runs_teach_as_well_together_forwards_and_backwards(
     tiny_run: Path, config: TranslationConfig, taught: Taught, tiny_many: Path, tmp_path: Path
 ) -> None:
+    other = Run.open(shutil.copytree(tiny_run, tmp_path / "other"))
+    other.save_weights({name: value.roll(7, 0) for name, value in other.load_weights().items()})
+    many, folder = str(tiny_many), tmp_path / "lessons"
     lessons = ALL._replace(
-        forward=(str(tiny_run), str(tiny_many)), backward=(str(tiny_many),),
+        ensemble=(str(other.path),), forward=(many, many), backward=(many,),
         n_best=1, min_chrf=0.0, max_pairs=9, references=True,
     )  # fmt: skip
-    record = taught(tmp_path, lessons=lessons)
+    record = taught(folder, lessons=lessons)
     sources, references = (lines(Path(file))[:9] for file in config.data.train)
-    assert (lines(tmp_path / "sources.gz"), lines(tmp_path / "targets.gz")) == (sources, references)
-    many = Translator.load(tiny_many)
+    assert (lines(folder / "sources.gz"), lines(folder / "targets.gz")) == (sources, references)
+    both, translator = Translator.load([tiny_run, other.path]), Translator.load(tiny_many)
     texts = {
-        "teacher": Translator.load(tiny_run).translate(sources),
-        "forward-2": many.towards("en-de").translate(sources),
-        "backward-1": many.towards("de-en").translate(references),
+        "teacher": both.translate(sources),
+        "forward-2": translator.towards("en-de").translate(sources),
+        "backward-1": translator.towards("de-en").translate(references),
     }
     made = {name: [one_line(found.text) for found in translations] for name, translations in texts.items()}
     for name, translations in made.items():
-        assert lines(tmp_path / f"{name}.gz") == translations, name
-    assert lines(tmp_path / "forward-1.gz") == made["teacher"]
-    learnt = set(zip(*(lines(tmp_path / f"train.{side}.gz") for side in ("src", "tgt")), strict=True))
-    left_out = {tuple(line.split("\t")[1:]) for line in lines(tmp_path / DROPPED)}
+        assert lines(folder / f"{name}.gz") == translations, name
+    alone = [one_line(found.text) for found in Translator.load(tiny_run).translate(sources)]
+    assert made["teacher"] != alone, "or the test says nothing of ensembles"
+    learnt = set(zip(*(lines(folder / f"train.{side}.gz") for side in ("src", "tgt")), strict=True))
+    left_out = {tuple(line.split("\t")[1:]) for line in lines(folder / DROPPED)}
     expected = {
         *zip(sources, made["teacher"], strict=True),
         *zip(sources, made["forward-2"], strict=True),
@@ -226,10 +201,9 @@ def test_other_runs_teach_as_well_forwards_and_backwards(
     }
     assert learnt | left_out == expected | set(zip(sources, references, strict=True))
     assert record["n_pairs"] == 4 * 9
-    assert record["left_out"]["duplicates"] >= 9 - record["left_out"].get("copies", 0), "the teacher, twice"
-    assert (record["asked"]["forward"], record["asked"]["backward"]) == (
-        [str(tiny_run), str(tiny_many)], [str(tiny_many)],
-    )  # fmt: skip
+    assert record["left_out"]["duplicates"] >= 9 - record["left_out"].get("copies", 0), "the same run twice"
+    asked = {name: record["asked"][name] for name in ("ensemble", "forward", "backward")}
+    assert asked == {"ensemble": [str(other.path)], "forward": [many, many], "backward": [many]}
 
 
 def test_lessons_continue_after_a_kill(
@@ -258,30 +232,27 @@ def test_lessons_continue_after_a_kill(
     assert record == taught(killed, lessons=lessons, translate=lambda _: pytest.fail("all is done"))
 
 
-def test_lessons_of_an_earlier_version_are_known_again(
-    tiny_run: Path, config: TranslationConfig, taught: Taught, tmp_path: Path
-) -> None:
-    asked = {"teacher": str(tiny_run), "text": open_direction(config)[0].fingerprint(), "n_best": 0,
-             "references": False, "max_ratio": 3.0, "min_chrf": 20.0, "max_pairs": 0}  # fmt: skip
-    record = {"asked": asked, "n_pairs": 9, "n_kept": 9, "n_references": 0, "left_out": {}}
-    (tmp_path / "lessons.json").write_text(json.dumps(record))
-    assert taught(tmp_path, lessons=Lessons()) == record
-
-
-REFUSED = {
-    "best of n without a reference": ({"text": ("a",), "n_best": 2}, "--n-best and --min-chrf compare with"),
-    "chrf without a reference": ({"text": ("b",), "min_chrf": 5.0}, "--n-best and --min-chrf compare"),
-    "runs beside other text": ({"text": ("a",), "backward": ("c",)}, "translate the training text of RUN"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"text": ("a",), "n_best": 2}, "--n-best and --min-chrf compare with"),
+        ({"text": ("b",), "min_chrf": 5.0}, "--n-best and --min-chrf compare"),
+        ({"text": ("a",), "backward": ("c",)}, "translate the training text of RUN"),
+    ],
+)
 def test_settings_that_contradict_one_another_are_refused(
-    tiny_run: Path, config: TranslationConfig, name: str
+    tiny_run: Path, config: TranslationConfig, settings: dict[str, Any], message: str
 ) -> None:
-    settings, message = REFUSED[name]
     with pytest.raises(ConfigError, match=message):
         Material(tiny_run, config, Lessons()._replace(**settings))
+
+
+@pytest.mark.parametrize("option", ["--text", "--ensemble", "--forward", "--backward"])
+def test_missing_text_and_runs_are_named_and_nothing_written(
+    tiny_run: Path, tmp_path: Path, option: str
+) -> None:
+    assert "nowhere.en" in error_of("distill", tiny_run, "--out", tmp_path / "out", option, "nowhere.en")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -293,12 +264,3 @@ def test_other_runs_have_their_direction(config: TranslationConfig, tiny_run: Pa
     turned = config.model_copy(update={"data": data})
     with pytest.raises(ConfigError, match=r"--forward .* does not translate de → en"):
         Material(tiny_run, turned, Lessons(forward=(run,)))
-
-
-def test_missing_text_is_named_and_nothing_written(tiny_run: Path, taught: Taught, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.en"):
-        taught(tmp_path / "lessons", lessons=ALL._replace(text=("nowhere.en",)))
-    out = tmp_path / "student"
-    for option in ("--text", "--ensemble", "--forward", "--backward"):
-        assert "nowhere.en" in error_of("distill", tiny_run, "--out", out, option, "nowhere.en")
-    assert not list(tmp_path.iterdir())

@@ -34,7 +34,7 @@ from dragoman.reproduction.recipe import (
     recipe_of_run,
     start_of,
 )
-from dragoman.reproduction.running import ReferenceListener, environment_differences, judge
+from dragoman.reproduction.running import ReferenceListener, judge
 
 ROOT = Path(__file__).parents[3]
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|version:2.6.0"
@@ -104,21 +104,18 @@ def test_every_mistake_in_the_file_is_named_at_once(recipe: Recipe) -> None:
         recipe.recorded()
 
 
-@given(st.dictionaries(st.integers(0, 99).map(str), st.floats(0, 100), min_size=3, max_size=9))
+@given(st.dictionaries(st.integers(0, 99).map(str), st.floats(0, 100), min_size=1, max_size=9))
 def test_three_seeds_and_more_allow_three_standard_deviations(values: dict[str, float]) -> None:
     tolerance, reason = record_results.tolerance_of(values)
+    if len(values) < 3:
+        assert tolerance == 1.0
+        assert "too few" in reason
+        return
     deviation = statistics.stdev(values.values())
     assert tolerance >= 0.5
     assert 3 * deviation <= tolerance + 1e-9
     assert tolerance <= max(0.5, 3 * deviation + 0.01)
     assert f"{len(values)} seeds" in reason
-
-
-def test_fewer_seeds_have_a_default_and_its_reason() -> None:
-    for values, seeds in (({"1": 30.0}, "1 seed, too few"), ({"1": 9.0, "2": 40.0}, "2 seeds, too few")):
-        tolerance, reason = record_results.tolerance_of(values)
-        assert tolerance == 1.0
-        assert reason.startswith(seeds)
 
 
 def test_scores_that_count_mistakes_are_better_when_lower() -> None:
@@ -134,23 +131,13 @@ def test_a_recipe_is_found_by_its_folder_and_by_its_name(recipe: Recipe) -> None
     assert find_recipe("mine").folder == Path("mine")
     assert find_recipe(str(recipe.folder)).name == "mine"
     assert find_recipe("multi30k-en-de").folder == ROOT / "recipes" / "multi30k-en-de"
-
-
-def test_an_unknown_recipe_is_answered_with_the_closest_one(recipe: Recipe) -> None:
     with pytest.raises(ConfigError, match=r"multi30k: no recipe, .*did you mean multi30k-en-de\?"):
         find_recipe("multi30k")
     with pytest.raises(ConfigError, match=r"there are .*phrasebook-en-de"):
         find_recipe("zzz")
-
-
-def test_recipes_of_an_installed_package_go_before_those_of_the_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "site-packages" / "dragoman"
-    (package / "recipes" / "here").mkdir(parents=True)
-    (package / "recipes" / "here" / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    monkeypatch.setattr(files, "__file__", str(package / "files.py"))
-    assert [recipe.name for recipe in known_recipes()] == ["here"]
+    for name in ("nothing", "multi30k-en-de-nothing", "multi30k-en-de-seed-x"):
+        with pytest.raises(ConfigError, match="no recipe"):
+            recipe_of_run(name)
 
 
 def test_every_recipe_of_the_repository_can_be_read_and_what_is_recorded_fits_it() -> None:
@@ -165,9 +152,11 @@ def test_every_recipe_of_the_repository_can_be_read_and_what_is_recorded_fits_it
                 assert wanted.max_steps == config.training.max_steps
                 assert wanted.command == f"dragoman reproduce {recipe.name}{recipe.option}"
                 assert (recipe.results / "history.jsonl").is_file()
-            other = replace(recipe, seed=2).config
-            assert other.seed == 2
-            assert start_of(other) == (f"{start}-seed-2" if (start := start_of(config)) else "")
+            other = replace(recipe, seed=2)
+            assert other.config.seed == 2
+            if start := start_of(config):
+                assert recipe.runs_before()[0] == Path(start)
+                assert other.runs_before()[0] == Path(f"{start}-seed-2")
             for seed in (None, 0, 12):
                 seeded = replace(recipe, seed=seed)
                 assert recipe_of_run(seeded.run_name) == seeded
@@ -203,49 +192,35 @@ def records(**scores: Any) -> list[dict[str, Any]]:
     return [{"name": "a", "scores": [values]}]
 
 
+NOT_THERE = "the run has no such score"
+OTHER = {"signature": SIGNATURE.replace("13a", "intl").replace("|version:2.6.0", "|nw:0")}
+WHY_OTHER = (
+    'scored in another way: nw is not set there, "0" here; tok is "13a" there, "intl" here; '
+    'version is "2.6.0" there, not set here'
+)
+
+
 @pytest.mark.parametrize(
-    ("better", "value", "passed"),
+    ("better", "scored", "problem", "note"),
     [
-        ("higher", 30.0, True), ("higher", 29.5, True), ("higher", 29.4, False), ("higher", 90.0, True),
-        ("lower", 30.0, True), ("lower", 30.5, True), ("lower", 30.6, False), ("lower", 3.0, True),
+        ("higher", {"value": 30.2}, None, ""),
+        ("higher", {"value": 29.5}, None, ""),
+        ("higher", {"value": 29.4}, "0.6 worse, and 0.5 allowed", ""),
+        ("higher", {"value": 90.0}, None, "60.0 better than expected"),
+        ("lower", {"value": 30.5}, None, ""),
+        ("lower", {"value": 30.6}, "0.6 worse, and 0.5 allowed", ""),
+        ("lower", {"value": 3.0}, None, "27.0 better than expected"),
+        ("higher", OTHER, WHY_OTHER, ""),
+        ("higher", {"name": "chrF2"}, NOT_THERE, ""),
+        ("higher", {"value": math.nan}, NOT_THERE, ""),
+        ("higher", {"value": None}, NOT_THERE, ""),
     ],
-)  # fmt: skip
-def test_a_score_passes_that_is_not_worse_than_tolerated(better: str, value: float, passed: bool) -> None:
-    (verdict,) = judge([score(better=better)], records(value=value))
-    assert verdict.passed is passed
-    assert bool(verdict.problem) is not passed
-
-
-def test_what_fails_and_what_is_far_better_is_said() -> None:
-    assert next(judge([score()], records(value=28.0))).problem == "2.0 worse, and 0.5 allowed"
-    assert next(judge([score()], records(value=33.0))).note == "3.0 better than expected"
-    assert next(judge([score()], records(value=30.2))).note == ""
-
-
-def test_a_score_of_another_signature_fails_with_what_differs() -> None:
-    other = SIGNATURE.replace("13a", "intl").replace("|version:2.6.0", "|nw:0")
-    (verdict,) = judge([score()], records(signature=other))
-    assert verdict.problem == (
-        'scored in another way: nw is not set there, "0" here; tok is "13a" there, "intl" here; '
-        'version is "2.6.0" there, not set here'
-    )
-
-
-@pytest.mark.parametrize("found", [[], records(name="chrF2"), records(value=math.nan), records(value=None)])
-def test_a_score_that_is_not_there_fails(found: list[dict[str, Any]]) -> None:
-    (verdict,) = judge([score()], found)
-    assert not verdict.passed
-    assert verdict.problem == "the run has no such score"
-
-
-def test_other_versions_and_machines_are_named_and_the_same_are_not() -> None:
-    here = {"torch": "2.13.0", "cpu": "A", "n_threads": 2, "gpus": []}
-    assert list(environment_differences(expectation(), here)) == []
-    there = {"torch": "2.6.0", "cpu": "B", "n_threads": 1, "gpus": ["G"]}
-    assert list(environment_differences(expectation(), there)) == [
-        "torch 2.6.0, recorded with 2.13.0", "cpu B, recorded with A", "n_threads 1, recorded with 2",
-        "with G",
-    ]  # fmt: skip
+)
+def test_a_score_passes_that_is_there_and_not_worse_than_tolerated(
+    better: str, scored: dict[str, Any], problem: str | None, note: str
+) -> None:
+    (verdict,) = judge([score(better=better)], records(**scored))
+    assert (verdict.passed, verdict.problem, verdict.note) == (problem is None, problem, note)
 
 
 # The reference curve
@@ -255,14 +230,10 @@ def test_other_versions_and_machines_are_named_and_the_same_are_not() -> None:
     ("metric", "record", "text"),
     [
         ("bleu", {"step": 100, "bleu": 9.6}, "BLEU 9.6, reference 10.0 at step 100: 0.4 behind"),
-        ("bleu", {"step": 1000, "bleu": 31.0}, "BLEU 31.0, reference 30.0 at step 1,000: 1.0 ahead"),
         ("bleu", {"step": 1000, "bleu": 30.04}, "BLEU 30.0, reference 30.0 at step 1,000: the same"),
         ("bleu", {"step": 150, "bleu": 1.0}, None),
-        ("bleu", {"step": 100, "bleu": None}, None),
-        ("bleu", {"step": 300, "bleu": 1.0}, None),
         ("bleu", {"step": 100, "bleu": 12.0, "kind": "average"}, None),
         ("loss", {"step": 100, "valid_loss": 2.9}, "loss 2.90, reference 3.00 at step 100: 0.10 ahead"),
-        ("loss", {"step": 1000, "valid_loss": 2.5}, "loss 2.50, reference 2.00 at step 1,000: 0.50 behind"),
     ],
 )
 def test_a_validation_is_ahead_of_the_reference_at_the_same_step_or_behind(
@@ -272,7 +243,6 @@ def test_a_validation_is_ahead_of_the_reference_at_the_same_step_or_behind(
         {"kind": "train", "step": 50, "train_loss": 3.0},
         {"kind": "valid", "step": 100, "bleu": 10.0, "valid_loss": 3.0},
         {"kind": "valid", "step": 1000, "bleu": 30.0, "valid_loss": 2.0},
-        {"kind": "valid", "step": 300, "bleu": None, "valid_loss": None},
         {"kind": "average", "step": 300, "bleu": 99.0, "valid_loss": 0.0},
     ]
     said: list[str] = []
@@ -289,17 +259,11 @@ def described(text: str) -> DataFile:
 
 
 @pytest.mark.parametrize("text", ["", "a\tb\n", "a\tb\nc\td", "\n\n"])
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_file_is_described_by_its_text_compressed_or_not(tmp_path: Path, text: str, suffix: str) -> None:
-    path = tmp_path / f"a.tsv{suffix}"
-    path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
-    assert describe_file(path) == described(text)
-
-
-@pytest.mark.parametrize("name", ["nothing", "multi30k-en-de-nothing", "multi30k-en-de-seed-x"])
-def test_a_run_that_no_recipe_has_is_an_error(name: str) -> None:
-    with pytest.raises(ConfigError, match="no recipe"):
-        recipe_of_run(name)
+def test_a_file_is_described_by_its_text_compressed_or_not(tmp_path: Path, text: str) -> None:
+    plain, packed = tmp_path / "a.tsv", tmp_path / "a.tsv.gz"
+    plain.write_text(text, encoding="utf-8")
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert describe_file(plain) == describe_file(packed) == described(text)
 
 
 def test_mistakes_in_a_distillation_are_named_with_their_file(recipe: Recipe) -> None:
@@ -368,7 +332,9 @@ def test_missing_data_is_fetched_file_by_file(recipe: Recipe, monkeypatch: pytes
 # The package
 
 
-def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(tmp_path: Path) -> None:
+def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
@@ -376,9 +342,10 @@ def test_a_built_package_holds_what_reproduce_needs_of_the_recipes(tmp_path: Pat
     (tmp_path / "src" / "dragoman" / "__init__.py").write_text('__version__ = "1.0"\n', encoding="utf-8")
     command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    built = tmp_path / "built" / "dragoman" / "recipes"
-    for recipe in known_recipes():
-        copy = Recipe(built / recipe.name)
+    recipes = known_recipes()
+    monkeypatch.setattr(files, "__file__", str(tmp_path / "built" / "dragoman" / "files.py"))
+    for recipe, copy in zip(recipes, known_recipes(), strict=True):  # its own go before the repository's
+        assert (copy.name, copy.folder.parents[1]) == (recipe.name, tmp_path / "built" / "dragoman")
         assert copy.recorded() == recipe.recorded()
         assert [each.config for each in copy.versions()] == [each.config for each in recipe.versions()]
         for here, there in zip(recipe.versions(), copy.versions(), strict=True):
