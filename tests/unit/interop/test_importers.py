@@ -256,6 +256,7 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("joeynmt", "model.encoder.type", "recurrent", "'recurrent': only transformer can be expressed here"),
     ("joeynmt", "data.src.level", "char", "data.src.level = 'char': only word, bpe can be expressed here"),
     ("joeynmt", "model.decoder.layer_norm", "post", "layer_norm = 'pre': the decoder has 'post'"),
+    ("joeynmt", "model.*.layer_norm", "post", "no place for: decoder.layer_norm"),
     ("joeynmt", "model.initializer", "xavier_normal", "weighted residuals (DeepNet) are not ours"),
     ("joeynmt", "model.*.activation", "tanh", "'tanh': only relu, gelu, swish can be expressed here"),
     ("joeynmt", "model.*.alpha", 2.0, "model.encoder.alpha = 2.0: only 1.0 can be expressed here"),
