@@ -159,4 +159,4 @@ def _array(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 def import_ctranslate2() -> Any:
     """Return the package. MissingExtraError: it is not installed."""
-    return optional("ctranslate2", extra="ctranslate2", purpose='engine = "ctranslate2"')
+    return optional("ctranslate2", extra="ctranslate2", purpose="exporting to CTranslate2")

@@ -276,9 +276,7 @@ def _to_huggingface(
     run: Run, translator: Translator, folder: Path, options: ExportOptions
 ) -> huggingface.HuggingFaceEngine:
     huggingface.write_huggingface(run, translator, folder)
-    config = translator.config
-    first = huggingface.first_target_id(config, translator.tokenizers)
-    return huggingface.HuggingFaceEngine(folder, first=first, source_end=config.model.source_end)
+    return huggingface.HuggingFaceEngine(folder, source_end=translator.model.config.source_end)
 
 
 def _to_argos(run: Run, translator: Translator, folder: Path, options: ExportOptions) -> CTranslate2Engine:

@@ -152,14 +152,10 @@ def ties_all(config: ModelConfig, *, shared: bool) -> bool:
     return config.tie_embeddings == "all" or (config.tie_embeddings == "output" and not shared)
 
 
-def first_target_id(config: TranslationConfig, tokenizers: TokenizerPair) -> int:
-    """Return where the target's ids begin: of two vocabularies, behind the source's."""
-    return 0 if config.tokenizer.shared else tokenizers.src.vocab_size
-
-
 def model_config(config: TranslationConfig, tokenizers: TokenizerPair) -> dict[str, Any]:
     """Return the content of config.json."""
-    model, first = config.model, first_target_id(config, tokenizers)
+    model = config.model
+    first = 0 if config.tokenizer.shared else tokenizers.src.vocab_size  # the target's id 0
     n_ids = first + tokenizers.tgt.vocab_size
     all_tied = ties_all(model, shared=config.tokenizer.shared)
     architecture: dict[str, Any] = {
@@ -304,12 +300,13 @@ def write_huggingface(run: Run, translator: Translator, folder: Path) -> None:
 class HuggingFaceEngine:
     """A model that `write_huggingface` wrote, in transformers."""
 
-    def __init__(self, folder: Path, *, first: int, source_end: bool) -> None:
-        """`first` is the `first_target_id`; without `source_end` the encoder reads no end token."""
+    def __init__(self, folder: Path, *, source_end: bool) -> None:
+        """Without `source_end` the encoder reads no end token."""
         with quiet_transformers() as transformers:
             loader = transformers.AutoModelForSeq2SeqLM
             self.model = loader.from_pretrained(folder, local_files_only=True).eval()
-        self.first, self.source_end = first, source_end
+        self.first = self.model.config.decoder_start_token_id - BOS_ID  # the target's id 0
+        self.source_end = source_end
 
     def greedy(self, sentences: Sequence[SearchInput], longest: int) -> list[list[int]]:
         """As `ExportedModel`, by `generate`."""

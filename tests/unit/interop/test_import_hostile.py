@@ -120,16 +120,13 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a vocabulary without end": (
         settings(vocab_size=10**8, decoder_vocab_size=None), "its settings say 100,000,000"
     ),
-    "a tie that is a word": (settings(tie_word_embeddings="yes"), "'yes' where true or false belongs"),
     "a start beyond the vocabulary": (settings(decoder_start_token_id=99), "its start token is 99"),
     "an end that is another": (settings(eos_token_id=5), "eos_token_id is 5, and </s> is 0"),
-    "no start": (settings(decoder_start_token_id=None), "decoder_start_token_id is None where"),
     "a penalty that overflows": (
         content("generation_config.json", b'{"length_penalty": 1000}'), "length_penalty = 1000.0: input"
     ),
     "a beam of none": (content("generation_config.json", b'{"num_beams": 0}'), "num_beams is 0 where"),
     "ids twice": (vocabulary(lambda ids: dict.fromkeys(ids, 1)), "give each token a number of its own"),
-    "negative ids": (vocabulary(lambda ids: {**ids, "x": -7}), "a number of its own"),
     "no end token": (vocabulary(lambda ids: {t: i for t, i in ids.items() if t != "</s>"}), "has no </s>"),
     "a vocabulary that is a list": (vocabulary(list), "vocab.json: holds no JSON object"),
     "no sentencepiece model": (lambda folder: (folder / "source.spm").unlink(), "holds no source.spm"),
@@ -175,13 +172,12 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
         (tmp_path, f"holds no model of a known format. Looked for, {next(iter(FORMATS))}: "),
     ):
         assert message in error_of("import", given, "--out", tmp_path / "run")
-    for model_type in ("m2m_100", "mbart", "t5", "nllb-moe"):
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-        for command, message in (
-            ((), f"is a model of type '{model_type}' (model_type in config.json), which cannot be imported"),
-            (("--format", "marian"), f"model_type = '{model_type}': only marian can be expressed here"),
-        ):
-            assert message in error_of("import", tmp_path, "--out", tmp_path / "run", *command)
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    for command, message in (
+        ((), "is a model of type 't5' (model_type in config.json), which cannot be imported"),
+        (("--format", "marian"), "model_type = 't5': only marian can be expressed here"),
+    ):
+        assert message in error_of("import", tmp_path, "--out", tmp_path / "run", *command)
     line = error_of("import", tmp_path, "--out", tmp_path / "run", "--format", "olm")
     assert "--format olm: there are marian" in line
 
@@ -217,14 +213,3 @@ def test_a_full_disk_leaves_nothing(there: Path, tmp_path: Path, monkeypatch: py
 def test_a_legacy_file_of_torch_is_read(tmp_path: Path) -> None:
     torch.save({"x": torch.arange(3.0)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     assert torch.equal(read_torch(tmp_path / "old.pt")["x"], torch.arange(3.0))
-
-
-def test_classes_that_do_nothing_are_read_where_a_format_has_them(tmp_path: Path) -> None:
-    from argparse import Namespace
-
-    torch.save({"args": Namespace(layers=3)}, tmp_path / "x.pt")
-    with pytest.raises(RunError, match=r"asks for argparse\.Namespace"):
-        read_torch(tmp_path / "x.pt")
-    assert read_torch(tmp_path / "x.pt", harmless=[Namespace])["args"].layers == 3
-    with pytest.raises(RunError, match=r"asks for argparse\.Namespace"):
-        read_torch(tmp_path / "x.pt")

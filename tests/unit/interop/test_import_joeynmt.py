@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from commands import error_of, succeed
-from dragoman.interop.foreign import Foreign, ForeignFolder, ImportOptions
+from commands import error_of
+from dragoman.interop.foreign import ForeignFolder, ImportOptions
 from dragoman.interop.importing import import_model, our_rows
 from dragoman.interop.joeynmt import read
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import Tokenizer
-from foreign_checkpoints import Pair
+from foreign_checkpoints import check_import
 from foreign_models import JOEYNMT as SETTINGS
 from foreign_models import SENTENCES, sentencepieces, train_sentencepiece
 from sharing import made_once
@@ -47,30 +47,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "joeynmt", make) / "model"
 
 
-def changed(trained: Path, folder: Path, **model: Any) -> Path:
-    """A copy with another architecture: built by JoeyNMT, random, saved in a checkpoint as it saves them."""
-    from joeynmt.model import build_model
-
-    shutil.copytree(trained, folder, symlinks=True)
-    settings = copy.deepcopy(SETTINGS)
-    for side in ("encoder", "decoder"):
-        settings["model"][side] |= model.pop(side, {})
-        settings["model"][side]["embeddings"]["scale"] = model.get("scale", True)
-    model.pop("scale", None)
-    settings["model"] |= model
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    if settings["model"].get("tied_embeddings"):
-        shutil.copy(folder / "src_vocab.txt", folder / "trg_vocab.txt")
-    torch.manual_seed(3)
-    built = build_model(copy.deepcopy(settings["model"]), *vocabularies(folder))
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    state = torch.load(folder / "best.ckpt", weights_only=False)
-    torch.save(state | {"model_state": built.state_dict()}, folder / "best.ckpt")
-    return folder
-
-
 def vocabularies(folder: Path) -> list[Any]:
     from types import SimpleNamespace
 
@@ -84,17 +60,14 @@ def vocabularies(folder: Path) -> list[Any]:
     ]
 
 
-def joeys_model(folder: Path) -> Any:
+@pytest.mark.slow
+def test_a_model_that_joeynmt_trained_computes_the_same_here(trained: Path, tmp_path: Path) -> None:
     from joeynmt.model import build_model
 
-    settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    model = build_model(settings["model"], *vocabularies(folder))
+    folder = Path(shutil.copytree(trained, tmp_path / "there", symlinks=True))
+    model = build_model(copy.deepcopy(SETTINGS["model"]), *vocabularies(folder))
     model.load_state_dict(torch.load(folder / "best.ckpt", weights_only=False)["model_state"])
-    return model.eval()
-
-
-def check_parity(folder: Path, run: Path) -> Foreign:
-    model = joeys_model(folder)
+    model.eval()
 
     @torch.no_grad()
     def logits(src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
@@ -104,45 +77,11 @@ def check_parity(folder: Path, run: Path) -> Foreign:
         )  # fmt: skip
         return found[0][0]
 
-    foreign = read(ForeignFolder(folder), ImportOptions())
-    Pair(foreign).check(run, logits)
-    return foreign
-
-
-@pytest.mark.slow
-def test_a_model_that_joeynmt_trained_computes_the_same_here(trained: Path, tmp_path: Path) -> None:
-    run = import_model(trained, tmp_path / "run")
-    check_parity(trained, run.path)
-    config = run.config
-    assert config.task == "translation"
-    assert (config.languages, config.search.beam_size, config.search.length_penalty) == (("en", "de"), 3, 0.7)
-    assert (config.model.norm, config.model.norm_eps, config.model.positions) == ("pre", 1e-6, "sinusoidal")
-    assert succeed("translate", run.path, "-", stdin="red cat\n").stdout.count("\n") == 1
-    assert set(Run.open(run.path).read_json("report.json")["imported"]["files"]) == {
-        "best.ckpt", "config.yaml", "src_vocab.txt", "trg_vocab.txt"
-    }  # fmt: skip
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "post-norm": {
-        "encoder": {"layer_norm": "post", "activation": "gelu"},
-        "decoder": {"layer_norm": "post", "activation": "gelu", "num_layers": 1},
-        "tied_softmax": False,
-        "scale": False,
-    },
-    "swish": {"encoder": {"activation": "swish", "num_layers": 3}, "decoder": {"activation": "swish"}},
-    "everything tied": {"tied_embeddings": True},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VARIANTS)
-def test_any_architecture_of_joeynmt_computes_the_same_here(trained: Path, tmp_path: Path, name: str) -> None:
-    folder = changed(trained, tmp_path / "there", **copy.deepcopy(VARIANTS[name]))
-    run = import_model(folder, tmp_path / "run")
-    foreign = check_parity(folder, run.path)
-    ties = {"post-norm": "none", "everything tied": "all"}.get(name, "output")
-    assert foreign.model.tie_embeddings == ties
+    foreign = check_import(folder, read, logits, norm="pre", norm_eps=1e-6, positions="sinusoidal")
+    assert (foreign.src_lang, foreign.tgt_lang) == ("en", "de")
+    assert (foreign.search.beam_size, foreign.search.length_penalty) == (3, 0.7)
+    files = Run.open(tmp_path / "run").read_json("report.json")["imported"]["files"]
+    assert set(files) == {"best.ckpt", "config.yaml", "src_vocab.txt", "trg_vocab.txt"}
 
 
 def with_subwords(trained: Path, folder: Path, kind: str) -> tuple[Path, dict[str, Any]]:

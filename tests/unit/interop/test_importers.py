@@ -6,8 +6,9 @@ adds its folder to SAMPLES; what is special to a format is in its own file.
 
 import argparse
 import json
+import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig
 from dragoman.errors import RunError
-from dragoman.interop import REPORT, fairseq, huggingface, joeynmt, opennmt, sockeye
+from dragoman.interop import REPORT, fairseq, joeynmt, opennmt, sockeye
 from dragoman.interop.assembling import model_config, their_names
 from dragoman.interop.foreign import ForeignFolder
 from dragoman.interop.importing import FORMATS, detect, import_model
-from dragoman.interop.settings import Setting, parse_yaml
+from dragoman.interop.settings import ForeignSettings, Setting, parse_yaml
 from dragoman.model.architecture import SIDES, parameters
 from dragoman.model.layers import sinusoids
 from foreign_checkpoints import HERE, WORDS, Attack, random_tensors
@@ -66,36 +67,29 @@ class Sample(NamedTuple):
     """A matrix of the first layer."""
     settings: str = ""
     """The file with the settings of the model, or the key of them in the file of weights."""
-    table: Mapping[str, Setting] = {}
-    """Settings of the importer's table."""
 
 
-ONMT_TABLE = {"d_ff": Setting("transformer_ff", 2048), "n_heads": Setting("heads", 8)}
 SAMPLES = {
     "marian": Sample(
-        write_marian, "model.safetensors", "", "model.encoder.layers.0.fc1.weight", "config.json",
-        huggingface.SETTINGS,
+        write_marian, "model.safetensors", "", "model.encoder.layers.0.fc1.weight", "config.json"
     ),
     "joeynmt": Sample(
         write_joeynmt, "best.ckpt", "model_state", "encoder.layers.0.feed_forward.pwff_layer.0.weight",
-        "config.yaml", joeynmt.SETTINGS,
+        "config.yaml",
     ),
     "fairseq": Sample(
-        test_import_fairseq.write, "checkpoint_best.pt", "model", "encoder.layers.0.fc1.weight", "args",
-        fairseq.SETTINGS,
+        test_import_fairseq.write, "checkpoint_best.pt", "model", "encoder.layers.0.fc1.weight", "args"
     ),
     "opennmt": Sample(
         test_import_opennmt.write_onmt, "model_step_1000.pt", "model",
-        "encoder.transformer.0.feed_forward.w_1.weight", "opt", ONMT_TABLE,
+        "encoder.transformer.0.feed_forward.w_1.weight", "opt",
     ),
     "eole": Sample(
         test_import_opennmt.write_eole, "model.00.safetensors", "",
         "encoder.transformer_layers.0.mlp.gate_up_proj.weight", "config.json",
-        {name: Setting(f"model.{setting.name}", 1) for name, setting in ONMT_TABLE.items()},
     ),
     "sockeye": Sample(
-        test_import_sockeye.write, "params.best", "", "encoder.layers.0.ff.ff1.weight", "config",
-        sockeye.SETTINGS,
+        test_import_sockeye.write, "params.best", "", "encoder.layers.0.ff.ff1.weight", "config"
     ),
 }  # fmt: skip
 IN_TORCH = [name for name, sample in SAMPLES.items() if not sample.weights.endswith(".safetensors")]
@@ -233,26 +227,15 @@ def test_a_weight_that_does_not_fit_is_named(name: str, damage: str, there: Path
     assert said.format(sample.matrix) in refused(there, tmp_path / "run")
 
 
-TABLES = {
-    f"{name}: {setting.name}": (name, setting)
-    for name, sample in SAMPLES.items()
-    for setting in sample.table.values()
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), list(TABLES.values()), ids=list(TABLES))
-def test_a_setting_of_another_kind_is_named(name: str, setting: Setting, there: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("default", "value"),
+    [("", 3.5), (False, "wide"), *((int, each) for each in ("wide", [1], 0, -1, 24.5, 1e300, math.inf))],
+)
+def test_a_setting_of_another_kind_is_named(default: Any, value: object) -> None:
     """Infinite numbers, too, which the search for a whole one must not count up to."""
-    is_text = isinstance(setting.default, str)
-    for value in (3.5,) if is_text else ("wide", [1, 2], {"a": 1}):
-        set_setting(there, SAMPLES[name], setting.name, value)
-        last = setting.name.replace("*", "encoder").rpartition(".")[2]
-        assert f"{last} is {value!r} where" in refused(there, tmp_path / "run")
-    if setting.default is int:
-        for value in (0, -1, 24.5, 1e300, float("inf")):
-            set_setting(there, SAMPLES[name], setting.name, value)
-            assert " belongs; copy the file again" in refused(there, tmp_path / "run")
+    settings = ForeignSettings({"encoder": {"width": value}, "decoder": {"width": value}}, where=Path("x"))
+    with pytest.raises(RunError, match=r"^x: encoder.width is .* where .* belongs; copy the file again$"):
+        settings.value(Setting("*.width", default))
 
 
 UNKNOWN = {
@@ -273,6 +256,7 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("joeynmt", "model.encoder.type", "recurrent", "'recurrent': only transformer can be expressed here"),
     ("joeynmt", "data.src.level", "char", "data.src.level = 'char': only word, bpe can be expressed here"),
     ("joeynmt", "model.decoder.layer_norm", "post", "layer_norm = 'pre': the decoder has 'post'"),
+    ("joeynmt", "model.*.layer_norm", "post", "no place for: decoder.layer_norm"),
     ("joeynmt", "model.initializer", "xavier_normal", "weighted residuals (DeepNet) are not ours"),
     ("joeynmt", "model.*.activation", "tanh", "'tanh': only relu, gelu, swish can be expressed here"),
     ("joeynmt", "model.*.alpha", 2.0, "model.encoder.alpha = 2.0: only 1.0 can be expressed here"),

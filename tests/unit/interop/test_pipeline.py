@@ -90,14 +90,6 @@ def test_arguments_of_the_maker_hold_for_each_call_and_its_own_go_before(transla
     assert len(made(TEXTS[0], num_beams=3, num_return_sequences=2)) == 2
 
 
-def test_samples_are_drawn_and_can_be_repeated(translate: Any, translator: Translator) -> None:
-    asked = {"do_sample": True, "num_return_sequences": 4, "temperature": 2.0, "seed": 7}
-    drawn = translate(TEXTS[0], **asked)
-    assert drawn == translate(TEXTS[0], **asked)
-    expected = translator.translate(TEXTS[:1], method="sampling", n_best=4, temperature=2.0, seed=7)[0]
-    assert [record["translation_text"] for record in drawn] == [a.text for a in expected.alternatives]
-
-
 def test_every_argument_of_generate_that_there_is_means_a_setting() -> None:
     own, plain = SearchConfig(beam_size=6), {"shortlist": False}
     for theirs, ours in {**RENAMED, **{name: name for name in ("seed", "coverage_penalty")}}.items():
@@ -106,7 +98,8 @@ def test_every_argument_of_generate_that_there_is_means_a_setting() -> None:
         longest = {"max_length_factor": 1e-9, "max_length_extra": 5}
         assert search_settings({name: 5 + n_counted}, own) == plain | longest
     assert search_settings({"early_stopping": True, "truncation": True, "num_beams": None}, own) == plain
-    assert search_settings({"do_sample": False}, own) == plain | {"method": "beam"}
+    for is_drawn, method in ((False, "beam"), (True, "sampling")):
+        assert search_settings({"do_sample": is_drawn}, own) == plain | {"method": method}
 
 
 def test_a_length_penalty_is_generate_s_and_weighs_twenty_tokens_as_ours_does() -> None:

@@ -13,7 +13,7 @@ import pytest
 from torch import distributed as dist
 
 from dragoman.errors import TrainingError
-from dragoman.training.parallel.processes import ALONE, Processes, meet
+from dragoman.training.parallel.processes import Processes, meet
 from dragoman.training.state import TrainPosition
 from dragoman.training.trainer import Trainer
 from waiting import LONGEST
@@ -63,12 +63,6 @@ def test_the_others_wait_for_a_validation_before_its_result_is_shared(
     given: Any = [Mock(), Mock(), Mock(), state, Mock(), Mock(), Processes(rank, 2), Mock()]
     Trainer(*given).validate()
     assert done == expected
-
-
-def test_one_process_has_nobody_to_ask() -> None:
-    assert ALONE.first
-    assert ALONE.total(1.5, 2.0) == ALONE.largest(1.5, 2.0) == [1.5, 2.0]
-    assert ALONE.from_first("text") == "text"
 
 
 WAITS = """

@@ -94,6 +94,8 @@ class Updater(ABC):
         """Take the wrapped loss as `module` if there is one; `message` receives lines for the user."""
         self.objective, self.state, self.training = objective, state, config.training
         self.module, self.processes, self.message = module or LossModule(objective), processes, message
+        place = processes.device if self.deferred else torch.device("cpu")  # there losses are read at once
+        self.ledger = Ledger(state.position, place)
 
     def __call__(self, batches: Sequence[Indices]) -> None:
         """Make an update with these batches; if memory is too small, split batches from now on and retry.
@@ -173,14 +175,14 @@ class SyncUpdater(Updater):
             position.window_loss += total
             position.window_items += n_items
         else:
-            ledger, loss = Ledger(position, torch.device("cpu")), torch.tensor(total, dtype=torch.float64)
-            if ledger.judge(loss, n_items, torch.tensor(norm)):
+            loss = torch.tensor(total, dtype=torch.float64)
+            if self.ledger.judge(loss, n_items, torch.tensor(norm)):
                 wrong = what_is_wrong(total / n_items, norm, position.usual_loss)
             else:
                 self.set_rate()
                 state.optimizer.step()
                 raise_loss_scale(position)
-            ledger.settle(position, reason=wrong)
+            self.ledger.settle(position, reason=wrong)
         state.optimizer.zero_grad()
         state.update_ema(self.training.ema_decay)
         position.window_tokens += 0 if wrong else int(n_tokens)
@@ -218,7 +220,6 @@ class AsyncUpdater(Updater):
         """Take the arguments of `Updater`; allocate the gradients, whose addresses stay fixed."""
         super().__init__(*args, **options)
         self.gradients = Gradients(self.module, self.processes.device)
-        self.ledger = Ledger(self.state.position, self.processes.device)
 
     def update(self, parts: Sequence[BatchShare]) -> None:
         state = self.state
