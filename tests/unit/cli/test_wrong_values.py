@@ -49,14 +49,13 @@ def test_a_classifier_refuses_them(classifier: Classifier) -> None:
 
 
 def test_single_texts_of_other_types_are_refused(translator: Translator) -> None:
-    for value, kind in ((None, "NoneType"), (b"red", "bytes")):
-        for what, call in {
-            "text": lambda value: attention_maps(translator, value, "rot"),
-            "document": lambda value: dragoman.translate_document(translator, value),
-            "sentence": lambda value: Glossary([("red", "rot")]).required(value),
-        }.items():
-            with pytest.raises(DataError, match=f"^{what} 1: is of type {kind}, and not a string$"):
-                call(value)
+    for what, call in {
+        "text": lambda value: attention_maps(translator, value, "rot"),
+        "document": lambda value: dragoman.translate_document(translator, value),
+        "sentence": lambda value: Glossary([("red", "rot")]).required(value),
+    }.items():
+        with pytest.raises(DataError, match=f"^{what} 1: is of type bytes, and not a string$"):
+            call(b"red")
     with pytest.raises(DataError, match=re.escape("a.srt: its content is of type str, and not bytes")):
         DocumentFile.read("a.srt", "text", ("en", "de"))  # type: ignore[arg-type]
 

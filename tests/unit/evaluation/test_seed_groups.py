@@ -1,6 +1,5 @@
 """Groups of runs that differ only in the seed: their titles, the test between them, and tables of figures."""
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -60,21 +59,6 @@ def test_the_seeds_of_a_group_count_by_all_ways_to_deal_them_and_by_student_s_t(
     ]
     low, high = np.quantile(errors[1] - errors[0] - 55, (0.025, 0.975))
     assert tested.interval == (pytest.approx(low, rel=0.05), pytest.approx(high, rel=0.25))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [2, 3, 10])
-def test_equal_settings_differ_no_more_often_than_the_level_says(n: int) -> None:
-    """100 comparisons of trainings that are equally good but for their seeds, on 30 texts."""
-    rng = np.random.default_rng(n)
-    quality = rng.normal(0.6, 0.06, size=(100, 2, n, 1))
-    right = rng.random((100, 2, n, 30)) < quality
-    p_values = np.array([compare_label_groups(*groups, n_samples=99).p_value for groups in right])
-    assert p_values.min() >= 2 / math.comb(2 * n, n)
-    for level in (0.005, 0.05, 0.2):
-        assert (p_values <= level).mean() <= level + 3 * math.sqrt(level * (1 - level) / 100)
-    sure = compare_label_groups(right[0, 0] & right[0, 1], right[0, 0] | right[0, 1])
-    assert (sure.p_value < 0.05) == (n > 3)
 
 
 def test_groups_need_runs_and_the_same_sentences() -> None:

@@ -56,6 +56,12 @@ def figure(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def html(figure: Path) -> str:
+    """A page with every part."""
+    return page_html(page_with(*every_part("text", figure))).decode()
+
+
 def page_with(*parts: page_module.Part, title: str = "A page") -> Page:
     return Page(title, "about", [Section("First", parts), Section("Second, more", [Paragraph("x")])], "end")
 
@@ -84,8 +90,7 @@ def test_hostile_text_is_text_in_every_part(figure: Path) -> None:
     assert reader.text.count(HOSTILE) >= 18
 
 
-def test_a_page_asks_for_nothing_outside_itself(figure: Path) -> None:
-    html = page_html(page_with(*every_part("text", figure))).decode()
+def test_a_page_asks_for_nothing_outside_itself(html: str, figure: Path) -> None:
     assert not re.search(r"https?:|url\(|@import|//\w", html.replace(_embedded(figure), ""))
     for _, attributes in Reader(html).tags:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
@@ -93,13 +98,9 @@ def test_a_page_asks_for_nothing_outside_itself(figure: Path) -> None:
             assert value is None or value.startswith(("#", "data:image/svg+xml;base64,"))
 
 
-def test_the_policy_allows_this_style_sheet_and_no_other(figure: Path) -> None:
-    html = page_html(page_with(*every_part("text", figure))).decode()
-    (policy,) = (
-        meta["content"]
-        for meta in Reader(html).all("meta")
-        if meta.get("http-equiv") == "Content-Security-Policy"
-    )
+def test_the_policy_allows_this_style_sheet_and_no_other(html: str) -> None:
+    heads = Reader(html).all("meta")
+    (policy,) = (head["content"] for head in heads if head.get("http-equiv") == "Content-Security-Policy")
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
@@ -110,8 +111,8 @@ def test_the_policy_allows_this_style_sheet_and_no_other(figure: Path) -> None:
     assert not any("style" in attributes for _, attributes in Reader(html).tags)
 
 
-def test_headings_go_down_one_level_at_a_time_and_the_contents_lead_to_them(figure: Path) -> None:
-    reader = Reader(page_html(page_with(*every_part("text", figure))).decode())
+def test_headings_go_down_one_level_at_a_time_and_the_contents_lead_to_them(html: str) -> None:
+    reader = Reader(html)
     levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch(r"h[1-6]", tag)]
     assert levels[:2] == [1, 2]
     assert levels.count(1) == 1

@@ -91,6 +91,25 @@ def test_a_large_head_is_answered_with_431(port: int) -> None:
     assert ask(port, "GET", "/health", headers={"X-Long": "x" * (MAX_HEAD - PIECE)}).status == 200
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n",
+        b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n",
+        b"POST /v1/translate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_in_json(port: int, broken: bytes) -> None:
+    with Wire(port) as wire:
+        wire.send(broken)
+        answer = wire.answer()
+        assert answer.refusal(400)
+        assert answer.headers["x-request-id"]
+        assert wire.is_closed()
+
+
 def test_requests_sent_at_once_are_answered_in_their_order_before_what_is_broken(port: int) -> None:
     sent = [request("GET", "/nowhere"), request("POST", "/v1/translate", TEXT), request("GET", "/nowhere")]
     with Wire(port) as wire:
