@@ -238,6 +238,17 @@ def test_given_scores_are_kept_shown_and_compared_as_ours(runs: tuple[Path, Path
     assert 0 < rows[-1]["p_randomisation"] < 0.01
 
 
+def test_scores_of_0_2_load_and_damaged_ones_are_hidden(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    run, _ = runs
+    succeed("evaluate", run, "--scores", f"comet={numbers(tmp_path / 'a.txt', range(N_SENTENCES))}")
+    (kept,) = (run / "report").glob("scores-*.json")
+    whole = json.loads(kept.read_text(encoding="utf-8"))
+    old, damaged = {"name": "COMET (m)", "facts": {"model": "m"}}, {"values": [1e999] * N_SENTENCES}
+    for change, shown in ((old, True), ({"name": "comet\x1b[2J"}, False), (damaged, False)):
+        kept.write_text(json.dumps({**whole, "scores": [whole["scores"][0] | change]}), encoding="utf-8")
+        assert ("comet" in succeed("evaluate", run).stdout.lower()) == shown, change
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
