@@ -3,13 +3,14 @@
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from web import answering
 
 TOKEN = "hf_a-secret-that-nobody-may-see"
 
@@ -172,11 +173,5 @@ def _sha(content: bytes) -> str:
 def hub_on_this_machine() -> Iterator[Hub]:
     """A hub that runs until this is left."""
     hub = Hub()
-    thread = threading.Thread(target=hub.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with answering(hub.server):
         yield hub
-    finally:
-        hub.server.shutdown()
-        hub.server.server_close()
-        thread.join()

@@ -133,12 +133,21 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 def serving() -> Iterator[Web]:
     """A server that runs until this is left."""
     web = Web()
-    thread = threading.Thread(target=web.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    with answering(web.server):
+        try:
+            yield web
+        finally:
+            web.over.set()
+
+
+@contextmanager
+def answering(server: ThreadingHTTPServer) -> Iterator[None]:
+    """Within it, a thread of this process answers."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield web
+        yield
     finally:
-        web.over.set()
-        web.server.shutdown()
-        web.server.server_close()
+        server.shutdown()
+        server.server_close()
         thread.join()

@@ -37,7 +37,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
     for pattern in ("*.md", "docs/*.md", "recipes/**/README.md")
@@ -69,10 +70,6 @@ REAL = ["reproduce", "phrasebook-en-de", "--quick"]
 """The one reproduction that is run, with its real expectation; of others only the plan is printed."""
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: \S.*-->\n\n?\Z")
-SHELL_SYNTAX = re.compile(r"[|<>;&$`]")
-QUOTED = re.compile(r"""'[^']*'|"[^"$`]*["]""")
-PREPARED = re.compile(r"""((?:echo|printf) (?:'[^']*'|"[^"$`]*")(?: > \S+)?) (?:[|]|&&) (dragoman .*)""")
-"""A command of ours behind a text that is fed to it, or that is in a file for it."""
 
 
 class Block(NamedTuple):
@@ -113,9 +110,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs.mkdir()
     dragoman = programs / "dragoman"
     dragoman.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom dragoman.cli import main\n"
-        f"small = {SMALL_CLASSIFIER!r} if 'classification' in sys.argv else {SMALL!r}\n"
-        f"sys.argv += small.get(sys.argv[1], [])\nmain()\n",
+        f"#!{sys.executable}\nimport sys\nsys.path[:0] = {[str(HERE), str(HERE.parent)]!r}\n"
+        "from test_documentation import small\nfrom dragoman.cli import main\n"
+        "sys.argv[1:] = small(sys.argv[1:])\nmain()\n",
         encoding="utf-8",
     )
     dragoman.chmod(0o755)
@@ -170,36 +167,15 @@ def is_classification(recipe: Path) -> bool:
 
 
 def run_command(command: str) -> None:
-    """Runs a command of ours, in this process where no shell is needed; checks that of others."""
+    """Runs a command line of ours in a shell; checks that of others."""
+    command = command.replace("python -m dragoman", "dragoman")
     words = shlex.split(command, comments=True)
-    if words[:3] == ["python", "-m", "dragoman"]:
-        words = words[2:]
-    prepared = PREPARED.match(command)
-    if prepared and not needs_shell(prepared[2]):
-        done = subprocess.run(["sh", "-ec", prepared[1]], check=True, capture_output=True)
-        said = run_here(command, shlex.split(prepared[2], comments=True), stdin=done.stdout)
-        assert "error: " not in said, f"{command}\n{said}"
-    elif "dragoman" in words and needs_shell(command):
-        done = subprocess.run(["sh", "-ec", command], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert "error: " not in done.stderr, f"{command}\n{done.stderr}"
-    elif words[0] == "dragoman":
-        run_here(command, words)
-    else:
+    if words[0] != "dragoman" and not ("dragoman" in words and re.search("[|<>;&]", command)):
         check_command(words)
-
-
-def needs_shell(command: str) -> bool:
-    """Whether anything in a command is more than words for a program."""
-    bare = QUOTED.sub("", command)
-    return bool(SHELL_SYNTAX.search(re.sub(r"\s#.*", "", bare)))
-
-
-def run_here(command: str, words: list[str], *, stdin: bytes | None = None) -> str:
-    """Runs the command that these words are, in this process; returns what it writes to stderr."""
-    result = CliRunner().invoke(app, small(words[1:]), input=stdin)
-    assert result.exit_code == 0, f"{command}\n{result.stderr}\n{result.exception!r}"
-    return result.stderr
+        return
+    done = subprocess.run(["sh", "-ec", command], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert "error: " not in done.stderr, f"{command}\n{done.stderr}"
 
 
 def small(arguments: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import house
-import prose
 
 
 @pytest.fixture
@@ -64,13 +63,3 @@ def test_a_ceiling_that_rises_is_named_unless_the_sum_falls(ledger: dict[str, An
     assert house.raised(ledger, earlier) == [message]
     next(row for row in ledger["lines"] if row["name"] == "cli")["allowed"] -= 2000
     assert house.raised(ledger, earlier) == []
-
-
-def test_a_pronoun_that_lives_long_is_found(tmp_path: Path) -> None:
-    source = tmp_path / "src" / "module.py"
-    source.parent.mkdir()
-    source.write_text("def f(own):\n    found = 1\n    return found\n\n    a = 1\n    return own\n")
-    assert [pronoun[1:] for pronoun in prose.pronouns(source)] == [("f", "found", 2), ("f", "own", 6)]
-    assert list(prose.long_lived_pronouns(tmp_path)) == [
-        "src/module.py:1: f: 'own' (better: a noun that says what it holds)"
-    ]

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
+import gpu_check
 from commands import dragoman, error_of, succeed
 from commands import folder as folder
 from dragoman import __version__
 from dragoman.cli.app import Commands, app
 from dragoman.config import TranslationConfig, load_recipe, parse_section
 from dragoman.errors import ConfigError, DataError
+from dragoman.interop import REPORT
 from dragoman.removed import REMOVED
 from dragoman.runs import Run
 from dragoman.serving.settings import ServeConfig
@@ -473,3 +476,36 @@ def test_the_demo_trains_scores_and_shows_translations_beside_references() -> No
     names = [result["name"] for result in results_of(Path("runs/demo-de-en"))]
     assert names[0] == "phrasebook"
     assert len(names) == 3
+
+
+# export, and tools/gpu_check.py
+
+
+def test_the_command_writes_an_export_and_prints_how_near_it_is(tiny_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    for _ in range(2):  # the second in place of the first
+        result = succeed("export", tiny_run, "--to", "onnx", "--out", out, "--sentences", "4")
+        lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if "same" not in line)
+        assert lines["format"] == "onnx, float32"
+        assert lines["sentences"].startswith("4 (")
+        assert "nats a token" in lines["largest"]
+        assert "same, greedy                              100.0%" in result.stdout
+        assert result.stderr == f"next: see {out / 'README.md'}\n"
+        assert (out / REPORT).exists()
+
+
+def test_what_cannot_be_is_said_in_one_line_and_nothing_is_written(tiny_run: Path, tmp_path: Path) -> None:
+    run = damaged_run(tiny_run, tmp_path / "run")
+    assert "is damaged or cut short" in error_of("export", run, "--to", "onnx", "--out", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    (tmp_path / "file").touch()
+    to_onnx = ("--to", "onnx", "--out", tmp_path / "file" / "out")
+    assert "no such folder" in error_of("export", tmp_path / "none", *to_onnx)
+    assert "cannot be written" in error_of("export", tiny_run, *to_onnx)
+    assert "--to marian: is not a format" in error_of("export", tiny_run, "--to", "marian", *to_onnx[2:])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
+def test_without_a_gpu_it_says_so_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu_check.main([]) == 1
+    assert capsys.readouterr() == ("", "error: no GPU here; --device cpu tries the checks on the processor\n")

@@ -1,4 +1,7 @@
-"""Runs of earlier versions load, answer and continue as they did then (tools/make_golden_run.py)."""
+"""Runs of earlier versions load, answer and continue as they did then (tools/make_golden_run.py).
+
+Another kept run answers as it did when its outputs were recorded, however the code between is arranged.
+"""
 
 import json
 import shutil
@@ -12,6 +15,7 @@ from commands import succeed
 from dragoman.errors import RunError
 from dragoman.runs import Run
 from dragoman.tasks.training import train
+from golden.outputs import EXPECTED, KINDS
 
 RUNS = sorted(Path(__file__).parents[1].glob("compatibility/*/*"))
 NEWEST = max(run.parts[-2] for run in RUNS)
@@ -61,3 +65,10 @@ def assert_close(value: Any, expected: Any) -> None:
         assert value == pytest.approx(expected, abs=2e-3)
     else:
         assert value == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kept_run_answers_as_recorded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = json.loads(json.dumps(KINDS[kind]()))
+    assert_close(outputs, json.loads(EXPECTED.read_text(encoding="utf-8"))[kind])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from killing import train_and_kill, write_killed
+from tiny import write_labelled
 
 PAIRS = {"src_lang": "en", "tgt_lang": "de", "train": ["train.tsv"], "valid": ["valid.tsv"]}
 SMALL = ("model.n_decoder_layers=1", "training.batch_tokens=200", "training.precision=fp32")
@@ -26,7 +27,7 @@ MANY: dict[str, Any] = {
 }  # fmt: skip
 CLASSIFIER = {
     "task": "classification",
-    "data": {"train": ["train.tsv"], "n_held_out": 6, "max_length": 4},
+    "data": {"train": ["reviews.tsv"], "n_held_out": 6, "max_length": 4},
     "model": {"word_dropout": 0.2, "ngrams": 2, "ngram_bits": 8},
 }
 TRAININGS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
@@ -44,6 +45,7 @@ def workplace(tmp_path: Path) -> Path:
     others = [f"{a} {b} psy śpią.\t{a} {b} dogs sleep." for a in range(9) for b in range(9)]
     for name, some in {"train": lines, "valid": lines[::40], "few": others}.items():
         (tmp_path / f"{name}.tsv").write_text("\n".join(some), encoding="utf-8")
+    write_labelled(tmp_path, "reviews", 60, seed=3)
     return tmp_path
 
 

@@ -20,7 +20,6 @@ from services import named
 pytestmark = pytest.mark.browser
 
 Direct = Callable[..., Any]
-"""Opens a page that translates from English into German: the fixture `direct`."""
 
 TEXT = "the red cat. 😀 the old dog!"
 """Two sentences; the emoji is one character here and two in JavaScript."""
@@ -133,9 +132,6 @@ def frames(page: Any) -> None:
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
-# --- translating -------------------------------------------------------------------------------------------
-
-
 def test_what_is_typed_is_translated_kept_copied_and_cleared(direct: Direct, opened: Opened) -> None:
     page = direct(permissions=["clipboard-read", "clipboard-write"])
     answer = translated(page)["translations"][0]
@@ -216,9 +212,6 @@ def test_what_an_input_method_has_half_written_is_not_sent(direct: Direct, opene
     assert [request["text"] for request in opened.watched.sent("translate")] == [["你"]]
 
 
-# --- alternatives ------------------------------------------------------------------------------------------
-
-
 def n_best(url: str, source: str, prefix: str | None) -> list[str]:
     asked = {"text": source, "source": "en", "target": "de", "split": False, "n_best": 5, "prefix": prefix}
     found = ask(f"{url}/v1/translate", asked)["translations"][0]["sentences"][0]["alternatives"]
@@ -279,9 +272,6 @@ def test_alternatives_are_reached_and_left_with_keys(direct: Direct) -> None:
     assert page.locator("#output [tabindex='0']").count() == 1
 
 
-# --- alignment ---------------------------------------------------------------------------------------------
-
-
 def point_at(page: Any, word: Any) -> None:
     box = word.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -313,9 +303,6 @@ def test_words_that_belong_together_are_marked_from_both_sides(direct: Direct) -
     assert linked(page) == ([], [])
 
 
-# --- confidence --------------------------------------------------------------------------------------------
-
-
 def test_confidence_is_shown_by_shade_line_and_word(direct: Direct) -> None:
     page = direct()
     sentences = translated(page)["translations"][0]["sentences"]
@@ -339,9 +326,6 @@ def test_confidence_is_shown_by_shade_line_and_word(direct: Direct) -> None:
     page.keyboard.press("Alt+KeyK")
     frames(page)
     assert page.locator("#output .word[aria-label]").count() == 0
-
-
-# --- languages and models ----------------------------------------------------------------------------------
 
 
 def options(page: Any, selector: str) -> list[str]:
@@ -398,9 +382,6 @@ def file(content: str, name: str) -> dict[str, Any]:
     return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
 
 
-# --- documents ---------------------------------------------------------------------------------------------
-
-
 def test_a_document_comes_back_translated(direct: Direct, url: str) -> None:
     page = direct()
     page.click("[data-view=documents]")
@@ -449,9 +430,6 @@ def test_a_document_that_fails_says_why_and_can_be_tried_again(
         page.click("#jobs .failed .quiet")
 
 
-# --- history -----------------------------------------------------------------------------------------------
-
-
 def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Direct) -> None:
     page = direct()
     for text in ("the red cat", "an old dog"):
@@ -476,9 +454,6 @@ def test_history_is_kept_on_the_device_searched_restored_and_cleared(direct: Dir
     page.click("#history-yes")
     assert page.text_content("#history-state") == "Nothing here yet."
     assert page.evaluate("localStorage.getItem('dragoman.history')") is None
-
-
-# --- terms -------------------------------------------------------------------------------------------------
 
 
 def upload(page: Any, name: str, content: str) -> None:
@@ -552,9 +527,6 @@ def test_a_glossary_file_is_read_or_the_page_says_why_not(direct: Direct, opened
         if is_read:
             page.click("#glossaries li .icon")
             page.wait_for_selector("#glossaries li", state="detached")
-
-
-# --- how it looks and speaks -------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly
@@ -636,9 +608,6 @@ def test_keys_do_what_the_mouse_does_and_tab_begins_with_a_way_to_the_text(
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id || document.activeElement.dataset.view") == stop
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-
-
-# --- what goes wrong ---------------------------------------------------------------------------------------
 
 
 def test_a_text_that_is_too_long_is_kept_and_not_sent(opened: Opened, single: str) -> None:
@@ -728,9 +697,6 @@ def test_a_key_is_asked_for_kept_for_the_tab_and_sent(
         page.context.close()
 
 
-# --- classes -----------------------------------------------------------------------------------------------
-
-
 def test_classes_are_bars(opened: Opened, url: str) -> None:
     page = opened(f"{url}/#classify")
     text = "😀 great cat"
@@ -745,9 +711,6 @@ def test_classes_are_bars(opened: Opened, url: str) -> None:
     page.fill("#classify-source", "")
     page.wait_for_selector("#classify-placeholder:visible")
     assert page.locator("#bars li").count() == 0
-
-
-# --- accessibility -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

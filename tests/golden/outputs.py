@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:tests:benchmarks python tests/golden/outputs.py   # records it again
 
-The run is trained once (recipe.toml) and kept; tests/end_to_end/test_golden_outputs.py compares. A change
+The run is trained once (recipe.toml) and kept; tests/end_to_end/test_compatibility.py compares. A change
 that is meant to alter an output records it again, so that its diff shows what it altered.
 """
 
