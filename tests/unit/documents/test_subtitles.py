@@ -167,6 +167,9 @@ def test_a_cue_has_as_many_lines_as_before_with_the_dashes_of_its_speakers() -> 
     assert cue.content.replace("\n", " ") == "Eine rote Katze schläft auf der Matte."
     (cue,) = translated(film("- Who is it?\n<i>– Me.</i>"), "Wer ist da?", "Ich.")
     assert cue.content == "- Wer ist da?\n<i>– Ich.</i>"
+    few = film("One two\nthree four", "five six\nseven eight.")
+    assert [cue.content for cue in translated(few, "Eins zwei")] == ["Eins", "zwei"]
+    assert [cue.content for cue in translated(few, "Eins")] == ["Eins", ""]
 
 
 def test_a_sentence_over_two_cues_is_cut_in_proportion() -> None:
@@ -189,12 +192,6 @@ def test_tags_over_a_cut_are_closed_and_opened_again() -> None:
     text = film("<i>The man who went</i>", "<i>home was seen.</i>")
     for cue in translated(text, "Der Mann der heimging wurde gesehen."):
         assert re.fullmatch("<i>[^<>]+</i>", cue.content)
-
-
-def test_too_few_words_leave_lines_and_at_last_cues_empty() -> None:
-    text = film("One two\nthree four", "five six\nseven eight.")
-    assert [cue.content for cue in translated(text, "Eins zwei")] == ["Eins", "zwei"]
-    assert [cue.content for cue in translated(text, "Eins")] == ["Eins", ""]
 
 
 def test_chinese_lines_are_joined_and_cut_without_spaces() -> None:

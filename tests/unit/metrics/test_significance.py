@@ -81,33 +81,27 @@ def sentence_ter(hypotheses: list[str]) -> SentenceScores:
 
 @pytest.mark.slow
 @methods
-def test_given_numbers_have_the_p_values_of_the_metric_that_they_are_from(method: Method) -> None:
+def test_given_numbers_have_the_tests_and_intervals_of_the_metric_that_they_are_from(method: Method) -> None:
     systems = {"a": edited(1, 0.5), "b": edited(2, 0.4), "same": edited(1, 0.5)}
     own = paired_test(systems, REFERENCES, metrics=ENGLISH, method=method)
-    numbers = {name: sentence_ter(texts).texts for name, texts in systems.items()}
+    scores = {name: sentence_ter(texts) for name, texts in systems.items()}
+    numbers = {name: score.texts for name, score in scores.items()}
     given = paired_test(numbers, [""] * len(REFERENCES), metrics=NUMBERS, method=method)
     for name in systems:
         (tested,), ter = given[name], own[name][2]
-        assert tested.name == "given"
-        assert tested.value == pytest.approx(ter.value)
+        assert (tested.name, tested.value) == ("given", pytest.approx(ter.value))
         assert tested.p_value == ter.p_value
     assert given["same"][0].p_value == 1.0
     assert 0 < (given["b"][0].p_value or 0) < 1
-
-
-def test_given_numbers_have_the_interval_and_group_test_of_the_metric_that_they_are_from() -> None:
-    first, second = [edited(1, 0.5), edited(2, 0.4)], [edited(3, 0.2), edited(4, 0.4)]
-    own = score_all(first[0], REFERENCES, tgt_lang="en")[2]
-    score = sentence_ter(first[0]).score()
-    assert (score.value, score.interval) == (pytest.approx(own.value), pytest.approx(own.interval))
-    own_test = compare_groups(first, second, REFERENCES, metrics=ENGLISH, n_samples=200)[2]
-    numbers = ([sentence_ter(texts).texts for texts in group] for group in (first, second))
-    (test,) = compare_groups(*numbers, [""] * len(REFERENCES), metrics=NUMBERS, n_samples=200)
-    assert (test.difference, test.interval) == (
-        pytest.approx(own_test.difference),
-        pytest.approx(own_test.interval),
-    )
-    assert test.p_value == own_test.p_value
+    alone = score_all(systems["a"], REFERENCES, tgt_lang="en")[2]
+    assert scores["a"].score().interval == pytest.approx(alone.interval)
+    first, second = [systems["a"], systems["b"]], [edited(3, 0.2), edited(4, 0.4)]
+    expected = compare_groups(first, second, REFERENCES, metrics=ENGLISH, n_samples=200)[2]
+    groups = ([sentence_ter(texts).texts for texts in group] for group in (first, second))
+    (test,) = compare_groups(*groups, [""] * len(REFERENCES), metrics=NUMBERS, n_samples=200)
+    assert test.difference == pytest.approx(expected.difference)
+    assert test.interval == pytest.approx(expected.interval)
+    assert test.p_value == expected.p_value
 
 
 def test_two_systems_of_one_length_are_needed() -> None:
