@@ -12,7 +12,6 @@ import pytest
 from corpus_files import COMPRESS, complaint, corpus_of, read, write
 from corpus_files import offline_hub as offline_hub
 from dragoman.data.readers import formats
-from dragoman.data.readers.files import LONGEST_LINE
 from dragoman.errors import DataError
 
 PAIRS = [
@@ -120,15 +119,6 @@ def test_columns_of_a_csv_are_asked_for_by_name_or_number(tmp_path: Path) -> Non
 def test_the_delimiter_of_a_csv_is_the_most_frequent_of_line_1(tmp_path: Path, delimiter: str) -> None:
     path = write(tmp_path / "a.csv", f"en{delimiter}de\none, two{delimiter}eins, zwei\n")
     assert read(path) == [("one, two", "eins, zwei")]
-
-
-@pytest.mark.slow
-def test_an_open_quote_does_not_swallow_more_than_a_record_may_hold(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv.gz", 'en,de\none,"eins\n' + "x\n" * LONGEST_LINE)
-    before = csv.field_size_limit()
-    too_long = f"{path} line 2: is longer than {LONGEST_LINE:,} bytes; cut it into lines"
-    assert complaint(path).startswith(too_long)
-    assert csv.field_size_limit() == before
 
 
 # JSON lines
