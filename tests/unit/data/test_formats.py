@@ -59,11 +59,18 @@ JSONL = dict.fromkeys((".jsonl", ".ndjson", ".json"), as_jsonl)
 WRITERS = {".tsv": as_tsv, ".csv": as_csv, **JSONL, ".tmx": as_tmx}
 
 
-@pytest.mark.parametrize("compressed", COMPRESS)
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, compressed: str) -> None:
-    path = write(tmp_path / f"a{suffix}{compressed}", WRITERS[suffix](PAIRS))
-    assert read(path) == PAIRS
+def test_every_format_gives_the_same_pairs_however_long_and_line_breaks_in_them_are_spaces(
+    tmp_path: Path, suffix: str
+) -> None:
+    for compressed in COMPRESS:
+        assert read(write(tmp_path / f"a{suffix}{compressed}", WRITERS[suffix](PAIRS))) == PAIRS
+    pairs = [("x" * 1_000_000, "y"), ("after", "danach")]
+    assert read(write(tmp_path / f"b{suffix}", WRITERS[suffix](pairs))) == pairs
+    if suffix != ".tsv":
+        pairs = [("one \r\n\n  two", "a\nb"), ("a\u2028b", "\n")]
+        path = write(tmp_path / f"c{suffix}", WRITERS[suffix](pairs))
+        assert read(path) == [("one two", "a b"), ("a\u2028b", "")]
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -76,18 +83,6 @@ def test_invalid_utf8_and_a_nul_byte_are_reported_in_every_format(tmp_path: Path
     assert "UTF-8" in message or "encoding" in message
     message = complaint(write(tmp_path / f"b{suffix}", text.replace("\udcf6", "\0")))
     assert "NUL" in message or "not XML" in message
-
-
-@pytest.mark.parametrize("suffix", WRITERS)
-def test_a_line_of_a_megabyte_is_read_in_every_format(tmp_path: Path, suffix: str) -> None:
-    pairs = [("x" * 1_000_000, "y"), ("after", "danach")]
-    assert read(write(tmp_path / f"a{suffix}", WRITERS[suffix](pairs))) == pairs
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tmx"])
-def test_line_breaks_inside_a_text_become_spaces(tmp_path: Path, suffix: str) -> None:
-    path = write(tmp_path / f"a{suffix}", WRITERS[suffix]([("one \r\n\n  two", "a\nb"), ("a\u2028b", "\n")]))
-    assert read(path) == [("one two", "a b"), ("a\u2028b", "")]
 
 
 # Tab-separated
@@ -113,12 +108,9 @@ def test_columns_of_a_csv_are_asked_for_by_name_or_number(tmp_path: Path) -> Non
     assert read(path, columns=(2, 1)) == [("c", "a, b")]
     assert notes(path, columns=(2, 1)) == ["line 1 is taken for the names of the columns (id, src text, tgt)"]
     assert notes(path, columns=("tgt", "src text")) == []
-
-
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_the_delimiter_of_a_csv_is_the_most_frequent_of_line_1(tmp_path: Path, delimiter: str) -> None:
-    path = write(tmp_path / "a.csv", f"en{delimiter}de\none, two{delimiter}eins, zwei\n")
-    assert read(path) == [("one, two", "eins, zwei")]
+    for delimiter in ";\t":  # the most frequent of line 1
+        path = write(tmp_path / "b.csv", f"en{delimiter}de\none, two{delimiter}eins, zwei\n")
+        assert read(path) == [("one, two", "eins, zwei")]
 
 
 # JSON lines

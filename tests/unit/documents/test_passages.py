@@ -52,12 +52,10 @@ def is_nested(pieces: Pieces) -> bool:
     for piece in pieces:
         if isinstance(piece, Code) and piece.kind == "open":
             unclosed.append(piece.key)
-        elif (
-            isinstance(piece, Code)
-            and piece.kind == "close"
-            and (not unclosed or unclosed.pop() != piece.key)
-        ):
+        elif isinstance(piece, Code) and piece.kind == "close" and [piece.key] != unclosed[-1:]:
             return False
+        elif isinstance(piece, Code) and piece.kind == "close":
+            unclosed.pop()
     return not unclosed
 
 

@@ -8,6 +8,7 @@ import pytest
 from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
+from dragoman.metrics.score import signature_differences
 from dragoman.metrics.significance import Method, compare_groups, mcnemar, paired_test
 from dragoman.metrics.translation import MeanMetric, SentenceScores, metrics_for, score_all
 
@@ -123,3 +124,10 @@ def test_mcnemar_is_the_two_sided_binomial_test_of_the_texts_that_one_has_right(
         tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1)) / 2**n
         assert mcnemar(first, second) == pytest.approx(min(1.0, 2 * tail))
         assert mcnemar(second, first) == pytest.approx(mcnemar(first, second))
+
+
+def test_signatures_differ_in_the_choices_that_differ() -> None:
+    assert signature_differences("nrefs:1|tok:13a", "nrefs:1|tok:13a") == []
+    assert signature_differences("tok:13a|case:mixed", "tok:zh|case:mixed|bs:1000") == [
+        "tok is 13a in one and zh in the other", "bs is absent in one and 1000 in the other",
+    ]  # fmt: skip
