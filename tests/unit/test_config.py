@@ -114,6 +114,7 @@ def test_what_single_precision_cannot_hold_is_refused() -> None:
         ("model.dropout=1.0", r"model\.dropout = 1\.0: input should be less than or equal to 0\.99"),
         ("seed=" + "[" * 50_000, r"seed"),
         ("seed=" + "9" * 5000, r"seed"),
+        ("name.first=3", r"--set name\.first=3: name\.first is not a setting"),
         *(
             (override, f"--set {override}: is not of the form section.key=value")
             for override in ("seed", "=3", "model.=3", "")

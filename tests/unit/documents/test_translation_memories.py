@@ -145,6 +145,7 @@ THIEF = "<!DOCTYPE tmx [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><tmx>&a;</tmx>"
         (b"<x/>", "m.tmx, line 1: not TMX, for it begins with <x>"),
         (b"<tmx>\n\xff</tmx>", "m.tmx, line 2: is not UTF-8; convert"),
         (b"<?xml version='1.0' encoding='zip'?><tmx/>", "m.tmx: is in zip, which is not supported"),
+        (b"<?xml version='1.0' encoding='iso-8859-99'?><tmx/>", "m.tmx: is in iso-8859-99, which is not"),
         (b"<tmx>" + b"<a>" * 1000, "m.tmx, line 1: more than 200 elements within one another"),
         (b"<tmx><tu><tuv xml:lang='fr'><seg>a</seg></tuv></tu></tmx>", "m.tmx: no unit has a segment in en"),
     ],
