@@ -149,6 +149,7 @@ def test_languages_of_a_tmx_match_whatever_their_case_and_region(tmp_path: Path)
     second = unit(("fr", "x"), ("DE", "d"), ("en", "c"), attribute="lang")
     path = tmx_of(tmp_path, unit(("EN-US", "a"), ("de_DE", "b")), second)
     assert read(path) == [("a", "b"), ("c", "d")]
+    assert corpus_of(path).fingerprint() != corpus_of(path, langs="de en").fingerprint()
     path = tmx_of(tmp_path, unit(("fr", "a"), ("it-IT", "b")))
     assert complaint(path) == (
         f"{path}: no unit in both en and de; its languages: fr, it-IT (data.src_lang, data.tgt_lang)"
@@ -370,6 +371,7 @@ REFUSED = [
     ("a.jsonl", OBJECT + '{"en": "a"', " line 2: not JSON ("),
     ("a.jsonl", OBJECT + "[" * 200_000, " line 2: not JSON (nested too deeply)"),
     ("a.jsonl", OBJECT + '{"en": ' + "1" * 5000 + "}", " line 2: not JSON ("),
+    ("a.jsonl", OBJECT + '{"en": true, "de": "b"}', " line 2: column 'en' holds a truth value, not text"),
     ("a.jsonl", OBJECT + '{"en": 1, "de": "b"}', " line 2: column 'en' holds a number, not text"),
     (
         "a.jsonl", OBJECT + '{"en": "a\\ud800", "de": "b"}',
@@ -379,7 +381,7 @@ REFUSED = [
     ("a.tmx", "<html><p>404</p></html>", " line 1: not TMX, for it begins with <html>; give another file"),
     ("a.tmx", "one\teins\n", " line 1: not XML, or cut short (syntax error at column 0)"),
     *(("a.tmx", TWO_PAIRS[:n], " line ") for n in (0, 200)),
-    *(("a.tmx", declared(name), f": {FOREIGN}") for name in ("gbk", "rot13", "nothing")),
+    *(("a.tmx", declared(name), f": {FOREIGN}") for name in ("gbk", "shift_jis", "rot13", "nothing")),
     ("train.tags.en-de.en", "a", ": a tagged file of IWSLT; get its text with: dragoman data fetch"),
 ]  # fmt: skip
 ADVICE = {
