@@ -14,7 +14,6 @@ from huggingface_hub import constants
 
 from commands import dragoman, error_of, succeed
 from dragoman import Classifier, Translator, push_to_hub
-from dragoman.bulk.job import ModelSpec
 from dragoman.config import load_recipe
 from dragoman.errors import RunError
 from dragoman.hub import HubName, is_on_hub
@@ -66,7 +65,12 @@ def test_what_is_pushed_translates_as_the_run_does(pushed: Hub, tiny_run: Path) 
     assert fetched.model_dump(exclude={"data"}) == pushed_one.model_dump(exclude={"data"})
 
 
-def test_only_what_a_run_needs_travels(hub: Hub, run: Path) -> None:
+def test_only_what_a_run_needs_travels_without_folders_of_this_machine(
+    hub: Hub, tiny_run: Path, run: Path
+) -> None:
+    home = str(tiny_run.parent).encode()
+    assert home in (run / "config.toml").read_bytes()
+    Run.open(run).write_json("report.json", {"imported": {"path": f"{tiny_run.parent}/opus"}})
     (run / "notes-of-mine.txt").write_text("secret")
     push_to_hub(run, NAME, token=TOKEN)
     files = sent(hub)
@@ -74,27 +78,17 @@ def test_only_what_a_run_needs_travels(hub: Hub, run: Path) -> None:
         "README.md", "config.toml", "environment.json", "model.safetensors", "report.json",
         "tokenizer/shared.json",
     }  # fmt: skip
-    assert (run / "history.jsonl").exists()
     assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
     assert hub.models[NAME].private, "unless it is said to be public"
-    n_requests = len(hub.requests)
-    (run / "model.safetensors").unlink()
-    assert "holds no model.safetensors yet" in error_of("push", run, NAME)
-    assert len(hub.requests) == n_requests
-
-
-def test_no_folder_of_this_machine_is_in_what_is_pushed(hub: Hub, tiny_run: Path, run: Path) -> None:
-    home = str(tiny_run.parent).encode()
-    assert home in (tiny_run / "config.toml").read_bytes()
-    Run.open(run).write_json("report.json", {"imported": {"path": f"{tiny_run.parent}/opus"}})
-    push_to_hub(run, NAME, token=TOKEN)
-    files = sent(hub)
     assert all(home not in content for content in files.values())
     assert json.loads(files["report.json"]) == {"imported": {"path": "opus"}}
     (run / "config.toml").write_bytes(files["config.toml"])
     data = Run.open(run).config.data
-    assert data.train == ("train.en", "train.de")
-    assert data.test == {"tiny-test": ("test.en", "test.de")}
+    assert (data.train, data.test) == (("train.en", "train.de"), {"tiny-test": ("test.en", "test.de")})
+    n_requests = len(hub.requests)
+    (run / "model.safetensors").unlink()
+    assert "holds no model.safetensors yet" in error_of("push", run, NAME)
+    assert len(hub.requests) == n_requests
 
 
 def test_what_a_new_version_lacks_is_removed_and_what_is_not_ours_stays(pushed: Hub, tiny_run: Path) -> None:
@@ -215,9 +209,8 @@ def test_what_is_no_name_is_refused_without_asking(hub: Hub) -> None:
 
 
 def test_a_run_of_the_hub_has_a_place_that_other_machines_can_open(pushed: Hub, tmp_path: Path) -> None:
-    name = Path(f"hf:{NAME}")
-    there = ModelSpec(name, (name,)).resolved()
-    assert [Run.open(path).weights_path.exists() for path in there.runs] == [True, True]
+    place = Run.open(Path(f"hf:{NAME}")).path.resolve()
+    assert Run.open(place).weights_path.exists()
     assert is_on_hub("hf:user/model")
     assert not is_on_hub(tmp_path / "hf:user")
     assert not is_on_hub("runs/hf:x")

@@ -21,15 +21,15 @@ from recording import corpus as corpus
 class Clock:
     """Stands still but when it is told to go on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        for name in ("perf_counter", "monotonic"):
-            monkeypatch.setattr(time, name, lambda: self.now)
+    now = 1000.0
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+    clock = Clock()
+    for name in ("perf_counter", "monotonic"):
+        monkeypatch.setattr(time, name, lambda: clock.now)
+    return clock
 
 
 class Ticking(TrainingListener):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save
-from torch import Tensor
 
 from dragoman.tensors import DTYPES, Rows, allocate, load_tensors, write_rows
 
@@ -18,19 +17,10 @@ TENSORS = {
 }
 
 
-def all_of(tensors: dict[str, Tensor]) -> dict[str, Rows]:
-    return {name: Rows(tensor, 0, tuple(tensor.shape)) for name, tensor in tensors.items()}
-
-
-def test_a_file_has_the_bytes_that_safetensors_gives_it(tmp_path: Path) -> None:
-    for tensors in (TENSORS, {"one": torch.ones(2, 2)}, {}):
-        allocate(tmp_path / "file", all_of(tensors))
-        write_rows(tmp_path / "file", all_of(tensors))
-        assert (tmp_path / "file").read_bytes() == save(tensors, metadata={"format": "pt"})
-
-
-@pytest.mark.parametrize("n_writers", [2, 3, 7])
-def test_writers_of_some_rows_each_make_the_whole_file(tmp_path: Path, n_writers: int) -> None:
+@pytest.mark.parametrize("n_writers", [1, 2, 3, 7])
+def test_writers_of_some_rows_each_make_the_file_that_safetensors_writes(
+    tmp_path: Path, n_writers: int
+) -> None:
     shares: list[dict[str, Rows]] = [{} for _ in range(n_writers)]
     for name, tensor in TENSORS.items():
         parts = tensor.chunk(n_writers) if tensor.dim() else [tensor]
@@ -45,6 +35,8 @@ def test_writers_of_some_rows_each_make_the_whole_file(tmp_path: Path, n_writers
     for name, tensor in load_tensors(tmp_path / "file").items():
         assert torch.equal(tensor, TENSORS[name]), name
     assert (tmp_path / "file").read_bytes() == save(TENSORS, metadata={"format": "pt"})
+    allocate(tmp_path / "empty", {})
+    assert (tmp_path / "empty").read_bytes() == save({}, metadata={"format": "pt"})
 
 
 class Meanwhile(dict[str, Rows]):

@@ -55,28 +55,23 @@ def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-@pytest.mark.parametrize("share", [0.0001, 0.5, 0.999])
-def test_a_compressed_file_cut_short_is_reported(tmp_path: Path, suffix: str, share: float) -> None:
-    path = Path(write(tmp_path / f"text{suffix}", "".join(f"{i} {i * i}\n" for i in range(20_000))))
+def test_a_compressed_file_cut_short_or_with_a_flipped_byte_is_reported(tmp_path: Path, suffix: str) -> None:
+    text = "".join(f"{i} {i * i}\n" for i in range(20_000)).encode()
+    path = Path(write(tmp_path / f"text{suffix}", text))
     data = path.read_bytes()
-    path.write_bytes(data[: max(2, int(len(data) * share))])
-    with pytest.raises(DataError, match=r"damaged or cut short \("), open_bytes(path) as file:
-        file.read()
-    message = complaint(path)
-    assert f"{path}: damaged or cut short after line " in message
-    assert message.endswith("; compress or fetch it again")
+    for n in (2, len(data) // 2, len(data) - 4):
+        path.write_bytes(data[:n])
+        with pytest.raises(DataError, match=r"damaged or cut short \("), open_bytes(path) as file:
+            file.read()
+        message = complaint(path)
+        assert f"{path}: damaged or cut short after line " in message
+        assert message.endswith("; compress or fetch it again")
     path.write_bytes(b"plain text\n")  # not what its suffix says
     assert f"{path}: damaged or cut short after line 0" in complaint(path)
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_a_flipped_byte_in_a_compressed_file_is_reported(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"text{suffix}"
-    text = "".join(f"{i} {i * i}\n" for i in range(20_000)).encode()
     checked = zstandard.ZstdCompressor(write_checksum=True)
-    data = bytearray(checked.compress(text) if suffix == ".zst" else COMPRESS[suffix](text))
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(bytes(data))
+    flipped = bytearray(checked.compress(text) if suffix == ".zst" else data)
+    flipped[len(flipped) // 2] ^= 0xFF
+    path.write_bytes(bytes(flipped))
     message = complaint(path)
     assert any(words in message for words in ("damaged or cut short", "not UTF-8", "a NUL byte"))
 

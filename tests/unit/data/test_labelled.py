@@ -105,22 +105,16 @@ def test_a_corpus_without_classes_is_reported(tmp_path: Path) -> None:
         assert f"different labels in {min(n, 1001)} examples, such as 'text 0'; are text and label" in message
 
 
-@pytest.mark.parametrize(
-    ("files", "columns", "problem"),
-    [
+def test_what_is_no_labelled_corpus_is_refused() -> None:
+    for files, columns, problem in (
         (["a", "b"], {}, "a labelled corpus of 2 files; give one file of texts and labels"),
         (["a"], {"text_column": -1}, "a: column -1; columns are counted from 0"),
         (["a"], {"text_column": 0}, "a: column 0 cannot be both text and label"),
         (["no.tsv"], {}, "no.tsv: no such file in "),
         (["phrasebook:reviews-dev"], {}, "phrasebook:reviews-dev: no such split; there are phrasebook:revi"),
-    ],
-)
-def test_what_is_no_labelled_corpus_is_refused(
-    files: list[str], columns: dict[str, Column], problem: str
-) -> None:
-    with pytest.raises(DataError) as error:
-        open_labelled(files, **columns)
-    assert str(error.value).startswith(problem)
+    ):
+        with pytest.raises(DataError, match=f"^{problem}"):
+            open_labelled(files, **columns)
 
 
 # Columns that nobody named

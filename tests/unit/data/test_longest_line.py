@@ -132,16 +132,13 @@ def test_a_length_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize(
-    ("name", "content", "where"),
-    [
+def test_a_document_with_a_longer_paragraph_is_refused() -> None:
+    for name, content, where in (
         ("a.txt", "one\n{}\n", "line 2"),
         ("a.html", "<p>one<p>{}", "paragraph 2"),
         ("a.tmx", tmx("{}"), "unit 1"),
-    ],
-)
-def test_a_document_with_a_longer_paragraph_is_refused(name: str, content: str, where: str) -> None:
-    fine = content.format("x " * (MOST // 2 - 1)).encode()
-    assert DocumentFile.read(name, fine, ("a", "b")).sentences
-    with pytest.raises(DataError, match=f"^{name}, {where}: {re.escape(TOO_LONG)}$"):
-        DocumentFile.read(name, content.format("x " * MOST).encode(), ("a", "b"))
+    ):
+        fine, long = (content.format("x " * n).encode() for n in (MOST // 2 - 1, MOST))
+        assert DocumentFile.read(name, fine, ("a", "b")).sentences
+        with pytest.raises(DataError, match=f"^{name}, {where}: {re.escape(TOO_LONG)}$"):
+            DocumentFile.read(name, long, ("a", "b"))

@@ -19,6 +19,7 @@ def test_no_sentence_of_one_split_is_in_another_in_any_language() -> None:
     for part in [*map(reviews, SPLITS), unseen_reviews()]:
         assert len(set(Counter(label for label, _ in part).values())) == 1, "the labels are balanced"
     assert sum(len(phrases(split)) for split in SPLITS) >= 50_000
+    assert set(unseen_phrases()) < set(phrases("test"))
 
 
 @pytest.mark.nightly

@@ -124,20 +124,15 @@ def test_everyday_sentences_are_split_and_what_is_left_out_is_counted(web: Web, 
         assert lines(folder / f"{name}.de.gz") == [f"deu {s[::-1]}" for s in part]
 
 
-def test_reviews_become_a_line_each_negative_ones_first(web: Web, folder: Path) -> None:
+def test_reviews_become_a_line_each_negative_ones_first_and_the_sample_is_found_by_its_keys(
+    web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, reported = made(web, "imdb", folder)
-    labels = [line.split("\t")[0] for line in lines(folder / "test.tsv.gz")]
-    assert labels == ["0"] * 3 + ["1"] * 3
+    test = lines(folder / "test.tsv.gz")
+    assert [line.split("\t")[0] for line in test] == ["0"] * 3 + ["1"] * 3
     first = lines(folder / "train.tsv.gz")[0]  # neg/10_7.txt sorts before neg/8_7.txt
     assert first == f"0\ttrain neg {sentences(3, seed=len('trainneg'))[0]}<br />"
     assert reported == ["test_5k.tsv.gz is left out: 5,000 of its 5,000 texts are not in the archive"]
-
-
-def test_the_sample_of_reviews_is_found_by_its_keys_in_their_order(
-    web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made(web, "imdb", folder)
-    test = lines(folder / "test.tsv.gz")
     chosen = [test[4], test[0], test[4]]
     package = folder.parent / "package"
     package.mkdir()

@@ -52,12 +52,10 @@ def is_nested(pieces: Pieces) -> bool:
     for piece in pieces:
         if isinstance(piece, Code) and piece.kind == "open":
             unclosed.append(piece.key)
-        elif (
-            isinstance(piece, Code)
-            and piece.kind == "close"
-            and (not unclosed or unclosed.pop() != piece.key)
-        ):
+        elif isinstance(piece, Code) and piece.kind == "close" and [piece.key] != unclosed[-1:]:
             return False
+        elif isinstance(piece, Code) and piece.kind == "close":
+            unclosed.pop()
     return not unclosed
 
 
@@ -185,13 +183,10 @@ def test_lines_and_spaces_stand_where_they_stood(translator: Translator) -> None
         assert translate_document(translator, text) == expected
 
 
-def test_every_sentence_knows_its_line() -> None:
+def test_every_sentence_knows_its_line_and_chinese_ones_stand_without_spaces() -> None:
     document = Document.read("One. Two.\r\n\r\nThree.\rFour.", "en")
     assert document.sentences == ("One.", "Two.", "Three.", "Four.")
     assert [line for *_, line in document.places] == [1, 1, 3, 4]
-
-
-def test_chinese_sentences_stand_without_spaces() -> None:
     document = Document.read("One. Two.\n Three.", "en")
     assert document.written(["一。", "二。", "三。"], ("en", "zh")) == "一。二。\n 三。"
     back = Document.read("一。二。\n 三。", "zh")

@@ -1,7 +1,6 @@
 """Subtitles keep their numbers, times and tags, and a sentence over several cues is one sentence."""
 
 import re
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from corpus_files import complaint_of
 from dragoman.documents.budget import Budget
 from dragoman.documents.files import DocumentFile
-from dragoman.documents.subtitles import LONGEST_CUE, MOST_CUES, parse
+from dragoman.documents.subtitles import LONGEST_CUE, MOST_CUES, Cue, parse
 
 EN_DE = ("en", "de")
 FILM = """\
@@ -62,20 +61,11 @@ def sentences(text: str, languages: tuple[str, str] = EN_DE) -> tuple[str, ...]:
     return DocumentFile.read("film.srt", text.encode(), languages).sentences
 
 
-class Shown(NamedTuple):
-    """A cue of a file in which no text holds an empty line."""
-
-    number: str
-    times: str
-    content: str
+def cues_in(text: str) -> list[Cue]:
+    return parse("film.srt", text, Budget("film.srt"))
 
 
-def cues_in(text: str) -> list[Shown]:
-    found = re.findall(r"^(.+)\n(.+ --> .+)\n((?:.+\n?)*)", text, flags=re.MULTILINE)
-    return [Shown(number, times, content.rstrip("\n")) for number, times, content in found]
-
-
-def translated(text: str, *translations: str, languages: tuple[str, str] = EN_DE) -> list[Shown]:
+def translated(text: str, *translations: str, languages: tuple[str, str] = EN_DE) -> list[Cue]:
     document = DocumentFile.read("film.srt", text.encode(), languages)
     return cues_in(document.written(translations).decode())
 
@@ -96,7 +86,7 @@ def translated(text: str, *translations: str, languages: tuple[str, str] = EN_DE
 def test_cues_are_read_as_the_package_srt_3_5_read_them(
     block: str, start: float, end: float, content: str
 ) -> None:
-    (cue,) = parse("a.srt", block, Budget("a.srt"))
+    (cue,) = cues_in(block)
     assert (cue.start, cue.end, cue.content) == (round(1000 * start), 1000 * end, content)
     assert cue.head + cue.content + cue.tail == block
 
@@ -115,7 +105,7 @@ def test_its_own_sentences_give_the_same_bytes(encoding: str) -> None:
         document = DocumentFile.read("film.srt", content, EN_DE)
         assert document.written(document.sentences) == content
     written = cues_in(document.written(["ja"] * len(document.sentences)).decode(encoding).replace("\r", ""))
-    assert [cue[:2] for cue in written] == [cue[:2] for cue in cues_in(FILM)], "numbers, times and positions"
+    assert [cue.head for cue in written] == [cue.head for cue in cues_in(FILM)], "numbers, times, positions"
     assert written[0].content.startswith("{\\an8}")
     assert written[-1].content == "...", "what holds no letter is not translated"
 
@@ -167,6 +157,9 @@ def test_a_cue_has_as_many_lines_as_before_with_the_dashes_of_its_speakers() -> 
     assert cue.content.replace("\n", " ") == "Eine rote Katze schläft auf der Matte."
     (cue,) = translated(film("- Who is it?\n<i>– Me.</i>"), "Wer ist da?", "Ich.")
     assert cue.content == "- Wer ist da?\n<i>– Ich.</i>"
+    few = film("One two\nthree four", "five six\nseven eight.")
+    assert [cue.content for cue in translated(few, "Eins zwei")] == ["Eins", "zwei"]
+    assert [cue.content for cue in translated(few, "Eins")] == ["Eins", ""]
 
 
 def test_a_sentence_over_two_cues_is_cut_in_proportion() -> None:
@@ -189,12 +182,6 @@ def test_tags_over_a_cut_are_closed_and_opened_again() -> None:
     text = film("<i>The man who went</i>", "<i>home was seen.</i>")
     for cue in translated(text, "Der Mann der heimging wurde gesehen."):
         assert re.fullmatch("<i>[^<>]+</i>", cue.content)
-
-
-def test_too_few_words_leave_lines_and_at_last_cues_empty() -> None:
-    text = film("One two\nthree four", "five six\nseven eight.")
-    assert [cue.content for cue in translated(text, "Eins zwei")] == ["Eins", "zwei"]
-    assert [cue.content for cue in translated(text, "Eins")] == ["Eins", ""]
 
 
 def test_chinese_lines_are_joined_and_cut_without_spaces() -> None:

@@ -200,7 +200,6 @@ def hostile() -> dict[str, tuple[bytes, str]]:
     return {
         "empty": (b"", cut),
         "truncated": (good[: len(good) // 2], cut),
-        "flipped": (good.replace(b"word/document.xml", b"word/documens.xml"), wrong),
         "password": (b"\xd0\xcf\x11\xe0" + bytes(512), "a.docx: is protected by a password"),
         "another archive": (changed(b"PK\5\6" + bytes(18), "x", b""), wrong),
         "entities": (changed(good, main, BOMB), "a.docx/word/document.xml, line 1: declares the"),
@@ -214,12 +213,11 @@ def hostile() -> dict[str, tuple[bytes, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", hostile())
-def test_a_damaged_or_hostile_file_is_refused_in_one_line(kind: str) -> None:
-    content, message = hostile()[kind]
-    complaint = complaint_of(lambda: DocumentFile.read("a.docx", content, EN_DE).sentences)
-    assert complaint.startswith(message)
-    assert " at 0x" not in complaint
+def test_a_damaged_or_hostile_file_is_refused_in_one_line() -> None:
+    for content, message in hostile().values():
+        complaint = complaint_of(lambda one=content: DocumentFile.read("a.docx", one, EN_DE).sentences)
+        assert complaint.startswith(message)
+        assert " at 0x" not in complaint
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

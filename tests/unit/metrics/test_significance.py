@@ -8,6 +8,7 @@ import pytest
 from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
+from dragoman.metrics.score import signature_differences
 from dragoman.metrics.significance import Method, compare_groups, mcnemar, paired_test
 from dragoman.metrics.translation import MeanMetric, SentenceScores, metrics_for, score_all
 
@@ -81,33 +82,27 @@ def sentence_ter(hypotheses: list[str]) -> SentenceScores:
 
 @pytest.mark.slow
 @methods
-def test_given_numbers_have_the_p_values_of_the_metric_that_they_are_from(method: Method) -> None:
+def test_given_numbers_have_the_tests_and_intervals_of_the_metric_that_they_are_from(method: Method) -> None:
     systems = {"a": edited(1, 0.5), "b": edited(2, 0.4), "same": edited(1, 0.5)}
     own = paired_test(systems, REFERENCES, metrics=ENGLISH, method=method)
-    numbers = {name: sentence_ter(texts).texts for name, texts in systems.items()}
+    scores = {name: sentence_ter(texts) for name, texts in systems.items()}
+    numbers = {name: score.texts for name, score in scores.items()}
     given = paired_test(numbers, [""] * len(REFERENCES), metrics=NUMBERS, method=method)
     for name in systems:
         (tested,), ter = given[name], own[name][2]
-        assert tested.name == "given"
-        assert tested.value == pytest.approx(ter.value)
+        assert (tested.name, tested.value) == ("given", pytest.approx(ter.value))
         assert tested.p_value == ter.p_value
     assert given["same"][0].p_value == 1.0
     assert 0 < (given["b"][0].p_value or 0) < 1
-
-
-def test_given_numbers_have_the_interval_and_group_test_of_the_metric_that_they_are_from() -> None:
-    first, second = [edited(1, 0.5), edited(2, 0.4)], [edited(3, 0.2), edited(4, 0.4)]
-    own = score_all(first[0], REFERENCES, tgt_lang="en")[2]
-    score = sentence_ter(first[0]).score()
-    assert (score.value, score.interval) == (pytest.approx(own.value), pytest.approx(own.interval))
-    own_test = compare_groups(first, second, REFERENCES, metrics=ENGLISH, n_samples=200)[2]
-    numbers = ([sentence_ter(texts).texts for texts in group] for group in (first, second))
-    (test,) = compare_groups(*numbers, [""] * len(REFERENCES), metrics=NUMBERS, n_samples=200)
-    assert (test.difference, test.interval) == (
-        pytest.approx(own_test.difference),
-        pytest.approx(own_test.interval),
-    )
-    assert test.p_value == own_test.p_value
+    alone = score_all(systems["a"], REFERENCES, tgt_lang="en")[2]
+    assert scores["a"].score().interval == pytest.approx(alone.interval)
+    first, second = [systems["a"], systems["b"]], [edited(3, 0.2), edited(4, 0.4)]
+    expected = compare_groups(first, second, REFERENCES, metrics=ENGLISH, n_samples=200)[2]
+    groups = ([sentence_ter(texts).texts for texts in group] for group in (first, second))
+    (test,) = compare_groups(*groups, [""] * len(REFERENCES), metrics=NUMBERS, n_samples=200)
+    assert test.difference == pytest.approx(expected.difference)
+    assert test.interval == pytest.approx(expected.interval)
+    assert test.p_value == expected.p_value
 
 
 def test_two_systems_of_one_length_are_needed() -> None:
@@ -129,3 +124,10 @@ def test_mcnemar_is_the_two_sided_binomial_test_of_the_texts_that_one_has_right(
         tail = sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1)) / 2**n
         assert mcnemar(first, second) == pytest.approx(min(1.0, 2 * tail))
         assert mcnemar(second, first) == pytest.approx(mcnemar(first, second))
+
+
+def test_signatures_differ_in_the_choices_that_differ() -> None:
+    assert signature_differences("nrefs:1|tok:13a", "nrefs:1|tok:13a") == []
+    assert signature_differences("tok:13a|case:mixed", "tok:zh|case:mixed|bs:1000") == [
+        "tok is 13a in one and zh in the other", "bs is absent in one and 1000 in the other",
+    ]  # fmt: skip

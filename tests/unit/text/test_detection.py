@@ -1,7 +1,5 @@
 """Languages: of a text, by their codes, and by their names."""
 
-import sys
-
 import pytest
 
 pytest.importorskip("py3langid")
@@ -9,8 +7,6 @@ pytest.importorskip("py3langid")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.errors import MissingExtraError
-from dragoman.text import languages as identification
 from dragoman.text.languages import NAMES, detect, known, name_of
 
 TEXTS = {
@@ -50,13 +46,6 @@ def test_a_variant_is_told_as_its_language_and_the_first_of_equals_comes_first()
     (chinese,) = detect(TEXTS["zh"], ["zh"])
     for variants in (["zt", "zh-Hant", "zh_CN"], ["zh_CN", "zt", "zh-Hant"]):
         assert detect(TEXTS["zh"], ["pb", *variants])[:3] == [(code, chinese.confidence) for code in variants]
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "py3langid", None)
-    identification._identifier.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"py3langid.*\n?.*serve"):
-        detect("red cat")
 
 
 def test_a_code_means_the_same_language_however_it_is_written() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import ConfigError, MissingExtraError, RunError
 from dragoman.text.foreign import (
     BytePairCodes,
     Segmentation,
@@ -164,6 +165,13 @@ def test_they_are_not_learnt() -> None:
         config = TokenizerConfig.model_validate({"kind": kind})
         with pytest.raises(ConfigError, match=f'tokenizer.kind = "{kind}" comes with an imported model'):
             train_tokenizer(["a"], config)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    of_sentencepiece().save(tmp_path / "x.json")
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(MissingExtraError, match=r"sentencepiece: pip install 'dragoman\[foreign\]'"):
+        load_tokenizer(tmp_path / "x.json")
 
 
 def test_an_older_package_gives_the_same_spans() -> None:

@@ -2,7 +2,6 @@
 
 from random import Random
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,19 +16,17 @@ SLOTLESS = st.text(st.characters(exclude_characters=SLOTS), max_size=4)
 TEXTS = st.lists(st.sampled_from(SPANS) | SLOTLESS).map("".join)
 
 
-@pytest.mark.parametrize(
-    ("text", "spans"),
-    [
-        ("Meet me at 14:30 with 25 bikes on 12.05.2024.", ["14:30", "25", "12.05.2024"]),
-        ("3 men, 1,000 people, 3.14, v2.0", []),
-        ("在2024年10月3日", ["2024", "10"]),
-        ("<b>www.a.de</b> a@b.de {name} %d 😀", ["<b>", "www.a.de", "</b>", "a@b.de", "{name}", "%d", "😀"]),
-        ("12, 13 and 12", ["12", "13"]),
-        ("a<b and c>d, <b id=x>, <input disabled>", ["<b id=x>", "<input disabled>"]),
-    ],
-)
-def test_what_every_language_writes_alike_is_carried_over(text: str, spans: list[str]) -> None:
-    assert SLOTTING.spans(text) == spans
+def test_what_every_language_writes_alike_is_carried_over() -> None:
+    kinds = ["<b>", "www.a.de", "</b>", "a@b.de", "{name}", "%d", "😀"]
+    for text, spans in {
+        "Meet me at 14:30 with 25 bikes on 12.05.2024.": ["14:30", "25", "12.05.2024"],
+        "3 men, 1,000 people, 3.14, v2.0": [],
+        "在2024年10月3日": ["2024", "10"],
+        "<b>www.a.de</b> a@b.de {name} %d 😀": kinds,
+        "12, 13 and 12": ["12", "13"],
+        "a<b and c>d, <b id=x>, <input disabled>": ["<b id=x>", "<input disabled>"],
+    }.items():
+        assert SLOTTING.spans(text) == spans
 
 
 @given(text=TEXTS)

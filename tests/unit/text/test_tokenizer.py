@@ -1,6 +1,7 @@
 """What tokenizers of every kind owe: files that give them back, special tokens in no text, pairs."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dragoman.text.tokenizer import (
     load_tokenizer,
     train_tokenizer,
 )
+from dragoman.text.vocabulary import draw_sample
 
 ENGLISH = [f"The {a} sat and 12 {b} are here ." for a in ("cat", "dog") for b in ("trees", "men")] * 5
 GERMAN = [f"Die {a} saß und 12 {b} sind hier ." for a in ("Katze", "Maus") for b in ("Bäume", "Leute")] * 5
@@ -131,3 +133,10 @@ def test_the_target_may_be_of_another_kind(tmp_path: Path) -> None:
     assert loaded.tgt.decode(loaded.tgt.encode("我们 好。")) == "我们\ufffd好。"
     mixed = TokenizerPair.train(corpus, config("words", tgt_kind="bpe", shared=False, dropout=0.5))
     assert mixed.src.encode_batch(["We go"], dropout=np.random.default_rng(1)) == [mixed.src.encode("We go")]
+
+
+def test_a_sample_is_drawn_evenly_and_always_the_same() -> None:
+    sample = draw_sample(iter(range(10_000)), 1000)
+    assert sample == draw_sample(range(10_000), 1000)
+    assert len(set(sample)) == 1000
+    assert all(abs(n - 100) < 50 for n in Counter(i // 1000 for i in sample).values()), "five deviations"

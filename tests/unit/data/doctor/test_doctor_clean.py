@@ -98,6 +98,9 @@ def test_labelled_text_is_cleaned_too(tmp_path: Path) -> None:
     assert (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8") == "1\tgood\n0\tbad\n"
     reasons = [one["reasons"] for one in dropped_in(tmp_path / "clean")]
     assert reasons == [["duplicate"], ["empty"], ["conflict"], ["conflict"]]
+    reviews = open_labelled(["phrasebook:reviews-valid"])
+    (copy, _) = write_clean(reviews, check_corpus(reviews), tmp_path / "r", kinds=kinds_to_drop())
+    assert list(open_labelled([str(copy)]).examples()) == list(reviews.examples())
 
 
 def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:

@@ -84,6 +84,17 @@ def test_a_worker_that_dies_is_named(small_windows: None) -> None:
 
 
 @pytest.mark.slow
+def test_examples_are_spread_over_a_long_corpus(small_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "_MIN_KEPT", 12)
+    pairs = [("", f"{i}") if i % 10 == 5 else (f"a{i}", f"b{i}") for i in range(3000)]
+    finding = check_corpus(Listed(pairs), n_examples=4).finding("empty")
+    assert finding is not None
+    assert finding.count == 300
+    assert [example.texts[1] for example in finding.examples] == [str(e.line - 1) for e in finding.examples]
+    assert np.diff([0, *(example.line for example in finding.examples), 3000]).max() < 1500
+
+
+@pytest.mark.slow
 def test_windows_unlike_all_others_are_faults(small_windows: None) -> None:
     pairs = phrases(1800)
     polish = phrases(1800, tgt_lang="pl")
