@@ -93,6 +93,7 @@ class BuildNative(Command):
             if self.inplace and compiler:
                 raise
             self.warn(f"no compiled library, searches will be slower: {error}")
+            (folder / LIBRARY).unlink(missing_ok=True)  # of an earlier build in this folder
 
 
 def compile_library(compiler: list[str], library: Path) -> None:
