@@ -32,14 +32,17 @@ nightly: .venv/installed
 quick: .venv/installed
 	$(PYTEST) -m "not slow and not browser and not nightly" tests/unit $(ARGS)
 
-# The tests of compiled searches, with every variant that this processor can run, under the sanitizers of gcc.
+# The tests of compiled searches under gcc's sanitizers, with every variant that this processor can run, and ARM's in an
+# emulator (apt install gcc-aarch64-linux-gnu qemu-user).
+sanitize: export DRAGOMAN_NATIVE_FLAGS = -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover
 sanitize: .venv/installed
 	rm -rf build/sanitized
-	CC="gcc -g1 -fsanitize=address,undefined -fno-sanitize-recover" $(BIN)/python setup.py --quiet build --build-lib build/sanitized
+	CC=gcc $(BIN)/python setup.py --quiet build --build-lib build/sanitized
 	for variant in $$($(SANITIZED) -c "from dragoman.native import native; print(*native().variants)"); do \
-		DRAGOMAN_NATIVE=$$variant $(SANITIZED) -m pytest -k "compiled or greedy_and_beam" -rs tests/unit/model \
-		tests/unit/decoding tests/unit/predict/test_shortlist.py $(ARGS) || exit; done
+		DRAGOMAN_NATIVE=$$variant $(SANITIZED) -m pytest --capture=sys -k "compiled or greedy_and_beam or exact" -rs $(SEARCHES) $(ARGS) || exit; done
+	ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -m nightly -rs tests/unit/test_processors.py $(ARGS)
 
+SEARCHES = tests/unit/model tests/unit/decoding tests/unit/predict/test_shortlist.py tests/unit/test_processors.py -m "not nightly"
 SANITIZED = PYTHONPATH=build/sanitized LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
 	OMP_NUM_THREADS=1 $(BIN)/python
 

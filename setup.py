@@ -29,7 +29,10 @@ PACKAGE = Path(__file__).resolve().parent / "src" / "dragoman"
 LIBRARY = f"libdragoman.{'dll' if sys.platform == 'win32' else 'so'}"
 COMPILERS = ("clang",) if sys.platform == "win32" else ("cc", "gcc", "clang")
 """In the order in which they are looked for, without the variable CC; MSVC has no vectors of its own."""
-FLAGS = ("-O3", "-fno-math-errno", *(() if sys.platform == "win32" else ("-fPIC",)))
+FLAGS = [
+    *("-O3", "-fno-math-errno", *(() if sys.platform == "win32" else ("-fPIC",))),
+    *shlex.split(os.environ.get("DRAGOMAN_NATIVE_FLAGS", "")),  # of tests: warnings, sanitizers
+]
 AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi2")
 AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
 VARIANTS = {
@@ -90,6 +93,7 @@ class BuildNative(Command):
             if self.inplace and compiler:
                 raise
             self.warn(f"no compiled library, searches will be slower: {error}")
+            (folder / LIBRARY).unlink(missing_ok=True)  # of an earlier build in this folder
 
 
 def compile_library(compiler: list[str], library: Path) -> None:
@@ -105,6 +109,7 @@ def compile_library(compiler: list[str], library: Path) -> None:
         subprocess.run([*command, "-c", str(PACKAGE / "native.c"), "-o", made], check=True)
         return made
 
+    library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         made = Path(folder, LIBRARY)
         objects = pool.map(compile_variant, filter(knows, VARIANTS))

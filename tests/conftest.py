@@ -1,5 +1,6 @@
 """What several tests share: a finished run."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -34,9 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or SOURCE.parents[2] != build.parent or find_spec("setuptools") is None:
         return
     if "make native" in native().reason:
-        subprocess.run(
-            [sys.executable, build, "--quiet", "build_native", "--inplace"], cwd=build.parent, check=True
-        )
+        command = [sys.executable, build, "--quiet", "build_native", "--inplace"]
+        environment = {**os.environ, "DRAGOMAN_NATIVE_FLAGS": ""}
+        subprocess.run(command, cwd=build.parent, env=environment, check=True)
         native.cache_clear()
 
 

@@ -904,7 +904,7 @@ EXPORT(Steps *, dragoman_begin)(const Model *model, const int32_t *forbidden, in
     if (steps == NULL) return NULL;
     steps->model = model, steps->output = model->output, steps->n_columns = n_columns;
     steps->forbidden = malloc(sizeof(int32_t) * (n_forbidden + 1)), steps->n_forbidden = n_forbidden;
-    if (steps->forbidden != NULL) memcpy(steps->forbidden, forbidden, sizeof(int32_t) * n_forbidden);
+    if (steps->forbidden != NULL && n_forbidden) memcpy(steps->forbidden, forbidden, sizeof(int32_t) * n_forbidden);
     for (int i = 0; i < n; i++) steps->longest = lengths[i] > steps->longest ? lengths[i] : steps->longest;
     const Looks of_encoder = {looks, model->n_encoder_layers, model->n_heads, steps->longest};
     if (steps->forbidden == NULL || (columns != NULL && !set_columns(steps, columns)) ||
