@@ -46,8 +46,8 @@ from dragoman.interop.exporting import export_run
 from dragoman.interop.huggingface import write_huggingface
 from dragoman.interop.parity import TOKEN, Parity, compare, sentences_to_compare
 from dragoman.predict.engine import StepEngine
-from dragoman.predict.loading import build_model
 from dragoman.predict.model import translation_config
+from dragoman.predict.networks import build_model
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run

@@ -46,13 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=["compiled", "operators"])
 def both_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test twice: searches in compiled code, and by PyTorch's operations."""
+    """Run a test twice: searches in compiled code, and by the operations of PyTorch and NumPy."""
     if request.param == "compiled":
         if reason := native().reason:
             pytest.skip(reason)
     else:
-        monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
-        monkeypatch.setattr("dragoman.decoding.hypotheses.is_compiled", lambda _: False)
+        monkeypatch.setattr("dragoman.predict.torch_engine.can_compile", lambda *_, **__: False)
+        monkeypatch.setattr("dragoman.decoding.log_probs.is_compiled", lambda _: False)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.predict.loading import build_model
+from dragoman.predict.networks import build_model
 from dragoman.runs import Run
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair

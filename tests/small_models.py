@@ -1,15 +1,14 @@
 """Models of a few parameters, which have learnt nothing, and sources for them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from dragoman.config import ModelConfig
-from dragoman.model.compiled import CompiledModel, Kind, why_not_compiled
+from dragoman.model.compiled import CompiledModel, CompiledSteps, Kind, why_not_compiled
 from dragoman.model.kernels import PLAIN, Kernels
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import TensorSteps, kind_of
 from dragoman.tensors import of_tensors
 
 V = 30
@@ -28,6 +27,15 @@ def random_ids(*shape: int) -> torch.Tensor:
     return torch.randint(4, V, shape, generator=torch.Generator().manual_seed(1))
 
 
+class TensorSteps(NamedTuple):
+    """The steps of compiled code, called with tensors."""
+
+    steps: CompiledSteps
+
+    def __call__(self, last: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(self.steps(last.numpy(), parents.numpy()))
+
+
 def compiled_steps(
     model: Seq2SeqTransformer,
     src: torch.Tensor,
@@ -37,8 +45,7 @@ def compiled_steps(
     **options: Any,
 ) -> TensorSteps:
     """What `IncrementalDecoder` gives, by compiled code, in `kind` or the model's type."""
-    kind = kind or kind_of(model)
-    assert kind is not None
+    kind = kind or ("bfloat16" if model.dtype == torch.bfloat16 else "float32")
     if reason := why_not_compiled(model.config, kind):
         pytest.skip(reason)
     made = CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from hypothesis import strategies as st
-from torch import Tensor
 
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.decoding.search import greedy_search
 
 BOS, EOS = 0, 1
@@ -63,7 +62,7 @@ class Stepper:
         self.table, self.sentences = table, sentences
         self.rows: list[tuple[int, tuple[int, ...]]] | None = None
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> ArrayLogProbs:
         if self.rows is None:
             assert last.tolist() == [BOS] * len(self.sentences)
             assert parents.tolist() == list(range(len(self.sentences)))
@@ -73,7 +72,7 @@ class Stepper:
                 (self.rows[row][0], (*self.rows[row][1], token))
                 for row, token in zip(parents.tolist(), last.tolist(), strict=True)
             ]
-        return torch.tensor(np.stack([self.table(*row) for row in self.rows]))
+        return ArrayLogProbs(np.stack([self.table(*row) for row in self.rows]))
 
 
 def beam(step: NextToken | Table, sentences: Sequence[int] = (), **options: Any) -> list[list[Hypothesis]]:

@@ -50,10 +50,10 @@ from dragoman.model.kernels import choose_kernels
 from dragoman.predict.alignment import align
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.engine import NativeEngine
 from dragoman.predict.flow import searched
 from dragoman.predict.results import Translation
 from dragoman.predict.scoring import score_pairs
+from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.serving.batching import Batcher, Client, GoneError
@@ -498,8 +498,7 @@ def decoder(place: Place, *, static: bool) -> Iterator[None]:
     if place.on_gpu:
         yield
         return
-    record = mock.patch("dragoman.predict.engine.can_record", return_value=static)
-    with record, mock.patch("dragoman.predict.engine.can_compile", return_value=False):
+    with mock.patch("dragoman.predict.torch_engine.can_record", return_value=static):
         yield
 
 
@@ -511,6 +510,7 @@ def searching(*, static: bool, n_runs: int = 1) -> Callable[[Place], None]:
         here, there = (Translator.load(runs, device=d, precision="fp32") for d in ("cpu", place.device))
         for model in there.models:
             model.kernels = choose_kernels("fast" if static else "plain", model.device)
+        there.engine = TorchEngine(*there.models)
         for name, (options, limit) in SEARCHES.items():
             each = {k: [v] * len(texts) for k, v in options.items() if k in ("required", "prefixes")}
             given = {"batch_sentences": 16, **options, **each}
@@ -522,7 +522,7 @@ def searching(*, static: bool, n_runs: int = 1) -> Callable[[Place], None]:
             apart = [abs(ours.score - theirs.score) for ours, theirs in pairs if ours.ids[0] == theirs.ids[0]]
             place.at_most(f"{name}: scores of those are apart", max(apart, default=0.0), 2e-3)
         if static and place.on_gpu:
-            assert isinstance(there.engine, NativeEngine)
+            assert isinstance(there.engine, TorchEngine)
             stages = [stage for decoder in there.engine._static for stage in decoder.stages.values()]
             place.at_least("recorded steps", sum(stage.recording is not None for stage in stages), 1)
 

@@ -1,4 +1,7 @@
-"""Choose device and precision, and describe the machine."""
+"""Choose device and precision, and describe the machine.
+
+PyTorch is imported where it is asked something: who translates on a processor needs none.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,47 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import ConfigError
+from dragoman.files import WINDOWS
 from dragoman.processes import usable_cores
+
+if TYPE_CHECKING:
+    import torch
+
+GPU_FILES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+"""Files of which there is one where there is a GPU that PyTorch computes on: NVIDIA's, WSL's and AMD's."""
+PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""The types of a setting, as PyTorch calls them."""
+
+
+def on_processor(name: str) -> bool:
+    """Whether the device called `name` is the processor. ConfigError: as `find_device`.
+
+    PyTorch is asked only where a GPU is, or is named.
+    """
+    if str(name) == "auto" and not WINDOWS and not any(Path(file).exists() for file in GPU_FILES):
+        return True
+    if str(name) == "cpu" or (str(name) == "auto" and find_spec("torch") is None):
+        return True
+    return find_device(name).type == "cpu"
+
+
+def n_threads() -> int:
+    """Return how many threads compute together on the processor: OMP_NUM_THREADS, or its cores."""
+    if torch := sys.modules.get("torch"):
+        return int(torch.get_num_threads())
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(limit)) if limit.isdecimal() else usable_cores()
+
+
+def set_threads(n: int) -> None:
+    """Let PyTorch, if it is imported, compute in `n` threads what this thread asks for."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(n)
 
 
 def choose_device(name: str) -> torch.device:
@@ -28,6 +65,8 @@ def choose_device(name: str) -> torch.device:
 
     ConfigError: there is no such device here, it cannot be used, or its kind is not supported.
     """
+    import torch
+
     device = find_device(name)
     if device.type == "cuda":
         try:
@@ -44,6 +83,8 @@ def find_device(name: str) -> torch.device:
 
     ConfigError: it is not here, or its kind is not supported.
     """
+    import torch
+
     if str(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     match = re.fullmatch(r"cpu|cuda(?::([0-9]+))?", str(name))
@@ -65,17 +106,29 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 
     ConfigError: unknown precision.
     """
+    import torch
+
+    dtype: torch.dtype = getattr(torch, choose_precision(precision, device))
+    return dtype
+
+
+def choose_precision(precision: str, device: torch.device | None = None) -> str:
+    """Return the same by its name in PyTorch, "float32"; None is the processor."""
     if precision == "auto":
         precision = "bf16" if has_bf16(device) else "fp32"
-    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    if precision not in dtypes:
+    if precision not in PRECISIONS:
         raise ConfigError(f'precision {precision}: is not one of "auto", "fp32", "bf16" and "fp16"')
-    return dtypes[precision]
+    return PRECISIONS[precision]
 
 
-def has_bf16(device: torch.device) -> bool:
-    """Whether `device` has bf16 arithmetic of its own (AVX-512 BF16, AMX, or a GPU of 2020 and later)."""
-    if device.type == "cuda":
+def has_bf16(device: torch.device | None = None) -> bool:
+    """Whether `device` has bf16 arithmetic of its own (AVX-512 BF16, AMX, or a GPU of 2020 and later).
+
+    None is the processor.
+    """
+    if device is not None and device.type == "cuda":
+        import torch
+
         with torch.cuda.device(device):
             return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"avx512_bf16", "amx_bf16"} & processor()[1])
@@ -83,7 +136,11 @@ def has_bf16(device: torch.device) -> bool:
 
 def resident_bytes(device: torch.device) -> float:
     """Return the bytes of GPU memory that a corpus or recorded steps may occupy: an eighth; 0 on a CPU."""
-    return torch.cuda.get_device_properties(device).total_memory / 8 if device.type == "cuda" else 0.0
+    if device.type != "cuda":
+        return 0.0
+    import torch
+
+    return torch.cuda.get_device_properties(device).total_memory / 8
 
 
 def peak_memory(device: torch.device) -> int | None:
@@ -92,6 +149,8 @@ def peak_memory(device: torch.device) -> int | None:
     None where that is not to be had.
     """
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.max_memory_allocated(device)
     try:
         import resource
@@ -152,13 +211,15 @@ def look_around() -> dict[str, Any]:
     Bytes of memory, of it what is free, and of free disk in the working directory; operations a second of a
     large matrix product, by type, on the device that "auto" means.
     """
+    import torch
+
     device = choose_device("auto")
     total, free = memory()
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     return {
         **environment(),
         "n_cores": usable_cores(),
-        "has_bf16": has_bf16(torch.device("cpu")),
+        "has_bf16": has_bf16(),
         "memory": total,
         "free_memory": free,
         "free_disk": shutil.disk_usage(".").free,
@@ -194,6 +255,8 @@ def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048, device: torch.device | 
 
     Each is the best of nine.
     """
+    import torch
+
     for size in (n // 8, n // 4, n // 2, n):
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         seconds = []
@@ -254,15 +317,12 @@ def environment() -> dict[str, Any]:
 
     None where something is not known.
     """
-    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu")
-    versions: dict[str, str | None] = dict.fromkeys(packages)
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
+    import torch
+
     name, flags = processor()
     return {
-        **versions,
-        "commit": _commit(),
+        **versions(),
+        "commit": commit(),
         "torch": str(torch.__version__),  # names the build too: 2.13.0+cu130
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -277,8 +337,18 @@ def environment() -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str | None]:
+    """Return the versions of this package and of those that results depend on; None: it is not installed."""
+    packages = ("dragoman", "numpy", "tokenizers", "safetensors", "sacrebleu", "torch")
+    numbers: dict[str, str | None] = dict.fromkeys(packages)
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            numbers[package] = version(package)
+    return numbers
+
+
 @cache
-def _commit() -> str | None:
+def commit() -> str | None:
     """Return the commit of this package's source, with "-dirty" if files differ; None outside a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():

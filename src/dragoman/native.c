@@ -920,7 +920,7 @@ static int add_sentences(Steps *steps, const int64_t *ids, const int32_t *length
  * Without them all are computed, and those that are `forbidden` are -inf. `looks`, or NULL: what the encoder's tokens look
  * at, (tokens, layers, H, S), S the most tokens of a sentence. Returns NULL where memory is missing. */
 EXPORT(Steps *, dragoman_begin)(const Model *model, const int32_t *forbidden, int32_t n_forbidden, const int64_t *ids, const int32_t *lengths,
-                                int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
+                                 int32_t n, const int32_t *columns, const uint8_t *may_hold, int32_t n_columns, float *looks) {
     Steps *steps = calloc(1, sizeof(Steps));
     if (steps == NULL) return NULL;
     steps->model = model, steps->output = model->output, steps->n_columns = n_columns;

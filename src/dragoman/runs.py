@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from dragoman.model.weights import Weights
+
 SCORES = "scores.json"
 """Where a run keeps the scores of its test sets."""
 
@@ -181,19 +183,29 @@ class Run:
         """Read the weights to use. RunError: there are none yet, or the file is damaged."""
         from dragoman.tensors import load_tensors
 
-        if not self.weights_path.exists():
-            raise RunError(
-                f"{self.path}: holds no model.safetensors yet; train it until its first validation"
-            )
+        self._check_weights()
         return load_tensors(self.weights_path, device=device)
+
+    def load_arrays(self) -> Weights:
+        """Read the same as arrays of NumPy. RunError: as `load_weights`."""
+        from dragoman.tensors import load_arrays
+
+        self._check_weights()
+        return load_arrays(self.weights_path)
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the name and shape of every weight, without reading them. RunError: as `load_weights`."""
         from dragoman.tensors import tensor_shapes
 
-        if not self.weights_path.exists():
-            self.load_weights()  # complains
+        self._check_weights()
         return tensor_shapes(self.weights_path)
+
+    def _check_weights(self) -> None:
+        """RunError: there are no weights yet."""
+        if not self.weights_path.exists():
+            raise RunError(
+                f"{self.path}: holds no model.safetensors yet; train it until its first validation"
+            )
 
     def text_hashes(self) -> dict[str, Any]:
         """Return the hashes of the text that it is trained on, as `hashes_of` has them; {} if none are kept.

@@ -1,4 +1,7 @@
-"""Files of tensors: safetensors, written atomically, and read only if their size can be right."""
+"""Files of tensors: safetensors, written atomically, and read only if their size can be right.
+
+What is read as arrays needs no PyTorch, which is imported where tensors are read or written.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,26 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
-from torch import Tensor
 
 from dragoman.errors import RunError
 from dragoman.files import replacing
 from dragoman.hardware import memory
 from dragoman.model.weights import BF16, Weights
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 DTYPES = {
-    torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.float16: "F16",
-    torch.bfloat16: "BF16", torch.int32: "I32", torch.float32: "F32", torch.float64: "F64",
-    torch.int64: "I64",
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "float16": "F16", "bfloat16": "BF16",
+    "int32": "I32", "float32": "F32", "float64": "F64", "int64": "I64",
 }  # fmt: skip
-"""Names of types in safetensors files, in the order in which it writes tensors: the last ones first."""
+"""Names of types, and those in safetensors files, in the order in which it writes: the last ones first."""
 
 CHECKSUM = "sha256"
 """The entry of a file's metadata with the hash of its numbers."""
@@ -95,7 +98,7 @@ def _header(tensors: Mapping[str, Rows], metadata: Mapping[str, str]) -> bytes:
     header = json.dumps(
         {"__metadata__": {"format": "pt", **metadata}}
         | {
-            name: {"dtype": DTYPES[tensors[name].values.dtype], "shape": list(tensors[name].shape),
+            name: {"dtype": _type_of(tensors[name].values), "shape": list(tensors[name].shape),
                    "data_offsets": [start, end]}
             for name, (start, end) in _places(tensors).items()
         },
@@ -105,14 +108,21 @@ def _header(tensors: Mapping[str, Rows], metadata: Mapping[str, str]) -> bytes:
     return len(header).to_bytes(8, "little") + header
 
 
+def _type_of(tensor: Tensor) -> str:
+    return DTYPES[str(tensor.dtype).removeprefix("torch.")]
+
+
 def _bytes_of(tensor: Tensor) -> memoryview:
+    import torch
+
     return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
     """Return where each tensor begins and ends after the header, in safetensors' own order."""
     places, end = {}, 0
-    for name in sorted(tensors, key=lambda name: (-[*DTYPES].index(tensors[name].values.dtype), name)):
+    order = [*DTYPES.values()]
+    for name in sorted(tensors, key=lambda name: (-order.index(_type_of(tensors[name].values)), name)):
         start, end = end, end + math.prod(tensors[name].shape) * tensors[name].values.itemsize
         places[name] = start, end
     return places
@@ -123,22 +133,50 @@ def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str,
 
     Its numbers are compared with their hash, if it has one: files of older versions and other tools have not.
     """
+    from safetensors.torch import load_file
+
     with open_tensors(path) as file:
-        expected, digest = (file.metadata() or {}).get(CHECKSUM), hashlib.sha256()
-        with path.open("rb") as numbers:
-            numbers.seek(8 + int.from_bytes(numbers.read(8), "little"))
-            while expected is not None and (chunk := numbers.read(1 << 20)):
-                digest.update(chunk)
-        if expected not in (None, digest.hexdigest()):
-            raise RunError(
-                f"{path}: is damaged: its numbers are not those that were written; copy it again, or train "
-                "the run again"
-            )
+        _check_numbers(path, (file.metadata() or {}).get(CHECKSUM))
         return load_file(path, device=str(device))
 
 
+def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read a safetensors file as arrays of NumPy. RunError: as `load_tensors`.
+
+    What is bfloat16 is of the type `BF16`. Each array has memory of its own, which goes with it.
+    """
+    with open_tensors(path) as checked, path.open("rb") as file:
+        _check_numbers(path, (checked.metadata() or {}).get(CHECKSUM))
+        n_header = int.from_bytes(file.read(8), "little")
+        header: dict[str, dict[str, Any]] = json.loads(file.read(n_header))
+        header.pop("__metadata__", None)
+        types = {theirs: BF16 if theirs == "BF16" else np.dtype(ours) for ours, theirs in DTYPES.items()}
+        arrays = {}
+        for name, about in header.items():
+            if about["dtype"] not in types:
+                raise RunError(f"{path}: {name} holds {about['dtype']}, which is not supported")
+            file.seek(8 + n_header + about["data_offsets"][0])
+            dtype, shape = types[about["dtype"]], tuple(about["shape"])
+            arrays[name] = np.fromfile(file, dtype, count=math.prod(shape)).reshape(shape)
+        return arrays
+
+
+def _check_numbers(path: Path, expected: str | None) -> None:
+    """RunError: the numbers of a file have not the hash `expected`; None = it has none."""
+    digest = hashlib.sha256()
+    with path.open("rb") as numbers:
+        numbers.seek(8 + int.from_bytes(numbers.read(8), "little"))
+        while expected is not None and (chunk := numbers.read(1 << 20)):
+            digest.update(chunk)
+    if expected not in (None, digest.hexdigest()):
+        raise RunError(
+            f"{path}: is damaged: its numbers are not those that were written; copy it again, or train "
+            "the run again"
+        )
+
+
 @contextmanager
-def open_tensors(path: Path) -> Iterator[Any]:
+def open_tensors(path: Path, framework: str = "np") -> Iterator[Any]:
     """Open a safetensors file, as its own `safe_open`, to read parts of it. RunError: as `load_tensors`."""
     with suppress(OSError):  # the code below that reads the file reports it
         with path.open("rb") as numbers:
@@ -155,7 +193,7 @@ def open_tensors(path: Path) -> Iterator[Any]:
                 f"{path}: has {n_bytes:,} bytes, and this machine {of_machine:,} of memory; take another"
             )
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             yield file
     except OSError as error:
         raise RunError(
@@ -180,6 +218,8 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
     """Return tensors on the CPU as arrays that share their memory."""
+    import torch
+
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, tensor in tensors.items():
         is_bf16 = tensor.dtype == torch.bfloat16
@@ -190,6 +230,8 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
 
 def to_tensors(arrays: Weights) -> dict[str, Tensor]:
     """Return arrays as tensors that share their memory."""
+    import torch
+
     tensors = {}
     for name, array in arrays.items():
         is_bf16 = array.dtype == BF16

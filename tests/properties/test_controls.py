@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
@@ -18,13 +18,15 @@ from dragoman.bulk.input import Chunk, Input
 from dragoman.bulk.job import Job, ModelSpec
 from dragoman.bulk.output import SyntheticPairs, as_line, json_line
 from dragoman.config import TokenizerConfig
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.distillation.teaching import as_candidates
 from dragoman.documents import DocumentFile, translate_document, translate_file
 from dragoman.interop.pipeline import pipeline
 from dragoman.interop.portable import portable, to_json
 from dragoman.predict.alignment import word_probabilities
-from dragoman.predict.engine import NativeEngine, Started
+from dragoman.predict.engine import CompiledEngine, Started
 from dragoman.predict.flow import TranslationRequest, aligned
+from dragoman.predict.probe import Probe
 from dragoman.predict.protection import Protection
 from dragoman.predict.results import Translation
 from dragoman.predict.threads import finish
@@ -49,19 +51,19 @@ def is_clean(text: str) -> bool:
     )
 
 
-def hostile(engine: NativeEngine, *_: object) -> Started:
-    n_tokens, n_steps = len(engine.models[0].output.weight), 0
+def hostile(engine: CompiledEngine, *_: object) -> Started:
+    n_tokens, n_steps = engine.models[0].n_tokens, 0
 
-    def step(last: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    def step(last: Ints, parents: Ints) -> ArrayLogProbs:
         nonlocal n_steps
         wanted = WRITTEN[n_steps] if n_steps < len(WRITTEN) else EOS_ID
         n_steps += 1
-        log_probs = torch.full((len(last), n_tokens), -9.0)
-        log_probs[:, : len(SPECIAL_TOKENS)] = -torch.inf
+        log_probs = np.full((len(last), n_tokens), -9.0)
+        log_probs[:, : len(SPECIAL_TOKENS)] = -np.inf
         log_probs[:, EOS_ID] = -5.0
         log_probs[:, WRITTEN] = -3.0
         log_probs[:, wanted] = -0.1
-        return log_probs
+        return ArrayLogProbs(log_probs)
 
     return Started(step)
 
@@ -69,8 +71,8 @@ def hostile(engine: NativeEngine, *_: object) -> Started:
 @pytest.fixture(scope="module", autouse=True)
 def _hostile_model() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeEngine, "start", hostile)
-        patch.setattr("dragoman.predict.translator.choose_stepping", lambda *_, **__: None)
+        patch.setattr(CompiledEngine, "start", hostile)
+        patch.setattr(Probe, "agrees", lambda *_: True)
         yield
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.decoding.phrases import ExactPhrase, Phrases
-from dragoman.decoding.sampling import FEW, sample, truncated
+from dragoman.decoding.sampling import sample, truncated
 from dragoman.decoding.wrappers import AttendingEnsemble, Coverage, Ensemble, ForcedPrefix, NoRepeatedNgrams
 from tables import BOS, EOS, Stepper, Table, all_hypotheses, beam, greedy, max_lengths, seeds, tables
 
@@ -107,8 +106,8 @@ class AttendingStepper(Stepper):
     """A stepper with random attention for each sentence and prefix."""
 
     @property
-    def attention(self) -> Tensor:
-        return torch.tensor(np.stack([self.look(*row) for row in self.rows]), dtype=torch.float32)
+    def attention(self) -> np.ndarray:
+        return np.stack([self.look(*row) for row in self.rows]).astype(np.float32)
 
     def look(self, sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
         random = np.random.default_rng([self.table.seed, 99, sentence, *prefix])
@@ -137,7 +136,7 @@ def test_a_wide_beam_with_a_coverage_penalty_finds_the_best_by_equation_14(
 ) -> None:  # fmt: skip
     table = Table(seed, n_tokens)
     steppers = [AttendingStepper(table, [0]) for _ in range(n_models)]
-    mask = torch.arange(N_SOURCE)[None] < counted
+    mask = np.arange(N_SOURCE)[None] < counted
     coverage = Coverage(AttendingEnsemble(steppers), beta=beta, counted=mask)
     n_sequences = sum(n_tokens**length for length in range(max_length + 1))
     (found,) = beam(
@@ -161,7 +160,7 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
 ) -> None:
     table, beta = Table(seed, 4), 0.5
     stepper = AttendingStepper(table, list(range(len(limits))))
-    counted = torch.ones(len(limits), N_SOURCE, dtype=torch.bool)
+    counted = np.ones((len(limits), N_SOURCE), np.bool_)
     step = Coverage(stepper, beta=beta, counted=counted)
     options = {
         "beam": {"beam_size": beam_size},
@@ -186,7 +185,7 @@ def test_scores_of_every_beam_hold_the_coverage_of_their_own_sequence(
 def diverse_in_plain_loops(
     table: Table, *, max_length: int, width: int, n_groups: int, penalty: float, alpha: float, n_best: int
 ) -> dict[tuple[int, ...], float]:
-    """The definition of beam_search for sentence 0, without a tensor: all that its groups finish."""
+    """The definition of beam_search for sentence 0, in plain loops: all that its groups finish."""
     live = {g: [((), 0.0)] for g in range(n_groups)}
     finished: dict[int, list[Hypothesis]] = {g: [] for g in range(n_groups)}
     for t in itertools.count():
@@ -196,9 +195,7 @@ def diverse_in_plain_loops(
             for prefix, total in live[g]:
                 log_probs = table(0, prefix).tolist()
                 for token in [EOS] if t == max_length else range(table.vocab_size):
-                    rank = total + float(
-                        np.float32(log_probs[token]) - np.float32(penalty * taken.count(token))
-                    )
+                    rank = total + log_probs[token] - penalty * taken.count(token)
                     candidates.append((rank, prefix, token, total + log_probs[token]))
             ranked = sorted((c for c in candidates if c[0] > -math.inf), key=lambda c: -c[0])
             for _, prefix, token, total in ranked[:width]:
@@ -401,8 +398,8 @@ def test_phrases_are_written_behind_a_prefix_and_with_blocked_ngrams(
 
 
 def test_phrases_that_are_impossible_end_with_a_log_probability_of_minus_infinity() -> None:
-    def step(last: Tensor, parents: Tensor) -> Tensor:
-        return torch.tensor([[-math.inf, -0.7, -0.7, -math.inf]]).repeat(len(last), 1)
+    def step(last: Ints, parents: Ints) -> ArrayLogProbs:
+        return ArrayLogProbs(np.array([[-math.inf, -0.7, -0.7, -math.inf]] * len(last)))
 
     ((found,),) = beam(step, phrases=[required([[3]])], max_lengths=[3], beam_size=2)
     assert found.log_prob == -math.inf
@@ -527,13 +524,12 @@ def test_the_log_probability_of_a_sample_is_the_models_own(
 def test_weights_are_those_of_the_definitions_for_narrow_and_wide_nuclei(
     seed: int, top_p: float, top_k: int, temperature: float
 ) -> None:
-    """More tokens than are ranked at first, in rows whose distributions are peaked and flat."""
-    generator = torch.Generator().manual_seed(seed)
-    scales = torch.tensor([[0.1], [1.0], [5.0], [0.0]])
-    log_probs = (torch.randn(4, 2 * FEW, generator=generator) * scales).log_softmax(dim=1)
+    """In rows whose distributions are peaked and flat."""
+    logits = np.random.default_rng(seed).normal(size=(4, 512)) * [[0.1], [1.0], [5.0], [0.0]]
+    log_probs = (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype(np.float32)
     weights = truncated(log_probs, temperature=temperature, top_k=top_k, top_p=top_p)
-    shares = weights / weights.sum(dim=1, keepdim=True)
-    for row, found in zip(log_probs.numpy(), shares.tolist(), strict=True):
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    for row, found in zip(log_probs, shares.tolist(), strict=True):
         expected = shaped(row, temperature, top_k, top_p)
         n_different = len({i for i, p in enumerate(found) if p} ^ expected.keys())
         assert n_different <= 1, "one at the edge may fall to either side by rounding"

@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.tensors import DTYPES, Rows, allocate, load_tensors, write_rows
 
 TENSORS = {
-    **{str(dtype): torch.arange(6).reshape(3, 2).to(dtype) for dtype in DTYPES},
+    **{name: torch.arange(6).reshape(3, 2).to(getattr(torch, name)) for name in DTYPES},
     "scalar": torch.tensor(3.0),
     "empty": torch.zeros(0, 4),
     'ü"': torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),

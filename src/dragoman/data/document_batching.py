@@ -1,24 +1,27 @@
 """Batches of whole texts; long texts are split into several windows, so that nothing is truncated.
 
 A text of more than `max_length` tokens is split into the smallest number of adjacent windows, all of about
-the same length. Every token is in exactly one window.
+the same length. Every token is in exactly one window. PyTorch is imported where tensors are made.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from dragoman.config import ClassificationConfig
-from dragoman.data.store import LabelledStore
-from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.ngrams import NgramBags, bags_of_ngrams
 from dragoman.model.windows import window_widths, windows_needed
 from dragoman.text.tokenizer import PAD_ID
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from dragoman.data.store import LabelledStore
+    from dragoman.model.classifier import TransformerClassifier
 
 Ids = npt.NDArray[np.int64]
 
@@ -108,6 +111,8 @@ def _cut(lengths: Ids, order: Ids, pools: Ids, *, max_length: int, batch_tokens:
 
 def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
     """Texts as windows. `tokens` are those of all texts one after the other, `lengths` how many each has."""
+    import torch
+
     document, widths = window_widths(lengths, max_length=max_length)  # (W,) both
     is_token = np.arange(widths.max())[None, :] < widths[:, None]  # (W, L)
     ids = np.full(is_token.shape, PAD_ID, dtype=np.int64)
@@ -129,6 +134,8 @@ def make_classification_batch(
     Word dropout hides tokens, as PyTorch's random state will have it; a text that would lose all of them
     keeps its first.
     """
+    import torch
+
     tokens, lengths = store.gathered(indices)
     if config.model.word_dropout:
         keep = torch.rand(len(tokens)).numpy() >= config.model.word_dropout

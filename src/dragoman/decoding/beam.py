@@ -8,32 +8,28 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from dragoman.decoding import hypotheses
-from dragoman.decoding.hypotheses import (
+from dragoman.decoding import log_probs as compiled
+from dragoman.decoding.hypotheses import Hypothesis, NextToken
+from dragoman.decoding.log_probs import (
     COMPILED_AT_MOST,
+    ArrayLogProbs,
     Bools,
     Floats,
-    Hypothesis,
     Ints,
-    NextToken,
-    best_tokens,
+    LogProbs,
     columns_of,
-    in_fp64,
     ranked,
     refuse_nan,
 )
 from dragoman.decoding.phrases import PhraseBanks, Phrases
-from dragoman.decoding.search import Search
+from dragoman.decoding.search import FILLER, Search
 from dragoman.native import Double, Int, Pointer, native
 
 MAX_WIDTH = COMPILED_AT_MOST - 1
 """Of a beam that compiled code searches: it looks for one token more in each row."""
 
 
-@torch.no_grad()
 def beam_search(step: NextToken, **options: Any) -> list[list[Hypothesis]]:
     """Return up to `n_best` hypotheses per sentence, best score first.
 
@@ -53,7 +49,7 @@ def beam_search(step: NextToken, **options: Any) -> list[list[Hypothesis]]:
 
     Continuations of log-probability -inf are never taken. If a sentence has no other, it is closed there,
     with one hypothesis of log_prob -inf. Ties go to the continuation of the better parent, then to the lower
-    token id. `length_penalty` is alpha, at least 0. All but the tensors of `step` is in fp64.
+    token id. `length_penalty` is alpha, at least 0. All but what `step` returns is in fp64.
     RunError: a log-probability is NaN.
 
     With `n_groups` > 1 the beam is split into groups of equal width, each with its own beam search (diverse
@@ -102,23 +98,29 @@ class BeamSearch(Search):
             for _ in range(n_groups)
         ]
 
-    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints]:
-        n_tokens = self.histories.n_tokens
-        if self._is_plain and hypotheses.is_compiled(log_probs):
+    def choose(self, log_probs: LogProbs) -> tuple[Ints, Ints]:
+        n_tokens, banks = self.histories.n_tokens, self._banks
+        if self._is_plain and compiled.is_compiled(log_probs):
+            assert isinstance(log_probs, ArrayLogProbs)
             return self._choose_compiled(log_probs)
-        banks = self._banks
         if banks is not None:
             banks.follow(self._last, self._parents)
-        lowered_by = None  # (A, V)
+        width = max(int(beam.widths.max()) for beam in self._beams)
+        # A group needs width + 1 tokens, besides those that the groups before it have taken.
+        best = log_probs.best(width * len(self._beams) + 1)
+        taken: Ints = np.empty((len(self._beams[0].rows), 0), np.int64)
         for beam in self._beams:
-            candidates = beam.candidates(log_probs, lowered_by, banks, n_tokens=n_tokens, eos_id=self.eos_id)
+            lowered, at = (
+                Lowered(taken, self._diversity_penalty),
+                {"n_tokens": n_tokens, "eos_id": self.eos_id},
+            )
+            candidates = beam.candidates(log_probs, best, lowered, banks, **at)
             beam.finish(candidates, self.end)
             beam.advance(candidates, self.penalty(n_tokens + 1))
-            if beam is not self._beams[-1]:
-                lowered_by = beam.penalise(log_probs, lowered_by, self._diversity_penalty)
+            taken = np.concatenate([taken, np.where(beam.alive, beam.last, FILLER)], axis=1)
         return _next_call(self._beams)
 
-    def _choose_compiled(self, log_probs: Tensor) -> tuple[Ints, Ints]:
+    def _choose_compiled(self, log_probs: ArrayLogProbs) -> tuple[Ints, Ints]:
         """Do the same for a plain beam in native.c, which changes `finished` and `n_ended` in place."""
         (beam,), library, width = self._beams, native().library, self._width
         assert library is not None
@@ -132,8 +134,8 @@ class BeamSearch(Search):
             A, L, width, beam.finished.shape[1], n_tokens, self.penalty(n_tokens), self.penalty(n_tokens + 1),
             *(array.ctypes.data for array in read), *made,
         )  # fmt: skip
-        start, stride, V = log_probs.data_ptr(), log_probs.stride(0), log_probs.shape[1]
-        if not library.dragoman_beam(ctypes.byref(step), start, stride, V, self.eos_id):
+        start, C = log_probs.values.ctypes.data, log_probs.shape[1]
+        if not library.dragoman_beam(ctypes.byref(step), start, C, C, self.eos_id):
             refuse_nan()
         beam.rows, beam.log_prob, beam.last = (x.reshape(A, width) for x in (rows, log_prob, last))
         self.end(ended[: step.n_ending], ended_log_probs[: step.n_ending])
@@ -155,6 +157,20 @@ class BeamSearch(Search):
                 first.setdefault(hypothesis.ids, hypothesis)
             ended = [*first.values()]
         return super()._ranked(ended)
+
+
+class Lowered(NamedTuple):
+    """Tokens that are less wanted in a step, since earlier groups have just taken them."""
+
+    tokens: Ints
+    """(A, M) of each sentence, as often as they were taken; FILLER is none."""
+    amount: float
+    """What each time lowers a log-probability by."""
+
+    def of(self, tokens: Ints) -> Floats:
+        """Return what the log-probabilities of `tokens` (A, L, K) are lowered by."""
+        n_times = (tokens[..., None] == self.tokens[:, None, None]).sum(axis=3)
+        return self.amount * n_times.astype(np.float64)
 
 
 class _Candidates(NamedTuple):
@@ -222,50 +238,36 @@ class _Beam:
 
     def candidates(
         self,
-        log_probs: Tensor,
-        penalties: Tensor | None,
+        log_probs: LogProbs,
+        best: tuple[Floats, Ints],
+        lowered: Lowered,
         banks: PhraseBanks | None,
         *,
         n_tokens: int,
         eos_id: int,
     ) -> _Candidates:
-        """Return each sentence's best 2 * width continuations by `log_probs` (N, V) - `penalties` (A, V).
+        """Return each sentence's best 2 * width continuations by log-probability, `lowered` by others.
 
-        Live hypotheses have `n_tokens`.
-
-        These always include width that live on, since each parent ends in one way. For the same reason
-        width + 1 per row are enough to choose from. `banks` have their own choice, among all.
+        Live hypotheses have `n_tokens`. `best` are values and tokens (N, k) of each row, of which width + 1
+        that are not lowered are enough to choose from: a parent ends in one way, so that these always
+        include width that live on. `banks` have their own choice, among all.
         """
-        rows, raw = self.rows, log_probs
-        A, L = rows.shape
-        if penalties is not None or rows.size < len(log_probs):  # other beams have rows too
-            raw = log_probs[torch.from_numpy(rows.ravel()).to(log_probs.device)]
-            rows = np.arange(A * L).reshape(A, L)
-        lowered = raw if penalties is None else (raw.view(A, L, -1) - penalties[:, None]).flatten(0, 1)
-        width = int(self.widths.max())
-        values, tokens = best_tokens(lowered, width + 1)  # (M, k)
+        values, tokens = best
         if banks is not None:
-            values, tokens = banks.widen(values, tokens, raw, self.widths[self.alive.nonzero()[0]])
-
-        scores = values[rows] + self.log_prob[:, :, None]  # (A, L, k)
-        choices = tokens[rows]
+            values, tokens = banks.widen(values, tokens, log_probs, self.widths[self.alive.nonzero()[0]])
+        model = values[self.rows] + self.log_prob[:, :, None]  # (A, L, k)
+        choices = tokens[self.rows]
         at_limit = self.limits == n_tokens  # (A,)
         if at_limit.any():
-            scores[at_limit], choices[at_limit] = -np.inf, eos_id
-            ending = in_fp64(raw[:, eos_id])[rows[at_limit]]
-            scores[at_limit, :, 0] = ending + self.log_prob[at_limit]
-        model = scores
-        if penalties is not None:
-            chosen = torch.from_numpy(choices).to(raw.device)
-            model = in_fp64(raw.view(A, L, -1).gather(2, chosen)) + self.log_prob[:, :, None]
-            model = np.where(scores == -np.inf, -np.inf, model)
-        flat = scores.reshape(A, -1)
-        best = ranked(flat)
+            model[at_limit], choices[at_limit] = -np.inf, eos_id
+            ending = log_probs.at(self.rows[at_limit], eos_id)
+            model[at_limit, :, 0] = ending + self.log_prob[at_limit]
+        flat = (model - lowered.of(choices)).reshape(len(model), -1)
+        order = ranked(flat)
         if banks is None:
-            best = best[:, : 2 * width]  # (A, C)
-        scores = columns_of(flat, best)
-        log_prob = scores if penalties is None else columns_of(model.reshape(A, -1), best)
-        slots, tokens = best // choices.shape[2], columns_of(choices.reshape(A, -1), best)
+            order = order[:, : 2 * int(self.widths.max())]  # (A, C)
+        scores, log_prob = columns_of(flat, order), columns_of(model.reshape(flat.shape), order)
+        slots, tokens = order // choices.shape[2], columns_of(choices.reshape(flat.shape), order)
         is_eos = tokens == eos_id
         possible = scores > -np.inf
         if banks is None:
@@ -313,15 +315,6 @@ class _Beam:
         enough &= (self.widths == 1) | (best / next_penalty <= least)
         going = ~enough & (best / self.limit_penalty > least)
         self.log_prob = np.where(going[:, None], log_prob, -np.inf)
-
-    def penalise(self, log_probs: Tensor, penalties: Tensor | None, amount: float) -> Tensor:
-        """Return `penalties` (A, V) plus those for the tokens that this beam has just taken."""
-        if penalties is None:
-            penalties = log_probs.new_zeros(len(self.rows), log_probs.size(1))
-        sentences, slots = self.alive.nonzero()
-        taken = (sentences, self.last[sentences, slots])
-        where = tuple(torch.from_numpy(each).to(penalties.device) for each in taken)
-        return penalties.index_put_(where, penalties.new_tensor(amount), accumulate=True)
 
 
 def _next_call(beams: Sequence[_Beam]) -> tuple[Ints, Ints]:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from dragoman.decoding.hypotheses import Bools, Floats, Ints, columns_of, in_fp64, ranked
+from dragoman.decoding.log_probs import Bools, Floats, Ints, LogProbs, columns_of, ranked
 
 
 class Phrase(Protocol):
@@ -204,7 +202,7 @@ class PhraseBanks:
         ]
         self._sentences = sentences
 
-    def widen(self, values: Floats, tokens: Ints, log_probs: Tensor, widths: Ints) -> tuple[Floats, Ints]:
+    def widen(self, values: Floats, tokens: Ints, log_probs: LogProbs, widths: Ints) -> tuple[Floats, Ints]:
         """`values` and `tokens` (N, k), the best of each row, with the best that advance its phrases.
 
         A row's own are width + 1 of both, so that the result does not depend on other sentences.
@@ -215,8 +213,8 @@ class PhraseBanks:
         advancing = [self._wanted(row) for row in range(len(self._states))]
         most = max(map(len, advancing))
         extra = np.array([[*ids, *[-1] * (most - len(ids))] for ids in advancing], np.int64)
-        index = torch.from_numpy(extra.clip(min=0)).to(log_probs.device)
-        scores = np.where(extra < 0, -np.inf, in_fp64(log_probs.gather(1, index)))
+        rows = np.arange(len(extra))[:, None]
+        scores = np.where(extra < 0, -np.inf, log_probs.at(rows, extra.clip(min=0)))
         order = ranked(scores)[:, :k]
         extra, scores = columns_of(extra, order), columns_of(scores, order)
         twice = ((tokens[:, :, None] == extra[:, None]) & (values > -np.inf)[:, :, None]).any(axis=1)

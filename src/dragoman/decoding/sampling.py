@@ -6,25 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from dragoman.decoding.hypotheses import (
-    Floats,
-    Hypothesis,
-    Ints,
-    NextToken,
-    best_tokens,
-    check_no_nan,
-    in_fp64,
-)
+from dragoman.decoding.hypotheses import Hypothesis, NextToken
+from dragoman.decoding.log_probs import Floats, Floats32, Ints, LogProbs, are_best, check_no_nan, columns_of
 from dragoman.decoding.search import Search
 
-FEW = 256
-"""Number of top tokens in which the nucleus is searched first; it is nearly always among them."""
 
-
-@torch.no_grad()
 def sample(step: NextToken, *, n_samples: int = 1, **options: Any) -> list[list[Hypothesis]]:
     """Draw `n_samples` independent hypotheses per sentence, best score first; duplicates are possible.
 
@@ -66,17 +53,15 @@ class SamplingSearch(Search):
         self.limits = self.limits[self._rows]
         self._log_prob: Floats = np.zeros(len(self._rows))
 
-    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints]:
-        rows, n_tokens = self._rows, self.histories.n_tokens
-        check_no_nan(log_probs.amax(dim=1).cpu())
-        weights = truncated(log_probs, **self._truncation)
-        tokens = _draw(weights, rows, self._draws[:, n_tokens])
+    def choose(self, log_probs: LogProbs) -> tuple[Ints, Ints]:
+        rows, n_tokens, values = self._rows, self.histories.n_tokens, log_probs.all()
+        check_no_nan(values.max(axis=1))
+        tokens = _draw(truncated(values, **self._truncation), rows, self._draws[:, n_tokens])
         tokens[self.limits == n_tokens] = self.eos_id
-        where = tuple(torch.from_numpy(each).to(log_probs.device) for each in (rows, tokens))
-        values = in_fp64(log_probs[where])
-        log_prob = self._log_prob + values
+        drawn = values[rows, tokens].astype(np.float64)
+        log_prob = self._log_prob + drawn
 
-        ended = (tokens == self.eos_id) | (values == -np.inf)
+        ended = (tokens == self.eos_id) | (drawn == -np.inf)
         self.end(rows[ended], log_prob[ended])
         going = ~ended
         self.limits, self._draws = self.limits[going], self._draws[going]
@@ -84,8 +69,8 @@ class SamplingSearch(Search):
         return tokens[going], rows[going]
 
 
-def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Tensor:
-    """Return sampling weights (N, V) in fp64, for log_probs (N, V).
+def truncated(log_probs: Floats32, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Floats:
+    """Return sampling weights (N, C), for log_probs (N, C).
 
     In this order: divide log-probabilities by `temperature`; keep the `top_k` best tokens (0 = all; Fan et
     al. 2018); of those, keep the smallest set of best tokens with a share of `top_p` of their probability
@@ -96,54 +81,37 @@ def truncated(log_probs: Tensor, *, temperature: float = 1.0, top_k: int = 0, to
     assert 0 < top_p <= 1
     if not top_k and top_p == 1:
         return _weights(log_probs, temperature)
+    best_first = -np.sort(-log_probs, axis=1)
+    weights = _weights(best_first, temperature)
     if top_k:
-        best, tokens = _best_weights(log_probs, top_k, temperature)  # (N, k) on the CPU
-        return _nucleus(best, tokens, best.sum(dim=1), top_p, log_probs.shape)
-    total = _weights(log_probs, temperature).sum(dim=1).cpu()
-    best, tokens = _best_weights(log_probs, FEW, temperature)
-    weights = _nucleus(best, tokens, total, top_p, log_probs.shape)
-    wide = best.sum(dim=1) < top_p * total  # a nucleus of more than a few tokens: all are ranked
-    if wide.any():
-        rows = log_probs[wide.to(log_probs.device)].cpu()
-        values, tokens = rows.sort(dim=1, descending=True, stable=True)
-        weights[wide] = _nucleus(_weights(values, temperature), tokens, total[wide], top_p, rows.shape)
-    return weights
-
-
-def _best_weights(log_probs: Tensor, k: int, temperature: float) -> tuple[Tensor, Tensor]:
-    """Return the weights of the `k` best tokens of each row, and these tokens: (N, k) on the CPU."""
-    values, tokens = map(torch.from_numpy, best_tokens(log_probs, k))
-    return _weights(values.float(), temperature), tokens
-
-
-def _nucleus(best: Tensor, tokens: Tensor, total: Tensor, top_p: float, shape: torch.Size) -> Tensor:
-    """Weights (N, V), `shape`, of the first of `tokens` (N, k) that hold `top_p` of `total` (N,)."""
+        weights[:, top_k:] = 0.0
+    before = weights.cumsum(axis=1) - weights
     if top_p < 1:
-        before = best.cumsum(dim=1) - best
-        best = best.masked_fill(before >= top_p * total[:, None], 0.0)
-    return best.new_zeros(shape).scatter(1, tokens, best)
+        weights[before >= top_p * weights.sum(axis=1, keepdims=True)] = 0.0
+    n_kept = (weights > 0).sum(axis=1)
+    least = columns_of(best_first, n_kept[:, None].clip(min=1) - 1)[:, 0]
+    return _weights(np.where(are_best(log_probs, least, n_kept), log_probs, -np.inf), temperature)
 
 
-def _weights(log_probs: Tensor, temperature: float) -> Tensor:
-    """exp(log_probs / temperature) (N, V) in fp64, the largest of each row scaled to 1; 0 in a row of -inf.
+def _weights(log_probs: Floats32, temperature: float) -> Floats:
+    """exp(log_probs / temperature) (N, C) in fp64, the largest of each row scaled to 1; 0 in a row of -inf.
 
     Only their sums need fp64; the exponentials of fp32 numbers are taken in fp32, which is much faster.
     """
-    largest = log_probs.amax(dim=1, keepdim=True)
-    scaled = (log_probs - largest.masked_fill(largest == -torch.inf, 0.0)) / temperature
-    return scaled.exp().double()
+    largest = log_probs.max(axis=1, keepdims=True)
+    largest[largest == -np.inf] = 0.0
+    return np.exp((log_probs - largest) / np.float32(temperature)).astype(np.float64)
 
 
-def _draw(weights: Tensor, of_rows: Ints, draws: Floats) -> Ints:
-    """Draw a token (R,) for each of `of_rows` (R,) of `weights` (N, V), given `draws` (R,) in [0, 1).
+def _draw(weights: Floats, of_rows: Ints, draws: Floats) -> Ints:
+    """Draw a token (R,) for each of `of_rows` (R,) of `weights` (N, C), given `draws` (R,) in [0, 1).
 
     Inverse transform sampling with tokens in order of id. In order of probability, two nearly equal tokens
     that swap by rounding would change the sample.
     """
-    rows, uniform = (torch.from_numpy(each).to(weights.device) for each in (of_rows, draws))
-    cumulative = weights.cumsum(dim=1)[rows]  # (R, V)
+    cumulative = weights.cumsum(axis=1)[of_rows]  # (R, C)
     total = cumulative[:, -1:]
-    below = torch.nextafter(total, torch.zeros_like(total))  # u * total may be rounded up to total
-    target = torch.minimum(uniform[:, None] * total, below)
-    tokens = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    return tokens.clamp(max=weights.shape[1] - 1).cpu().numpy()
+    below = np.nextafter(total, 0.0)  # u * total may be rounded up to total
+    target = np.minimum(draws[:, None] * total, below)
+    tokens: Ints = (cumulative <= target).sum(axis=1)
+    return tokens.clip(max=weights.shape[1] - 1)

@@ -7,19 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from dragoman.decoding.hypotheses import (
-    Floats,
-    Hypothesis,
-    Ints,
-    NextToken,
-    ScoreTerm,
-    best_tokens,
-    in_fp64,
-    length_penalty,
-)
+from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm, length_penalty
+from dragoman.decoding.log_probs import ALL, Floats, Ints, LogProbs
 
 FILLER = -1
 """No token: fills rows behind their last one."""
@@ -28,9 +18,9 @@ FILLER = -1
 class Columns:
     """Which tokens the columns of log-probabilities stand for."""
 
-    def __init__(self, ids: Tensor | None = None) -> None:
+    def __init__(self, ids: Ints | None = None) -> None:
         """`ids` (K,) are the tokens, rising, the reserved ones first; None: column i is token i."""
-        self._ids = None if ids is None else ids.numpy()
+        self._ids = ids
 
     def tokens(self, columns: Ints) -> Ints:
         """Return the tokens of `columns`, an array of any shape."""
@@ -57,14 +47,13 @@ class Histories:
         """T, the number of tokens of each row."""
         return self.tokens.shape[1]
 
-    def follow(self, last: Tensor, parents: Tensor) -> None:
+    def follow(self, last: Ints, parents: Ints) -> None:
         """Follow a call of a next-token function, as `NextToken` describes it."""
-        going = parents.numpy()
         if self._has_begun:
-            self.sentences = self.sentences[going]
-            self.tokens = np.concatenate([self.tokens[going], last.numpy()[:, None]], axis=1)
+            self.sentences = self.sentences[parents]
+            self.tokens = np.concatenate([self.tokens[parents], last[:, None]], axis=1)
         else:
-            self.sentences, self.tokens = going, np.empty((len(going), 0), np.int64)
+            self.sentences, self.tokens = parents, np.empty((len(parents), 0), np.int64)
             self._has_begun = True
 
 
@@ -83,11 +72,9 @@ class Search(ABC):
         columns: Columns | None = None,
         score_term: ScoreTerm | None = None,
     ) -> None:
-        """All but the tensors of `step` is in arrays of NumPy, in fp64: of a few numbers PyTorch's operations
-        take several times as long.
+        """Sentence i has at most `max_lengths[i]` tokens, eos not counted.
 
-        Sentence i has at most `max_lengths[i]` tokens, eos not counted. `columns` says what the columns of
-        `step` stand for.
+        `columns` says what the columns of `step` stand for. All but what `step` returns is in fp64.
         """
         assert length_penalty >= 0
         assert all(length >= 0 for length in max_lengths)
@@ -109,15 +96,14 @@ class Search(ABC):
         all its sentence has. RunError: a log-probability is NaN.
         """
         while len(self._last):
-            last, parents = torch.from_numpy(self._last), torch.from_numpy(self._parents)
-            self.histories.follow(last, parents)
-            columns, self._parents = self.choose(self.step(last, parents))
+            self.histories.follow(self._last, self._parents)
+            columns, self._parents = self.choose(self.step(self._last, self._parents))
             self._last = self.columns.tokens(columns)
         return [self._ranked(ended) for ended in self._ended]
 
     @abstractmethod
-    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints]:
-        """Choose among the continuations `log_probs` (N, V) of all rows, and end hypotheses.
+    def choose(self, log_probs: LogProbs) -> tuple[Ints, Ints]:
+        """Choose among the continuations `log_probs` of all rows, and end hypotheses.
 
         Return the columns of the tokens and the parents of the next call.
         """
@@ -132,7 +118,7 @@ class Search(ABC):
             return log_probs
         scores = log_probs / self.penalty(self.histories.n_tokens)
         if self.score_term is not None:
-            scores = scores + self.score_term(torch.from_numpy(rows)).numpy()
+            scores = scores + self.score_term(rows)
         columns = (self.histories.sentences[rows], self.histories.tokens[rows], log_probs, scores)
         ended = zip(*(column.tolist() for column in columns), strict=True)
         for sentence, tokens, log_prob, score in ended:
@@ -141,10 +127,9 @@ class Search(ABC):
 
     def _ranked(self, ended: list[Hypothesis]) -> list[Hypothesis]:
         best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
-        return [h for i, h in enumerate(best) if i == 0 or h.score > -torch.inf]
+        return [h for i, h in enumerate(best) if i == 0 or h.score > -np.inf]
 
 
-@torch.no_grad()
 def greedy_search(step: NextToken, **options: Any) -> list[list[Hypothesis]]:
     """Return one hypothesis per sentence, each in its own list: the result of `beam_search` with beam size 1.
 
@@ -165,13 +150,12 @@ class GreedySearch(Search):
         super().__init__(step, **options)
         self._log_prob: Floats = np.zeros(len(self.limits))
 
-    def choose(self, log_probs: Tensor) -> tuple[Ints, Ints]:
-        best, tokens = best_tokens(log_probs, 1)
-        values, columns = best[:, 0], tokens[:, 0]
+    def choose(self, log_probs: LogProbs) -> tuple[Ints, Ints]:
+        values, columns = (best[:, 0] for best in log_probs.best(1))
         at_limit = self.limits == self.histories.n_tokens
         if at_limit.any():
             columns = np.where(at_limit, self.eos_id, columns)
-            values = np.where(at_limit, in_fp64(log_probs[:, self.eos_id]), values)
+            values = np.where(at_limit, log_probs.at(ALL, self.eos_id), values)
         log_prob = self._log_prob + values
         ended = (columns == self.eos_id) | (values == -np.inf)
         self.end(ended.nonzero()[0], log_prob[ended])

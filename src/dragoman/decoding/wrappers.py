@@ -5,15 +5,13 @@ The coverage penalty is equation 14 of Wu et al. 2016.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dragoman.decoding.hypotheses import NextToken
+from dragoman.decoding.log_probs import ALL, ArrayLogProbs, Bools, Floats, Floats32, Ints, LogProbs
 from dragoman.decoding.search import FILLER, Columns, Histories
 
 
@@ -24,13 +22,12 @@ class NotEmpty:
         self._step, self._eos_id = step, eos_id
         self._has_begun = False
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         log_probs = self._step(last, parents)
-        if self._has_begun:
-            return log_probs
+        if not self._has_begun:
+            log_probs.put(ALL, self._eos_id, -np.inf)
         self._has_begun = True
-        ends = torch.arange(log_probs.shape[1], device=log_probs.device) == self._eos_id
-        return log_probs.masked_fill(ends, -torch.inf)
+        return log_probs
 
 
 class ForcedPrefix:
@@ -50,16 +47,19 @@ class ForcedPrefix:
         for row, prefix in zip(self._forced, prefixes, strict=True):
             row[: len(prefix)] = prefix
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         log_probs = self._step(last, parents)
         self._histories.follow(last, parents)
         n_tokens = self._histories.n_tokens
         if n_tokens >= self._longest:
             return log_probs
         tokens = self._forced[self._histories.sentences, n_tokens]  # (N,)
-        forced = torch.from_numpy(self._columns.of(tokens)).to(log_probs.device)[:, None]
-        columns = torch.arange(log_probs.shape[1], device=log_probs.device)
-        return log_probs.masked_fill((forced >= 0) & (columns != forced), -torch.inf)
+        rows = (tokens != FILLER).nonzero()[0]
+        columns = self._columns.of(tokens[rows])
+        values = log_probs.at(rows, columns)
+        log_probs.put(rows, ALL, -np.inf)
+        log_probs.put(rows, columns, values)
+        return log_probs
 
 
 class NoRepeatedNgrams:
@@ -84,7 +84,7 @@ class NoRepeatedNgrams:
         self._exempt = dict(enumerate(exempt))
         self._histories = Histories()
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         log_probs = self._step(last, parents)
         histories, n = self._histories, self._n
         histories.follow(last, parents)
@@ -94,14 +94,17 @@ class NoRepeatedNgrams:
         newest = histories.tokens[:, histories.n_tokens - n + 1 :]  # (N, n - 1)
         begun = (ngrams[:, :, :-1] == newest[:, None]).all(axis=2)  # (N, n-grams)
         rows, which = begun.nonzero()
-        blocked = np.zeros(log_probs.shape, np.bool_)
-        blocked[rows, self._columns.of(ngrams[rows, which, n - 1])] = True
-        for row in set(rows.tolist()):
-            if exempt := self._exempt.get(int(histories.sentences[row])):
-                blocked[row, self._columns.of(np.array(sorted(exempt)))] = False
-        allowed = log_probs.masked_fill(torch.from_numpy(blocked).to(log_probs.device), -torch.inf)
-        stuck = (allowed == -torch.inf).all(dim=1, keepdim=True)
-        return torch.where(stuck, log_probs, allowed)
+        tokens = ngrams[rows, which, n - 1]
+        pairs = zip(histories.sentences[rows].tolist(), tokens.tolist(), strict=True)
+        may = np.array([token in self._exempt.get(sentence, ()) for sentence, token in pairs], np.bool_)
+        rows, columns = rows[~may], self._columns.of(tokens[~may])
+        if not len(rows):
+            return log_probs
+        values = log_probs.at(rows, columns)
+        log_probs.put(rows, columns, -np.inf)
+        stuck = (log_probs.best(1)[0][:, 0] == -np.inf)[rows]
+        log_probs.put(rows[stuck], columns[stuck], values[stuck])
+        return log_probs
 
 
 Watcher: TypeAlias = Callable[[], bool]
@@ -122,17 +125,16 @@ class WatchedSearch:
         self._eos_id = eos_id
         self._histories = Histories()
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         self._histories.follow(last, parents)
         log_probs = self._step(last, parents)
         sentences = self._histories.sentences
         watched = [(number, self._watchers[number]) for number in np.unique(sentences).tolist()]
         cancelled = [number for number, wants in watched if wants is not None and not wants()]
         if cancelled:
-            rows = torch.from_numpy(np.isin(sentences, cancelled)).to(log_probs.device)
-            log_probs = log_probs.clone()
-            log_probs[rows] = -torch.inf
-            log_probs[rows, self._eos_id] = 0.0
+            rows = np.isin(sentences, cancelled).nonzero()[0]
+            log_probs.put(rows, ALL, -np.inf)
+            log_probs.put(rows, self._eos_id, 0.0)
         return log_probs
 
 
@@ -140,7 +142,7 @@ class AttendingStep(NextToken, Protocol):
     """A next-token function that exposes its attention to the source."""
 
     @property
-    def attention(self) -> Tensor:
+    def attention(self) -> Floats32:
         """Attention weights (N, S) of the last call; each row sums to 1."""
 
 
@@ -156,49 +158,46 @@ class Coverage:
     and the end token.
     """
 
-    def __init__(self, step: AttendingStep, *, beta: float, counted: Tensor) -> None:
+    def __init__(self, step: AttendingStep, *, beta: float, counted: Bools) -> None:
         assert beta >= 0
         self._step = step
         self._beta = beta
         self._counted = counted
-        self._sums: Tensor | None = None  # (N, S)
+        self._sums: Floats32 | None = None  # (N, S)
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         log_probs = self._step(last, parents)
         attention = self._step.attention
         if self._sums is None:
             self._sums = attention
         else:
-            rows = parents.to(attention.device)
-            self._counted = self._counted[rows]
-            self._sums = self._sums[rows] + attention
+            self._counted = self._counted[parents]
+            self._sums = self._sums[parents] + attention
         return log_probs
 
-    def penalty(self, rows: Tensor) -> Tensor:
-        """Return the term (M,) of `rows` (M,) of the last call if they end now, in fp64 on the CPU.
+    def penalty(self, rows: Ints) -> Floats:
+        """Return the term (M,) of `rows` (M,) of the last call if they end now.
 
         Attention that fp32 rounds to 0 counts as the smallest fp32 number (log -87): terms are finite.
         """
         assert self._sums is not None
-        rows = rows.to(self._sums.device)
-        sums, counted = self._sums[rows].float(), self._counted[rows]
-        logs = sums.clamp(torch.finfo(torch.float32).tiny, 1.0).double().log()
-        return self._beta * logs.masked_fill(~counted, 0.0).sum(dim=1).cpu()
+        logs = np.log(self._sums[rows].clip(np.finfo(np.float32).tiny, 1.0).astype(np.float64))
+        terms: Floats = self._beta * np.where(self._counted[rows], logs, 0.0).sum(axis=1)
+        return terms
 
 
 class Ensemble:
     """A next-token function that averages the probabilities of several models with the same vocabulary.
 
     Probabilities are averaged, rather than log-probabilities, so that a single model cannot veto a token.
-    Computed as log-sum-exp, in the precision of the log-probabilities.
     """
 
     def __init__(self, steps: Sequence[NextToken]) -> None:
         assert steps
         self.steps = tuple(steps)
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        return mean_probability(torch.stack([step(last, parents) for step in self.steps]))
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
+        return ArrayLogProbs(mean_probability(np.stack([step(last, parents).all() for step in self.steps])))
 
 
 class AttendingEnsemble(Ensemble):
@@ -209,11 +208,16 @@ class AttendingEnsemble(Ensemble):
         self._attending = tuple(steps)
 
     @property
-    def attention(self) -> Tensor:
+    def attention(self) -> Floats32:
         """(N, S) of the last call."""
-        return torch.stack([step.attention for step in self._attending]).mean(dim=0)
+        mean: Floats32 = np.mean([step.attention for step in self._attending], axis=0)
+        return mean
 
 
-def mean_probability(log_probs: Tensor) -> Tensor:
+def mean_probability(log_probs: Floats32) -> Floats32:
     """Return the log of the mean probability (...), for log_probs (models, ...)."""
-    return log_probs.logsumexp(dim=0) - math.log(len(log_probs))
+    largest = log_probs.max(axis=0)
+    largest[largest == -np.inf] = 0.0  # impossible in every model
+    with np.errstate(divide="ignore"):
+        mean: Floats32 = np.log(np.exp(log_probs - largest).mean(axis=0)) + largest
+    return mean

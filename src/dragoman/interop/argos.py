@@ -100,7 +100,7 @@ def write_packages(
 def _model_config(folder: Path, translator: Translator) -> str:
     """Return CTranslate2's settings with the tokens that Argos Translate does not add: end and target."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_bytes())
-    config["add_source_eos"] = translator.model.config.source_end
+    config["add_source_eos"] = translator.config.model.source_end
     if before := [*translator.tokenizers.src.before.values()]:
         (mark,) = (translator.tokenizers.src.pieces()[i] for i in before)
         config |= {"add_source_bos": True, "bos_token": mark}

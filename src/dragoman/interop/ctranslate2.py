@@ -56,21 +56,20 @@ class CTranslate2Engine:
     def greedy(self, sentences: Sequence[SearchInput], longest: int) -> list[list[int]]:
         """As `ExportedModel`."""
         results = self.translator.translate_batch(
-            self._sources(sentences), beam_size=1, min_decoding_length=1, max_decoding_length=longest,
-            max_input_length=0,
+            self._pieces([sentence.source for sentence in sentences]), beam_size=1, min_decoding_length=1,
+            max_decoding_length=longest, max_input_length=0,
         )  # fmt: skip
         return [[self.tgt_ids[piece] for piece in result.hypotheses[0]] for result in results]
 
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """As `ExportedModel`."""
-        sources = self._sources(sentences)
         pieces = [[self.tgt_pieces[i] for i in ids] for ids in targets]
-        scored = self.translator.score_batch(sources, pieces, max_input_length=0)
+        scored = self.translator.score_batch(self._pieces(sources), pieces, max_input_length=0)
         return [list(result.log_probs) for result in scored]
 
-    def _sources(self, sentences: Sequence[SearchInput]) -> list[list[str]]:
+    def _pieces(self, sources: Sequence[Sequence[int]]) -> list[list[str]]:
         end = None if self.config.source_end else -1
-        return [[self.src_pieces[i] for i in sentence.source[:end]] for sentence in sentences]
+        return [[self.src_pieces[i] for i in source[:end]] for source in sources]
 
 
 def convert(

@@ -225,7 +225,7 @@ def _write_tokenizers(
 
     These are `side`.json for sources towards the language of the translator, and target.json.
     """
-    tokenizers, end = translator.tokenizers, translator.model.config.source_end
+    tokenizers, end = translator.tokenizers, translator.config.model.source_end
     tokenizers.save(folder / "tokenizer")
     src, tgt = (run.tokenizer_folder / name for name in tokenizers.file_names)
     source, target = folder / f"{side}.json", folder / "target.json"
@@ -258,7 +258,7 @@ def _to_onnx(run: Run, translator: Translator, folder: Path, options: ExportOpti
     if options.compute_type == "int8":
         for name in (onnx.ENCODER, onnx.DECODER):
             onnx.quantize(folder / name)
-    source_end = translator.model.config.source_end
+    source_end = translator.config.model.source_end
     return onnx.OnnxEngine(folder, max_positions=translator.max_positions, source_end=source_end)
 
 

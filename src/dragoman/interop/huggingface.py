@@ -315,23 +315,26 @@ class HuggingFaceEngine:
         """As `ExportedModel`, by `generate`."""
         with quiet_transformers():
             rows = self.model.generate(
-                **self._sources(sentences), num_beams=1, max_new_tokens=longest, forced_eos_token_id=None
+                **self._read([s.source for s in sentences]),
+                num_beams=1,
+                max_new_tokens=longest,
+                forced_eos_token_id=None,
             )
         eos_id = self.first + EOS_ID
         ended = (takewhile(lambda i: i != eos_id, row[1:]) for row in rows.tolist())  # behind the start
         return [[i - self.first for i in row] for row in ended]
 
     @torch.inference_mode()
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """As `ExportedModel`."""
         tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
-        output = self.model(**self._sources(sentences), decoder_input_ids=self.first + tgt_in)
+        output = self.model(**self._read(sources), decoder_input_ids=self.first + tgt_in)
         log_probs = output.logits.log_softmax(-1).gather(2, self.first + tgt_out[:, :, None])[:, :, 0]
         return [row[: len(ids) + 1].tolist() for row, ids in zip(log_probs, targets, strict=True)]
 
-    def _sources(self, sentences: Sequence[SearchInput]) -> dict[str, Tensor]:
+    def _read(self, sources: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Return what the encoder reads: ids (B, S), padding where the model does not look, and the mask."""
-        src = pad([sentence.source for sentence in sentences])
+        src = pad(sources)
         mask = source_mask(src, with_end=self.source_end)
         return {"input_ids": src.masked_fill(~mask, PAD_ID), "attention_mask": mask.long()}
 

@@ -29,6 +29,7 @@ from dragoman.interop.foreign import (
     cut_note,
 )
 from dragoman.predict.probe import Probe
+from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import BOS_ID, TokenizerPair
@@ -191,7 +192,9 @@ def write_run(format_name: str, imported: Imported, out: Path, folder: ForeignFo
         run.write_json("report.json", {"imported": origin})
         damaged = f"{folder.given}: computes what is no probability; the model is damaged, copy it again"
         try:
-            probe = Probe.of(Translator.load(run.path, device="cpu", precision="fp32").model)
+            translator = Translator.load(run.path, device="cpu", precision="fp32")
+            sizes = translator.tokenizers.src.vocab_size, translator.tokenizers.tgt.vocab_size
+            probe = Probe.of(TorchEngine(translator.model), *sizes)
         except RunError as error:  # weights of one number alone
             raise RunError(damaged) from error
         if not probe.is_finite:

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import SearchConfig
-from dragoman.data.batching import source_mask
+from dragoman.data.batching import pad, source_mask
 from dragoman.data.document_batching import Documents
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.errors import ConfigError, optional
 from dragoman.files import write_atomically
 from dragoman.model.classifier import TransformerClassifier, pool
@@ -258,21 +259,24 @@ class OnnxEngine(StepEngine):
     def longest(self) -> int:
         return self.max_positions - 1
 
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
+    def start(
+        self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
+    ) -> Started:
         if settings.coverage_penalty > 0:
             raise ConfigError("coverage_penalty: the graphs do not say where they look; set it to 0")
+        src = pad(sources)
         src = src.masked_fill(~source_mask(src, with_end=self.source_end), PAD_ID)
-        return Started(OnnxSteps(self.encoder, self.decoder, src))
+        return Started(OnnxSteps(self.encoder, self.decoder, src.numpy()))
 
 
 class OnnxSteps:
     """The next-token function of the graphs for sources (B, S)."""
 
-    def __init__(self, encoder: Any, decoder: Any, src: Tensor) -> None:
+    def __init__(self, encoder: Any, decoder: Any, src: Ints) -> None:
         self.decoder = decoder
         self.outputs = [output.name for output in decoder.get_outputs()]
         names = [output.name for output in encoder.get_outputs()]
-        values = encoder.run(names, {"ids": src.numpy()})
+        values = encoder.run(names, {"ids": src})
         self.of_source: dict[str, np.ndarray[Any, Any]] = dict(zip(names, values, strict=True))
         self.of_rows = self.of_source  # a row for each row of the last call
         self.sentences = np.arange(len(src))
@@ -280,18 +284,16 @@ class OnnxSteps:
         empty = np.zeros((n, heads, 0, width), dtype=np.float32)
         self.past = {name.replace("present", "past"): empty for name in self.outputs[1:]}
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        if not torch.equal(parents, torch.arange(len(self.sentences))):  # the caches follow the rows
-            self.past = {name: value[parents.numpy()] for name, value in self.past.items()}
-            sentences = self.sentences[parents.numpy()]
+    def __call__(self, last: Ints, parents: Ints) -> ArrayLogProbs:
+        if not np.array_equal(parents, np.arange(len(self.sentences))):  # the caches follow the rows
+            self.past = {name: value[parents] for name, value in self.past.items()}
+            sentences = self.sentences[parents]
             if not np.array_equal(sentences, self.sentences):
                 self.of_rows = {name: value[sentences] for name, value in self.of_source.items()}
             self.sentences = sentences
-        log_probs, *present = self.decoder.run(
-            self.outputs, {"last": last.numpy(), **self.past, **self.of_rows}
-        )
+        log_probs, *present = self.decoder.run(self.outputs, {"last": last, **self.past, **self.of_rows})
         self.past = dict(zip(self.past, present, strict=True))
-        return torch.from_numpy(log_probs)
+        return ArrayLogProbs(log_probs)
 
 
 def classifier_logits(graph: Any, documents: Documents) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -12,8 +12,8 @@ import torch
 from dragoman.config import Config, SearchConfig, file_names
 from dragoman.data.named import open_text
 from dragoman.errors import DragomanError, RunError
-from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine, longest_translation
-from dragoman.predict.probe import score_ids
+from dragoman.predict.engine import SearchInput, StepEngine, longest_translation
+from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
@@ -38,7 +38,7 @@ class ExportedModel(Protocol):
     def greedy(self, sentences: Sequence[SearchInput], longest: int) -> list[list[int]]:
         """Return the tokens of each translation without its end, `longest` at most, found greedily."""
 
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Return the log-probability of each target's tokens and of its end."""
 
 
@@ -106,15 +106,16 @@ def compare(
     n_same = round(parity.same.get(GREEDY, 0.0) * parity.n_sentences)
     sentences = [SearchInput([*ids, EOS_ID]) for ids in translator.tokenizers.src.encode_batch(texts)]
     sentences.sort(key=lambda sentence: len(sentence.source))
-    native = NativeEngine(translator.model)
+    native = engine_of(translator.model)
     for start in range(0, len(sentences), BATCH):
         batch = sentences[start : start + BATCH]
         limit = translator.max_positions - 1
         longest = longest_translation(batch[-1], translator.config.search, limit=limit)
         ours, theirs = (_greedy(engine, batch, longest) for engine in (native, exported))
         n_same += sum(a == b for a, b in zip(ours, theirs, strict=True))
-        expected = score_ids([translator.model], [sentence.source for sentence in batch], ours)
-        for a, b in zip(expected, exported.score(batch, ours), strict=True):
+        sources = [sentence.source for sentence in batch]
+        expected = TorchEngine(translator.model).score(sources, ours)
+        for a, b in zip(expected, exported.score(sources, ours), strict=True):
             apart = abs(sum(a) - sum(b))
             parity.widen(TOKEN, max(abs(x - y) for x, y in zip(a, b, strict=True)))
             parity.widen(TRANSLATION, apart)

@@ -2,19 +2,17 @@
 
 Everything in which the two differ is behind `Labelling`. The labels of N texts are an array: class numbers
 (N,) where a text has one label, or 0 and 1 (N, C) where it may have several. C is the number of classes.
+What is trained is in tensors; who only classifies needs no PyTorch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from dragoman.metrics.classification import (
     Counts,
@@ -31,6 +29,9 @@ from dragoman.metrics.classification import (
     softmax,
 )
 from dragoman.metrics.score import SEED, Score
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Labels = npt.NDArray[Any]
 """Class numbers (N,), or 0 and 1 (N, C)."""
@@ -175,12 +176,16 @@ class Exclusive(Labelling):
         return [[number] for number in labels.tolist()]
 
     def targets(self, labels: Labels, n_classes: int) -> Tensor:
-        return F.one_hot(torch.from_numpy(labels.astype(np.int64)), n_classes).float()
+        import torch
+
+        return torch.nn.functional.one_hot(torch.from_numpy(labels.astype(np.int64)), n_classes).float()
 
     def text_weights(self, labels: Tensor, class_weights: Tensor) -> Tensor:
         return class_weights[labels]
 
     def losses(self, logits: Tensor, labels: Tensor, *, smoothing: float) -> Tensor:
+        from torch.nn import functional as F
+
         return F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
 
     def loss(self, logits: Tensor, targets: Tensor) -> Loss:
@@ -267,16 +272,22 @@ class Several(Labelling):
         return [np.flatnonzero(row).tolist() for row in labels]
 
     def targets(self, labels: Labels, n_classes: int) -> Tensor:
+        import torch
+
         return torch.from_numpy(labels.astype(np.float32))
 
     def text_weights(self, labels: Tensor, class_weights: Tensor) -> Tensor:
         return class_weights.new_ones(len(labels))
 
     def losses(self, logits: Tensor, labels: Tensor, *, smoothing: float) -> Tensor:
+        from torch.nn import functional as F
+
         targets = labels.to(logits.dtype) * (1 - smoothing) + smoothing / 2
         return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(1)
 
     def loss(self, logits: Tensor, targets: Tensor) -> Loss:
+        from torch.nn import functional as F
+
         losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         return Loss(losses.sum(1), logits.sigmoid() - targets)
 

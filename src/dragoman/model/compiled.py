@@ -361,7 +361,7 @@ class CompiledSteps:
         keep_self_attention: bool = False,
     ) -> None:
         """Arguments are those of `CompiledModel.start`."""
-        self._model, self._n_columns = model, model.n_tokens
+        self.model, self._n_columns = model, model.n_tokens
         self._library = model.library
         self._looks = model.structure.n_decoder_layers, model.config.n_heads
         self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention

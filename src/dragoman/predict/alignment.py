@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from threading import get_ident
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from tokenizers import Regex, pre_tokenizers
-from torch import Tensor
 
-from dragoman.data.batching import pad, source_mask
 from dragoman.errors import DataError, check_texts
-from dragoman.model.layers import MultiHeadAttention, attention_weights
-from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.results import Link
 from dragoman.predict.scoring import score_pairs
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.transformations import REPLACED
 
 Floats = npt.NDArray[np.float32]
@@ -124,7 +117,7 @@ def word_attention(
     size = model.config.search.batch_sentences
     for start in range(0, len(usable), size):
         chosen = usable[start : start + size]
-        attention = _attention(model.model, [src[i] for i in chosen], [tgt[i] for i in chosen])
+        attention = model.engine.attention([[*src[i], EOS_ID] for i in chosen], [tgt[i] for i in chosen])
         for row, i in enumerate(chosen):
             weights = attention[row, :, step : step + len(tgt[i]), : len(src[i])]
             src_shares = token_shares(tokenizers.src, sources[i])
@@ -191,43 +184,6 @@ def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
         touched = {word_of[c] for c in characters if c in word_of}
         row[list(touched)] = 1 / max(1, len(touched))
     return shares
-
-
-@torch.inference_mode()
-def _attention(model: Seq2SeqTransformer, src_ids: list[list[int]], tgt_ids: list[list[int]]) -> Floats:
-    """(B, layers, T, S): row t of a pair belongs to the decoder's input t, the start token being 0."""
-    device = model.device
-    src = pad([[*ids, EOS_ID] for ids in src_ids]).to(device)
-    tgt_in = pad([[BOS_ID, *ids] for ids in tgt_ids]).to(device)
-    src_mask = source_mask(src, with_end=model.config.source_end)
-    blocks = [layer.cross_attention for layer in decoder_layers(model)]
-    with watched(blocks, lambda weights: weights.mean(1)) as of_layers:  # (B, T, S) each
-        model.decode(tgt_in, model.encode(src, src_mask), src_mask)
-    return torch.stack(of_layers, dim=1).cpu().numpy()
-
-
-@contextmanager
-def watched(
-    blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
-) -> Iterator[list[Tensor]]:
-    """Lend a list to which each block, called in this thread, adds `keep` of its weights (B, H, T, S)."""
-    kept: list[Tensor] = []
-    thread = get_ident()  # others call the same blocks
-
-    def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
-        if get_ident() != thread:
-            return
-        assert isinstance(block, MultiHeadAttention)
-        x, memory, bias = inputs
-        q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
-        kept.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
-
-    hooks = [block.register_forward_pre_hook(look) for block in blocks]
-    try:
-        yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _links(weights: Floats) -> list[tuple[int, int]]:

@@ -6,12 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from dragoman.data.batching import source_mask
 from dragoman.errors import DataError
-from dragoman.model.transformer import decoder_layers, encoder_layers
-from dragoman.predict.alignment import watched
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.scoring import pieces_with_end
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -44,25 +40,13 @@ def attention_maps(model: TranslationModel, source: str, target: str) -> Attenti
 
     DataError: a text is empty, or has more tokens than the model accepts.
     """
-    network, tokenizers = model.model, model.tokenizers
-    src_ids = _ids(tokenizers.src, source, network.config.max_positions, "source")
-    tgt_ids = _ids(tokenizers.tgt, target, network.config.max_positions, "target")
-    src = torch.tensor([[*src_ids, EOS_ID]], device=network.device)
-    tgt_in = torch.tensor([[BOS_ID, *tgt_ids]], device=network.device)
-    with (
-        torch.inference_mode(),
-        watched(layer.self_attention for layer in encoder_layers(network)) as encoder,
-        watched(layer.self_attention for layer in decoder_layers(network)) as decoder,
-        watched(layer.cross_attention for layer in decoder_layers(network)) as cross,
-    ):
-        network(src, source_mask(src, with_end=network.config.source_end), tgt_in)
+    tokenizers, limit = model.tokenizers, model.max_positions
+    src_ids = _ids(tokenizers.src, source, limit, "source")
+    tgt_ids = _ids(tokenizers.tgt, target, limit, "target")
+    of_encoder, of_decoder, of_cross = model.engine.attention_maps([*src_ids, EOS_ID], tgt_ids)
     src_tokens = tuple(pieces_with_end(tokenizers.src, source))
     tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
-    of_encoder, of_decoder, of_cross = (
-        torch.cat(layers).cpu().numpy()
-        for layers in (encoder, decoder, cross)  # each was (1, H, T, S)
-    )
     return AttentionMaps(
         AttentionMap(of_encoder, src_tokens, src_tokens, "Self-attention"),
         AttentionMap(of_decoder, tgt_tokens, written, "Self-attention"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +20,11 @@ from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.classifier import TransformerClassifier
 from dragoman.model.ngrams import of_older_run
 from dragoman.notebook import Cell, Shown, table
-from dragoman.predict.loading import Pretrained, build_classifier, check_sizes, for_inference, load_weights
+from dragoman.predict.loading import Pretrained
+from dragoman.predict.networks import build_classifier, fill, for_inference
+from dragoman.predict.reading import check_depth
 from dragoman.runs import Run
-from dragoman.tensors import of_tensors, to_tensors
+from dragoman.tensors import to_tensors
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 
 LABELS = "labels.json"
@@ -114,14 +115,10 @@ class Classifier(Pretrained):
         target = choose_device(device)
         labels = load_labels(run)
         tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
-        tables = {(tokenizer.vocab_size, config.model.d_model)}
-        if config.model.ngrams:
-            tables.add((2**config.model.ngram_bits, len(labels)))
-        build = partial(build_classifier, config, tokenizer, n_classes=len(labels))
-        check_sizes(run, config.model, lambda meta: build(device=meta), tables=tables)
-        model = build(device=target)
-        weights = of_older_run(of_tensors(run.load_weights()), config.model)
-        load_weights(model, to_tensors(weights), where=str(run.weights_path))
+        check_depth(run, config.model)
+        model = build_classifier(config, tokenizer, n_classes=len(labels), device=target)
+        weights = of_older_run(run.load_arrays(), config.model)
+        fill(model, to_tensors(weights), where=str(run.weights_path))
         model = for_inference(model, choose_dtype(precision, target))
         temperature, threshold = load_calibration(run)
         return cls(model, tokenizer, labels, config, temperature=temperature, threshold=threshold)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
-from threading import Lock
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from dragoman.config import SearchConfig
-from dragoman.data.batching import pad, source_mask
+from dragoman.config import ModelConfig, SearchConfig
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken, ScoreTerm
+from dragoman.decoding.log_probs import ArrayLogProbs, Floats32, Ints, LogProbs
 from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.wrappers import (
     AttendingEnsemble,
-    AttendingStep,
     Coverage,
     Ensemble,
     ForcedPrefix,
@@ -29,20 +25,16 @@ from dragoman.decoding.wrappers import (
     WatchedSearch,
     Watcher,
 )
-from dragoman.errors import ConfigError
-from dragoman.hardware import resident_bytes
-from dragoman.model.compiled import CompiledModel, CompiledSteps, Kind, why_not_compiled
-from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
-from dragoman.model.kernels import FAST
-from dragoman.model.static import StaticDecoder, can_record
-from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.hardware import n_threads
+from dragoman.model.compiled import CompiledModel, CompiledSteps
 from dragoman.predict.shortlist import Shortlist
-from dragoman.tensors import of_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from dragoman.text.transformations import Casing
 
 FORBIDDEN = (PAD_ID, BOS_ID, UNK_ID)
 """No translation holds these tokens."""
+FORBIDDEN_BUT_UNK = (PAD_ID, BOS_ID)
+"""Nor does a text that is scored; it may have words that are not in the vocabulary."""
 
 
 class SearchInput(NamedTuple):
@@ -85,56 +77,36 @@ class StepEngine(ABC):
     """Dragoman's own search over the next-token function of whatever computes it."""
 
     @property
-    def device(self) -> torch.device:
-        """Where its tokens and log-probabilities are."""
-        return torch.device("cpu")
-
-    @property
     @abstractmethod
     def longest(self) -> int:
         """The most tokens that a translation may have, the end token not counted."""
 
     @abstractmethod
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
-        """Return what computes the next tokens of the sources `src` (B, S).
+    def start(
+        self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
+    ) -> Started:
+        """Return what computes the next tokens of `sources`, the end token last in each.
 
         Forbidden tokens have log-probability -inf. A search of `sentences` may be limited to fewer tokens.
         ConfigError: a setting is beyond this engine.
         """
 
-    def free_memory(self) -> None:
-        """Give back device memory that the last search left reserved."""
-        torch.cuda.empty_cache()
-
-    @torch.inference_mode()
     def search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Return the best `settings.n_best` hypotheses of each sentence, best first; all searched at once.
 
         A translation has room for what its sentence needs: `n_needed` tokens and the end token.
         """
         results: dict[int, list[Hypothesis]] = {}
-        required = [i for i, sentence in enumerate(sentences) if sentence.required]
-        ordinary = [i for i, sentence in enumerate(sentences) if not sentence.required]
-        waiting = [group for group in (required, ordinary) if group]
-        while waiting:
-            group = waiting.pop()
-            try:
-                results.update(zip(group, self._search([sentences[i] for i in group], settings), strict=True))
-                continue
-            except torch.OutOfMemoryError:
-                pass
-            # Outside of the handler, which would keep what is to be freed.
-            self.free_memory()
-            if half := len(group) // 2:
-                waiting += [group[half:], group[:half]]
-            else:
-                results[group[0]] = self._search([sentences[group[0]]], settings)[0]
+        for is_constrained in (False, True):
+            group = [i for i, sentence in enumerate(sentences) if bool(sentence.required) == is_constrained]
+            if group:
+                found = self._search([sentences[i] for i in group], settings)
+                results.update(zip(group, found, strict=True))
         return [results[i] for i in range(len(sentences))]
 
     def _search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
         """Search for sentences that all require phrases, or none of them does."""
-        src = pad([sentence.source for sentence in sentences]).to(self.device)
-        started = self.start(src, settings, sentences)
+        started = self.start([sentence.source for sentence in sentences], settings, sentences)
         columns = started.columns
         step: NextToken = NotEmpty(started.step, eos_id=EOS_ID)
         if any(sentence.prefix for sentence in sentences):
@@ -167,135 +139,150 @@ class StepEngine(ABC):
             diversity_penalty=settings.diversity_penalty, phrases=phrases, **options,
         )  # fmt: skip
 
-    @torch.inference_mode()
-    def score(self, sentences: Sequence[SearchInput], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each target's tokens and of eos, computed token by token."""
-        src = pad([sentence.source for sentence in sentences]).to(self.device)
-        step = self.start(src, SearchConfig(beam_size=1)).step
-        tgt_in, tgt_out = pad([[BOS_ID, *ids] for ids in targets]), pad([[*ids, EOS_ID] for ids in targets])
-        scores: list[list[float]] = [[] for _ in targets]
-        rows = parents = torch.arange(len(targets))  # rows: the targets that go on
-        for t in range(tgt_in.shape[1]):
-            log_probs = step(tgt_in[rows, t], parents).cpu()
-            values = log_probs.gather(1, tgt_out[rows, t, None])[:, 0]
-            for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-                scores[row].append(value)
-            parents = (tgt_out[rows, t] != EOS_ID).nonzero()[:, 0]
-            rows = rows[parents]
-        return scores
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return the log-probability of each target's tokens and of eos behind it, in nats.
+
+        Sources end with eos, targets do not.
+        """
+        return forced_scores(self.start(sources, SearchConfig(beam_size=1)).step, targets)
 
 
-class NativeEngine(StepEngine):
-    """Dragoman's own search over Dragoman's own models: one, or an ensemble with one vocabulary."""
+class ModelEngine(StepEngine):
+    """The search over Dragoman's own models: one, or an ensemble with one vocabulary."""
 
-    def __init__(
-        self, *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
-    ) -> None:
-        """With `int8`, what compiled code computes so (`can_compile`) is searched by products in int8.
+    n_threads: int = 1
+    """Batches that are best searched at the same time."""
 
-        With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
-        on a processor, with `search.shortlist`, and without required phrases, sampling or coverage penalty.
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """What its products are computed in: "float32", "bfloat16", "float16" or "int8"."""
+
+    @abstractmethod
+    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
+        """Return how much each step of writing each target looks at its source, (B, layers, T, S).
+
+        Sources end with eos, targets do not; row 0 is the step that predicts the first token. Heads are
+        averaged.
+        """
+
+    @abstractmethod
+    def attention_maps(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Floats32, Floats32, Floats32]:
+        """Return all attention of all layers and heads of the first model while a text is translated.
+
+        That of the encoder (layers, H, S, S), of the decoder (layers, H, T, T), and between them
+        (layers, H, T, S).
+        """
+
+
+class CompiledEngine(ModelEngine):
+    """The search in compiled code (native.c), on a processor."""
+
+    def __init__(self, *models: CompiledModel, shortlist: Shortlist | None = None) -> None:
+        """With a `shortlist`, only the tokens are computed that it has for a sentence, where that is faster:
+        with `search.shortlist`, and without required phrases, sampling or coverage penalty.
         """
         assert models
         self.models = models
-        self.int8 = int8
         self.shortlist = shortlist
-        self._parameters = [list(model.parameters()) for model in models]
-        self._compiled: dict[int, tuple[list[int], CompiledModel]] = {}
-        self._compiling = Lock()  # batches are searched in several threads
-        self._static = [StaticDecoder(model, max_bytes=resident_bytes(self.device)) for model in models]
+        self.n_threads = n_threads()
 
     @property
-    def device(self) -> torch.device:
-        return self._parameters[0][0].device  # asked for at every step
+    def precision(self) -> str:
+        return self.models[0].kind
 
     @property
     def longest(self) -> int:
         return min(model.config.max_positions for model in self.models) - 1
 
-    def free_memory(self) -> None:
-        for decoder in self._static:
-            decoder.stages.clear()
-        super().free_memory()
-
-    def start(self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput] = ()) -> Started:
-        if settings.coverage_penalty > 0:
-            if any(model.stepping == "whole" for model in self.models):
-                raise ConfigError(
-                    "a coverage penalty needs the attention of model/layers.py as it was; set it to 0"
-                )
-            decoders = [
-                IncrementalDecoder(model, src, _mask(model, src), forbidden=FORBIDDEN, keep_attention=True)
-                for model in self.models
-            ]
-            attending: AttendingStep = decoders[0] if len(decoders) == 1 else AttendingEnsemble(decoders)
-            counted = (src != PAD_ID) & (src != EOS_ID)
-            coverage = Coverage(attending, beta=settings.coverage_penalty, counted=counted)
-            return Started(coverage, coverage.penalty)
-        if all(can_compile(model, int8=self.int8) and not can_record(model) for model in self.models):
-            return self._start_compiled(src, settings, sentences)
-        steps: list[NextToken] = []
-        for model, static in zip(self.models, self._static, strict=True):
-            begin: Callable[..., NextToken] = static.start
-            if not can_record(model):
-                begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
-            steps.append(begin(src, _mask(model, src), forbidden=FORBIDDEN))
-        return Started(ensemble_of(steps))
-
-    def _start_compiled(
-        self, src: Tensor, settings: SearchConfig, sentences: Sequence[SearchInput]
+    def start(
+        self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
     ) -> Started:
+        if beta := settings.coverage_penalty:
+            steps = [self._begin(model, sources, keep_attention=True) for model in self.models]
+            counted = np.zeros((len(sources), max(map(len, sources))), np.bool_)
+            for row, source in zip(counted, sources, strict=True):
+                row[: len(source) - 1] = True
+            coverage = Coverage(AttendingEnsemble(steps), beta=beta, counted=counted)
+            return Started(coverage, coverage.penalty)
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:
             prefixes = [sentence.prefix for sentence in sentences]
-            allowed = shortlist.allowed(src, prefixes, self.models[0].output.out_features)
-        steps = []
-        for i, model in enumerate(self.models):
-            sources = [row[looks].tolist() for row, looks in zip(src, _mask(model, src), strict=True)]
-            may_hold = None if allowed is None else allowed.numpy()
-            steps.append(self._decoder(i, model).start(sources, forbidden=FORBIDDEN, allowed=may_hold))
-        ids = None if steps[0].ids is None else torch.from_numpy(steps[0].ids)
-        return Started(ensemble_of([TensorSteps(each) for each in steps]), columns=Columns(ids))
+            allowed = shortlist.allowed(sources, prefixes, self.models[0].n_tokens)
+        steps = [self._begin(model, sources, allowed=allowed) for model in self.models]
+        return Started(ensemble_of(steps), columns=Columns(steps[0].ids))
 
-    def _decoder(self, i: int, model: Seq2SeqTransformer) -> CompiledModel:
-        """Return the weights of model i as they are now, packed for compiled code."""
-        versions = [parameter._version for parameter in self._parameters[i]]
-        with self._compiling:
-            if i not in self._compiled or self._compiled[i][0] != versions:
-                self._compiled[i] = versions, compiled(model, int8=self.int8)
-            return self._compiled[i][1]
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        scores: dict[int, list[float]] = {}
+        for is_strange in (False, True):  # only where it stands can <unk> be written
+            chosen = [i for i, target in enumerate(targets) if (UNK_ID in target) == is_strange]
+            if not chosen:
+                continue
+            forbidden = FORBIDDEN_BUT_UNK if is_strange else FORBIDDEN
+            some = [sources[i] for i in chosen]
+            step = ensemble_of([self._begin(model, some, forbidden=forbidden) for model in self.models])
+            scores.update(zip(chosen, forced_scores(step, [targets[i] for i in chosen]), strict=True))
+        return [scores[i] for i in range(len(targets))]
+
+    def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
+        step = self._begin(self.models[0], sources, keep_attention=True)
+        shape = len(sources), step.n_layers, max(map(len, targets)) + 1, max(map(len, sources))
+        weights = np.zeros(shape, np.float32)
+        for t, (rows, _, _) in enumerate(forced_steps(step, targets)):
+            weights[rows, :, t] = step.cross.mean(axis=2)
+        return weights
+
+    def attention_maps(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Floats32, Floats32, Floats32]:
+        step = self._begin(self.models[0], [source], keep_attention=True, keep_self_attention=True)
+        cross: list[Floats32] = []
+        decoder: list[Floats32] = []
+        for _ in forced_steps(step, [target]):
+            room = len(target) - len(decoder)  # a token does not look at those behind it
+            cross.append(step.cross[0])
+            decoder.append(np.pad(step.steps.decoder[0], ((0, 0), (0, 0), (0, room))))
+        missing = len(source) - len(step.steps.encoder)  # the end token, where it is not read
+        encoder = np.pad(step.steps.encoder, ((0, missing), (0, 0), (0, 0), (0, missing)))
+        return encoder.transpose(1, 2, 0, 3), np.stack(decoder, axis=2), np.stack(cross, axis=2)
+
+    def _begin(self, model: CompiledModel, sources: Sequence[Sequence[int]], **options: Any) -> CompiledStep:
+        assert isinstance(model.config, ModelConfig)
+        seen = sources if model.config.source_end else [source[:-1] or source for source in sources]
+        steps = model.start(seen, **{"forbidden": FORBIDDEN, **options})
+        return CompiledStep(steps, longest=max(map(len, sources)))
 
 
-class TensorSteps(NamedTuple):
-    """The steps of compiled code as a next-token function of tensors."""
+class CompiledStep:
+    """The next-token function of steps in compiled code."""
 
-    steps: CompiledSteps
+    def __init__(self, steps: CompiledSteps, *, longest: int) -> None:
+        """`longest` is the number of tokens of the longest source, the end token counted."""
+        self.steps, self.ids = steps, steps.ids
+        self._longest = longest
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        """See `NextToken`; the result is good until the next call."""
-        return torch.from_numpy(self.steps(last.numpy(), parents.numpy()))
+    @property
+    def n_layers(self) -> int:
+        """Layers of the decoder."""
+        return int(self.steps.model.structure.n_decoder_layers)
 
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
+        return ArrayLogProbs(self.steps(last, parents))
 
-def kind_of(model: Seq2SeqTransformer, *, int8: bool = False) -> Kind | None:
-    """Return what compiled code stores the weights of a model in; None: it knows none of its type."""
-    kinds: dict[torch.dtype, Kind] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-    return "int8" if int8 else kinds.get(model.dtype)
+    @property
+    def cross(self) -> Floats32:
+        """(N, layers, H, S): where the rows of the last call look in their sources, end token included."""
+        room = self._longest - self.steps.cross.shape[3]
+        return np.pad(self.steps.cross, ((0, 0), (0, 0), (0, 0), (0, room)))
 
-
-def can_compile(model: Seq2SeqTransformer, *, int8: bool = False) -> bool:
-    """Whether compiled code computes `model` here, in its type or in int8, and is wanted."""
-    if model.device.type != "cpu" or model.kernels != FAST or model.stepping != "fast":
-        return False
-    kind = kind_of(model, int8=int8)
-    return kind is not None and not why_not_compiled(model.config, kind)
-
-
-def compiled(model: Seq2SeqTransformer, *, int8: bool = False) -> CompiledModel:
-    """Pack the weights of a model that one `can_compile`, as they are now."""
-    kind = kind_of(model, int8=int8)
-    assert kind is not None
-    return CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
+    @property
+    def attention(self) -> Floats32:
+        """(N, S) of the last call: the mean over the heads of the last layer."""
+        mean: Floats32 = self.cross[:, -1].mean(axis=1)
+        return mean
 
 
 def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
@@ -303,9 +290,28 @@ def ensemble_of(steps: Sequence[NextToken]) -> NextToken:
     return steps[0] if len(steps) == 1 else Ensemble(steps)
 
 
-def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:
-    """src (B, S) -> (B, S): where the model's encoder and decoder look."""
-    return source_mask(src, with_end=model.config.source_end)
+def forced_steps(step: NextToken, targets: Sequence[Sequence[int]]) -> Iterator[tuple[Ints, Ints, LogProbs]]:
+    """Yield, for each step of writing given targets: those that go on, their next tokens, what was possible.
+
+    The last token of each is eos, which its `targets` do not have.
+    """
+    rows = parents = np.arange(len(targets))
+    last = np.full(len(targets), BOS_ID)
+    for t in range(max(map(len, targets), default=-1) + 1):
+        tokens = np.array([targets[i][t] if t < len(targets[i]) else EOS_ID for i in rows.tolist()])
+        yield rows, tokens, step(last, parents)
+        parents = np.array([k for k, i in enumerate(rows.tolist()) if t < len(targets[i])], np.int64)
+        rows, last = rows[parents], tokens[parents]
+
+
+def forced_scores(step: NextToken, targets: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Return the log-probability of each target's tokens and of eos, computed token by token."""
+    scores: list[list[float]] = [[] for _ in targets]
+    for rows, tokens, log_probs in forced_steps(step, targets):
+        values = log_probs.at(np.arange(len(rows)), tokens)
+        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+            scores[row].append(value)
+    return scores
 
 
 def longest_translation(sentence: SearchInput, settings: SearchConfig, *, limit: int) -> int:

@@ -13,8 +13,7 @@ from dragoman.config import Direction, TranslationConfig
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.phrases import ExactPhrase, Phrase
 from dragoman.errors import DataError, RunError, check_texts
-from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine, SearchInput, StepEngine
+from dragoman.predict.engine import ModelEngine, SearchInput
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, WrittenTokens
 from dragoman.predict.results import Alternative, Translation
 from dragoman.runs import Run
@@ -26,6 +25,8 @@ from dragoman.text.transformations import Reading, Transformations
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from dragoman.model.transformer import Seq2SeqTransformer
 
 UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
@@ -48,19 +49,15 @@ class TranslationModel:
 
     def __init__(
         self,
-        model: Seq2SeqTransformer,
+        engine: ModelEngine,
         tokenizers: TokenizerPair,
         config: TranslationConfig,
         *,
-        ensemble: Sequence[Seq2SeqTransformer] = (),
+        networks: Callable[[], Sequence[Seq2SeqTransformer]] | None = None,
     ) -> None:
-        """Take `model` as it is; `for_inference` makes it one whose weights need no casting.
-
-        `ensemble` are more models with the same vocabularies: the mean of all probabilities is searched.
-        """
-        self.model = model.eval()
-        self.models = (self.model, *(other.eval() for other in ensemble))
-        self.engine: StepEngine = NativeEngine(*self.models)
+        """`networks` loads the models of `engine` in PyTorch, for who wants to look into them."""
+        self.engine = engine
+        self._networks = networks
         # A model of one direction may know reserved tokens, too: its vocabulary was that of one of several.
         several = len(config.directions) > 1
         self._turn(config, tokenizers if several else tokenizers.towards(config.languages[1]))
@@ -81,7 +78,18 @@ class TranslationModel:
     @property
     def max_positions(self) -> int:
         """The longest sentence in tokens, the end token included, that every model accepts."""
-        return min(model.config.max_positions for model in self.models)
+        return self.engine.longest + 1
+
+    @cached_property
+    def models(self) -> Sequence[Seq2SeqTransformer]:
+        """The models in PyTorch, ready for decoding: those of the engine, or loaded when first asked for."""
+        assert self._networks is not None, "an engine of compiled code, whose models are nowhere else"
+        return self._networks()
+
+    @property
+    def model(self) -> Seq2SeqTransformer:
+        """The first of `models`."""
+        return self.models[0]
 
     def towards(self, to: str | None) -> Self:
         """Return the same for one direction.
@@ -193,11 +201,11 @@ class TranslationModel:
         return self.tokenizers.tgt.encode_batch(prefixes, slots=self._has_slots)
 
     def missing_slots(self, sentence: SearchInput, ids: Sequence[int]) -> list[Phrase]:
-        """Return, as phrases, the slots of a sentence that its translation `ids` lacks."""
+        """Return, as phrases, the slots of a sentence, if its translation `ids` lacks one of them."""
         if not sentence.spans:
             return []
         slots = {self._slots[i]: None for i in sentence.source if i in self._slots}
-        return [ExactPhrase((i,)) for i in slots if i not in ids]
+        return [] if slots.keys() <= {*ids} else [ExactPhrase((i,)) for i in slots]
 
     def _phrases(self, phrases: Sequence[str], number: int) -> list[Phrase]:
         if isinstance(phrases, str) or not isinstance(phrases, Sized):

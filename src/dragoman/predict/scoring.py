@@ -11,7 +11,6 @@ import numpy as np
 from dragoman.data.document_batching import plan_by_length
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.model import TranslationModel
-from dragoman.predict.probe import score_ids
 from dragoman.text.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
@@ -98,7 +97,7 @@ def score_pairs(
     for batch in plan_by_length(lengths, max_length=limit, batch_tokens=batch_tokens):
         chosen = [filled[k] for k in batch.tolist()]
         src, tgt = zip(*(pairs[i] for i in chosen), strict=True)
-        log_probs = score_ids(model.models, [[*ids, EOS_ID] for ids in src], tgt)
+        log_probs = model.engine.score([[*ids, EOS_ID] for ids in src], tgt)
         scores.update(zip(chosen, log_probs, strict=True))
         if progress is not None:
             progress(len(scores) + len(pairs) - len(filled))

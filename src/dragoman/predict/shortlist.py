@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from dragoman.decoding.log_probs import Bools, Ints
 from dragoman.errors import RunError
 from dragoman.runs import Run
-from dragoman.tensors import load_tensors, save_tensors
+from dragoman.tensors import load_arrays, save_tensors
 from dragoman.text.tokenizer import PAD_ID, TokenizerPair
 
 SHORTLIST = "shortlist.safetensors"
@@ -27,31 +27,35 @@ N_RESERVED = 4
 class Shortlist:
     """What may translate what: learnt in training, and kept in the run."""
 
-    def __init__(self, always: Tensor, translations: Tensor) -> None:
+    def __init__(self, always: Ints, translations: Ints) -> None:
         """Take the ids that any sentence may hold, (A,), and those of each source token, (S, k).
 
         -1 where a source token has fewer than k.
         """
-        self.always, self.translations = always.long(), translations.long().clone()
+        self.always, self.translations = always.astype(np.int64), translations.astype(np.int64)
         self.translations[PAD_ID] = -1  # padding stands for nothing
 
-    def allowed(self, src: Tensor, prefixes: Sequence[Sequence[int]], vocab_size: int) -> Tensor:
-        """Return which tokens the translations of sources (B, S) may hold, (B, V).
+    def allowed(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], vocab_size: int
+    ) -> Bools:
+        """Return which tokens the translations of B sources may hold, (B, V).
 
         They begin with `prefixes`.
         """
-        allowed = torch.zeros(len(src), vocab_size + 1, dtype=torch.bool)  # the last one: none
-        tokens = self.translations[src].flatten(1)  # (B, S k)
-        allowed.scatter_(1, tokens.masked_fill(tokens < 0, vocab_size), True)
+        allowed = np.zeros((len(sources), vocab_size + 1), np.bool_)  # the last one: none
         allowed[:, self.always] = True
         allowed[:, :N_RESERVED] = True
-        for row, prefix in zip(allowed, prefixes, strict=True):
+        for row, source, prefix in zip(allowed, sources, prefixes, strict=True):
+            row[self.translations[np.array(source, np.int64)]] = True  # -1 is the last one
             row[list(prefix)] = True
         return allowed[:, :vocab_size]
 
     def save(self, run: Run) -> None:
         """Write it into a run."""
-        tensors = {"always": self.always.int(), "translations": self.translations.int()}
+        import torch
+
+        arrays = {"always": self.always, "translations": self.translations}
+        tensors = {name: torch.from_numpy(ids.astype(np.int32)) for name, ids in arrays.items()}
         save_tensors(run.path / SHORTLIST, tensors)
 
     @classmethod
@@ -61,16 +65,16 @@ class Shortlist:
         file = path / SHORTLIST
         if not file.exists():
             return None
-        tensors = load_tensors(file)
-        always, translations = tensors.get("always"), tensors.get("translations")
+        arrays = load_arrays(file)
+        always, translations = arrays.get("always"), arrays.get("translations")
         if (
             always is None
             or translations is None
-            or translations.dim() != 2
+            or translations.ndim != 2
             or len(translations) != n_sources
-            or always.dim() != 1
-            or any(t.is_floating_point() for t in (always, translations))
-            or not all(t.min() >= -1 and t.max() < vocab_size for t in (always, translations) if t.numel())
+            or always.ndim != 1
+            or any(ids.dtype.kind != "i" for ids in (always, translations))
+            or not all(t.min() >= -1 and t.max() < vocab_size for t in (always, translations) if t.size)
             or not any((t >= N_RESERVED).any() for t in (always, translations))
         ):
             raise RunError(f"{file}: is damaged, or of another vocabulary; delete it, or train again")

@@ -13,8 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-import torch
-
+from dragoman import hardware
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.predict.flow import ComputeStep, Flow
 
@@ -40,7 +39,7 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
                 continue
             sentences, settings = step.sentences, step.settings
             search = partial(step.model.engine.search, settings=settings)
-            n_threads = torch.get_num_threads() if step.model.model.device.type == "cpu" else 1
+            n_threads = step.model.engine.n_threads
             by_length = sorted(range(len(sentences)), key=lambda i: -len(sentences[i].source))
             size = min(settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
             batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
@@ -69,16 +68,16 @@ def map_in_threads(
     One item alone has one thread, too: others would only wait with it, and keep processors from others. An
     error in one of them is raised where its result would have come, and the rest is not begun.
     """
-    n_before = torch.get_num_threads()
+    n_before = hardware.n_threads()
     if len(items) == 1:
         try:
-            torch.set_num_threads(1)
+            hardware.set_threads(1)
             result = function(items[0])
         finally:
-            torch.set_num_threads(n_before)
+            hardware.set_threads(n_before)
         yield result
         return
-    pool = ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(n_threads, initializer=hardware.set_threads, initargs=(1,))
     try:
         remaining = iter(items)
         running: deque[Future[Result]] = deque()
@@ -89,4 +88,4 @@ def map_in_threads(
             yield result
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(n_before)  # part of the setting is the whole process's
+        hardware.set_threads(n_before)  # part of the setting is the whole process's

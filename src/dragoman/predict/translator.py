@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from dragoman.errors import ConfigError, DataError, RunError, check_texts
-from dragoman.hardware import choose_device, choose_dtype
-from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine, can_compile
+from dragoman.config import TranslationConfig
+from dragoman.errors import DataError, RunError, check_texts
 from dragoman.predict.flow import TranslationRequest, searched, translated
-from dragoman.predict.loading import (
-    Pretrained,
-    build_model,
-    check_translator_sizes,
-    for_inference,
-    load_weights,
-)
+from dragoman.predict.loading import Pretrained, load_engine
 from dragoman.predict.model import TranslationModel, translation_config
-from dragoman.predict.probe import Probe, choose_stepping
 from dragoman.predict.protection import Protection
+from dragoman.predict.reading import TranslatorFiles
 from dragoman.predict.results import Translation
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.threads import finish
 from dragoman.runs import Run
-from dragoman.tensors import load_probe
 from dragoman.text.tokenizer import TokenizerPair
+
+if TYPE_CHECKING:
+    from dragoman.model.transformer import Seq2SeqTransformer
 
 
 class Translator(TranslationModel, Pretrained):
@@ -54,30 +46,38 @@ class Translator(TranslationModel, Pretrained):
         runs = [Run.open(p) for p in ([path] if isinstance(path, (str, Path)) else path)]
         if not runs:
             raise RunError("an ensemble of no runs; give the folder of one at least")
-        target, int8 = choose_device(device), precision == "int8"
-        dtype = torch.float32 if int8 else choose_dtype(precision, target)
         configs = [translation_config(run) for run in runs]
         tokenizers = TokenizerPair.load(runs[0].tokenizer_folder)
-        models = []
+        files = []
         for run, config in zip(runs, configs, strict=True):
             pair = tokenizers if run is runs[0] else TokenizerPair.load(run.tokenizer_folder)
             _check_vocabularies(tokenizers, pair, runs[0], run)
-            check_translator_sizes(run, config, pair)
-            model = build_model(config, pair, device=target)
-            load_weights(model, run.load_weights(), where=str(run.weights_path))
-            models.append(for_inference(model, dtype))
-        translator = cls(models[0], tokenizers, configs[0], ensemble=models[1:])
-        if int8:
-            check_int8(translator.models)
-        native = NativeEngine(
-            *translator.models, int8=int8, shortlist=Shortlist.load(runs[0].path, tokenizers)
-        )
-        for run, model in zip(runs, translator.models, strict=True):
-            if probe := Probe.parse(load_probe(run.weights_path)):
-                alone = NativeEngine(model) if int8 or len(runs) > 1 else native
-                choose_stepping(alone, probe, where=str(run.path))
-        translator.engine = native
-        return translator
+            files.append(TranslatorFiles(run, config, pair))
+        shortlist = Shortlist.load(runs[0].path, tokenizers)
+        engine = load_engine(files, device=device, precision=precision, shortlist=shortlist)
+
+        def networks() -> Sequence[Seq2SeqTransformer]:
+            from dragoman.predict.torch_engine import networks_of
+
+            return networks_of(engine, files)
+
+        return cls(engine, tokenizers, configs[0], networks=networks)
+
+    @classmethod
+    def of(
+        cls,
+        models: Sequence[Seq2SeqTransformer],
+        tokenizers: TokenizerPair,
+        config: TranslationConfig,
+    ) -> Translator:
+        """Return the translator of models in PyTorch as they are now, ready for decoding.
+
+        Several with the same vocabularies are an ensemble: the mean of their probabilities is searched.
+        """
+        from dragoman.predict.torch_engine import engine_of
+
+        models = [model.eval() for model in models]
+        return cls(engine_of(*models), tokenizers, config, networks=lambda: models)
 
     def translate(
         self,
@@ -127,17 +127,6 @@ def translate_protected(
 ) -> list[Translation]:
     """Translate each text and keep its protected spans, as `flow.translated` says."""
     return finish(translated(translator, texts, TranslationRequest(protection=protection)))
-
-
-def check_int8(models: Sequence[Seq2SeqTransformer]) -> None:
-    """ConfigError: models or processor are not made for products in int8."""
-    if any(model.device.type != "cpu" for model in models):
-        raise ConfigError('precision int8: is for processors; use device = "cpu", or precision "auto"')
-    if not all(can_compile(model, int8=True) for model in models):
-        raise ConfigError(
-            "precision int8: needs compiled searches (dragoman doctor says if there are), and a model with "
-            'kernels = "fast"; use "auto"'
-        )
 
 
 def _check_vocabularies(first: TokenizerPair, other: TokenizerPair, first_run: Run, run: Run) -> None:

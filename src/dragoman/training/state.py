@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from dragoman.errors import RunError
 from dragoman.files import sync, write_atomically
 from dragoman.model.transformer import Transformer
-from dragoman.predict.loading import load_weights
+from dragoman.predict.networks import fill
 from dragoman.tensors import Rows, allocate, load_tensors, write_rows
 from dragoman.training.objective import Weights
 from dragoman.training.parallel.processes import ALONE, Processes
@@ -145,7 +145,7 @@ class TrainState:
                 f"{folder}: the checkpoint is damaged ({error}); "
                 "remove this folder to continue from the one before"
             ) from error
-        load_weights(self.model, model, where=str(folder / "model.safetensors"), local=local)
+        fill(self.model, model, where=str(folder / "model.safetensors"), local=local)
         self.optimizer.state.clear()
         for name, parameter in self.model.named_parameters():
             if name in optimizer:

@@ -16,11 +16,11 @@ from dragoman.decoding.phrases import ExactPhrase
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.predict.attention import attention_maps
-from dragoman.predict.engine import NativeEngine, SearchInput, longest_translation
+from dragoman.predict.engine import SearchInput, longest_translation
 from dragoman.predict.inflection import WrittenTokens
-from dragoman.predict.loading import inference_copy
 from dragoman.predict.model import encode_phrase
-from dragoman.predict.scoring import score_ids
+from dragoman.predict.networks import inference_copy
+from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 
@@ -34,7 +34,7 @@ def ensemble(translator: Translator) -> Translator:
     other = inference_copy(translator.model, torch.float32)
     for parameter in other.parameters():
         parameter.add_(0.05 * torch.randn_like(parameter))
-    return Translator(translator.model, translator.tokenizers, translator.config, ensemble=[other])
+    return Translator.of([translator.model, other], translator.tokenizers, translator.config)
 
 
 def sentences(translator: Translator, **options: object) -> list[SearchInput]:
@@ -233,7 +233,7 @@ def test_forced_scoring_finds_the_log_probability_of_the_search(
 ) -> None:
     """With phrases, a prefix, and without; teacher forcing knows none of them."""
     translator: Translator = request.getfixturevalue(which)
-    engine = NativeEngine(*translator.models)
+    engine = engine_of(*translator.models)
     tgt = translator.tokenizers.tgt
     plain = sentences(translator)
     variants = [plain, sentences(translator, prefix=tgt.encode("rot"))]
@@ -244,7 +244,7 @@ def test_forced_scoring_finds_the_log_probability_of_the_search(
         for sentence, hypotheses in zip(variant, engine.search(variant, search), strict=True):
             assert hypotheses
             sources = [sentence.source] * len(hypotheses)
-            scored = score_ids(translator.models, sources, [h.ids for h in hypotheses])
+            scored = TorchEngine(*translator.models).score(sources, [h.ids for h in hypotheses])
             expected = [math.fsum(values) for values in scored]
             assert [h.log_prob for h in hypotheses] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
@@ -256,12 +256,13 @@ def test_settings_of_a_call_are_those_of_the_run_with_others_in_their_place(tran
     seen: list[SearchConfig] = []
 
     class Watching:
+        longest, n_threads = 100, 1
+
         def search(self, sentences: list[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
             seen.append(settings)
             return [[Hypothesis((), 0.0, 0.0)] for _ in sentences]
 
-    other = Translator(translator.model, translator.tokenizers, translator.config)
-    other.engine = Watching()  # type: ignore[assignment]
+    other = Translator(Watching(), translator.tokenizers, translator.config)  # type: ignore[arg-type]
     own = translator.config.search
     other.translate(["red"], beam_size=None, length_penalty=0.3, no_repeat_ngram=2)
     assert seen == [own.model_copy(update={"length_penalty": 0.3, "no_repeat_ngram": 2})]
@@ -318,7 +319,7 @@ def test_what_a_translation_cannot_hold_is_refused(
 def test_words_that_the_model_cannot_write_are_refused(translator: Translator) -> None:
     texts = ["rot Katze", "groß Haus", "red cat", "big house"]
     words = train_tokenizer(texts, TokenizerConfig(kind="words"))
-    other = Translator(translator.model, TokenizerPair(words, words), translator.config)
+    other = Translator.of([translator.model], TokenizerPair(words, words), translator.config)
     with pytest.raises(DataError, match=r"sentence 1: its prefix has a word that is not in the model's voc"):
         other.translate(["red cat"], prefixes=["Zebra"])
     with pytest.raises(DataError, match=r"sentence 1: the required phrase 'ein Zebra' has a word that is n"):

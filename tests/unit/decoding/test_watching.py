@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from torch import Tensor
 
 from dragoman.decoding.beam import beam_search
 from dragoman.decoding.hypotheses import Hypothesis, NextToken
+from dragoman.decoding.log_probs import Ints, LogProbs
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import greedy_search
 from dragoman.decoding.wrappers import WatchedSearch
@@ -43,7 +43,7 @@ class Counting:
         self.step = step
         self.calls: list[set[int]] = []
 
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
+    def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         found = self.step(last, parents)
         self.calls.append({sentence for sentence, _ in self.step.rows})
         return found

@@ -23,7 +23,8 @@ from dragoman.interop.importing import import_model
 from dragoman.interop.onnx import import_package
 from dragoman.interop.parity import random_texts
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.engine import NativeEngine, SearchInput
+from dragoman.predict.engine import SearchInput
+from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
@@ -196,7 +197,7 @@ def test_a_beam_over_the_graphs_is_the_model_s_and_neighbours_change_nothing(
     sentences = [SearchInput([*ids, EOS_ID]) for ids in ([5, 6, 7, 8, 9], [5], [280, 8])]
     settings = SearchConfig(beam_size=3, n_best=3, max_length_extra=4)
     together = engine.search(sentences, settings)
-    native = NativeEngine(model).search(sentences, settings)
+    native = TorchEngine(model).search(sentences, settings)
     assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in native]
     for sentence, found in zip(sentences, together, strict=True):
         (alone,) = engine.search([sentence], settings)
@@ -245,9 +246,9 @@ def test_all_matrices_are_bytes_and_a_graph_has_a_tied_one_once(tie: str, tmp_pa
     n_table = model.output.weight.numel()
     assert decoder["UINT8"].count(n_table) == (2 if tie == "none" else 1)
     assert encoder["UINT8"].count(n_table) == 1
-    sentences, targets = [SearchInput([5, 6, 7, 8, EOS_ID])] * 2, [[9, 10, 11], [12]]
+    sources, targets = [[5, 6, 7, 8, EOS_ID]] * 2, [[9, 10, 11], [12]]
     after = onnx.OnnxEngine(tmp_path, max_positions=64)
-    for one, expected in zip(after.score(sentences, targets), before.score(sentences, targets), strict=True):
+    for one, expected in zip(after.score(sources, targets), before.score(sources, targets), strict=True):
         assert one == pytest.approx(expected, abs=0.5)
 
 

@@ -20,7 +20,7 @@ from dragoman.model.ngrams import (
     of_older_run,
 )
 from dragoman.model.windows import windows_needed
-from dragoman.predict.loading import load_weights
+from dragoman.predict.networks import fill
 from dragoman.tensors import of_tensors, to_tensors
 
 SETTINGS: dict[str, Any] = {
@@ -258,7 +258,7 @@ def test_weights_of_version_0_1_vote_as_they_did() -> None:
     ratio, weight = torch.randn(2, 2**8, model.n_classes)
     theirs = {name: p for name, p in model.named_parameters() if not name.startswith(("votes.", "mixture"))}
     theirs |= {"votes.ratio": ratio, "votes.weight.weight": weight, "votes.log_scale": torch.tensor(-1.5)}
-    load_weights(model, to_tensors(of_older_run(of_tensors(theirs), config)), where="weights")
+    fill(model, to_tensors(of_older_run(of_tensors(theirs), config)), where="weights")
     buckets = np.split(bags.buckets, np.cumsum(bags.counts)[:-1])
     sums = [(ratio * weight)[bucket].sum(0) / len(bucket) ** 0.5 for bucket in buckets]
     scale = config.ngram_rate * torch.tensor(-1.5).exp()

@@ -13,7 +13,7 @@ from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
 from dragoman.native import native
-from dragoman.predict.alignment import watched
+from dragoman.predict.networks import watched
 from dragoman.tensors import of_tensors
 from small_models import compiled_steps, random_ids, small_model
 

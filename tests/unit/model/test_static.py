@@ -186,7 +186,7 @@ def test_every_search_finds_the_same_on_a_static_decoder(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     expected = translator.translate(SENTENCES, **settings)
-    monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: True)
+    monkeypatch.setattr("dragoman.predict.torch_engine.can_record", lambda model: True)
     monkeypatch.setattr("dragoman.predict.engine.CompiledModel", None)  # not to be called
     found = translator.translate(SENTENCES, **settings)
     for one, same in zip(found, expected, strict=True):
@@ -208,7 +208,7 @@ def test_a_search_that_does_not_fit_is_made_in_halves(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return static.StaticSteps(self, src, *args, **options)
 
-    monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: True)
+    monkeypatch.setattr("dragoman.predict.torch_engine.can_record", lambda model: True)
     monkeypatch.setattr(StaticDecoder, "start", lambda self, *a, forbidden: start(self, *a, forbidden))
     assert [t.ids for t in translator.translate(SENTENCES, **settings)] == [t.ids for t in expected]
     assert sizes == [5, 2, 3, 1, 2]
@@ -225,7 +225,7 @@ def test_a_sentence_that_does_not_fit_alone_is_tried_twice(
         self.stage(Shape(1, 1, 16, 16))
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: True)
+    monkeypatch.setattr("dragoman.predict.torch_engine.can_record", lambda model: True)
     monkeypatch.setattr(StaticDecoder, "start", start)
     with pytest.raises(torch.OutOfMemoryError):
         translator.translate(["red cat"])

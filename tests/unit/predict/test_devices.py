@@ -21,9 +21,10 @@ from dragoman.model.kernels import FAST_ON_GPU
 from dragoman.predict.alignment import align
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.classifier import Classifier
-from dragoman.predict.engine import NativeEngine, SearchInput
+from dragoman.predict.engine import SearchInput
 from dragoman.predict.scoring import score_pairs
-from dragoman.predict.translator import Translator, check_int8
+from dragoman.predict.torch_engine import TorchEngine
+from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
 from dragoman.tasks.translation.objective import TranslationObjective
@@ -56,7 +57,7 @@ def translator(tiny_run: Path) -> Translator:
 
 def moved(translator: Translator, device: torch.device) -> Translator:
     translator.model.to(device)
-    translator.engine = NativeEngine(translator.model)
+    translator.engine = TorchEngine(*translator.models)
     assert isinstance(translator.model.output.weight.data, Elsewhere)
     return translator
 
@@ -90,8 +91,7 @@ def test_every_search_finds_the_same_there(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], static: bool
 ) -> None:
     settings |= {"max_length_factor": 0.01, "max_length_extra": 3}
-    monkeypatch.setattr("dragoman.predict.engine.can_record", lambda model: static)
-    monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
+    monkeypatch.setattr("dragoman.predict.torch_engine.can_record", lambda model: static)
     expected = translator.translate(SENTENCES, **settings)
     with second_device() as device:
         found = moved(translator, device).translate(SENTENCES, **settings)
@@ -104,7 +104,7 @@ def test_a_search_nobody_waits_for_ends_there_too(translator: Translator, elsewh
     wanted = iter([True])
     watchers = [lambda: next(wanted, False), None]
     sentences = [SearchInput([20, 21, 2], watcher=watcher) for watcher in watchers]
-    engine = NativeEngine(moved(translator, elsewhere).model)
+    engine = moved(translator, elsewhere).engine
     settings = SearchConfig(beam_size=2, max_length_factor=0.01, max_length_extra=3)
     left, stayed = engine.search(sentences, settings)
     assert len(left[0].ids) <= 1 < len(stayed[0].ids)
@@ -355,11 +355,10 @@ def test_every_command_refuses_a_device_that_is_not_supported_in_one_line(
     assert not Path("out.tsv").exists()
 
 
-def test_int8_is_for_processors(tiny_run: Path) -> None:
-    translator = Translator.load(tiny_run)
-    translator.model.to("meta")
-    with pytest.raises(ConfigError, match='precision int8: is for processors; use device = "cpu"'):
-        check_int8([translator.model])
+def test_int8_is_for_processors(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.predict.loading.on_processor", lambda name: False)
+    with pytest.raises(ConfigError, match='precision int8: is for processors; use precision "auto"'):
+        Translator.load(tiny_run, precision="int8")
 
 
 def test_a_forward_and_backward_pass_asks_the_device_nothing(folder: Path) -> None:

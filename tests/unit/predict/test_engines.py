@@ -11,8 +11,9 @@ import torch
 from commands import error_of, succeed
 from dragoman.errors import ConfigError, DataError
 from dragoman.model.kernels import FAST
-from dragoman.predict.engine import can_compile
+from dragoman.predict.engine import CompiledEngine
 from dragoman.predict.threads import map_in_threads
+from dragoman.predict.torch_engine import TorchEngine, can_compile
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -62,27 +63,20 @@ def test_an_error_in_a_thread_is_raised_and_nothing_more_is_begun() -> None:
 def test_two_threads_translate_as_one_does(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for n_threads in (1, 2):
-        monkeypatch.setattr(torch, "get_num_threads", lambda n=n_threads: n)
+        monkeypatch.setattr(translator.engine, "n_threads", n_threads)
         found.append(translator.translate(SENTENCES))
     assert [t.text for t in found[0]] == [t.text for t in found[1]]
     assert [t.score for t in found[0]] == pytest.approx([t.score for t in found[1]], rel=1e-4)
 
 
-def test_weights_that_change_are_used_at_once(tiny_run: Path) -> None:
-    translator = Translator.load(tiny_run, precision="fp32")
-    before = translator.translate(["red cat"])[0].score
-    with torch.no_grad():
-        translator.model.output.weight.mul_(0.5)
-    assert translator.translate(["red cat"])[0].score != pytest.approx(before, rel=1e-3)
-
-
 def test_without_compiled_code_pytorch_finds_the_same(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = translator.translate(SENTENCES)
-    monkeypatch.setattr("dragoman.predict.engine.CompiledModel", None)  # not to be called
-    monkeypatch.setattr("dragoman.predict.engine.can_compile", lambda *_, **__: False)
-    found = translator.translate(SENTENCES)
+    for module in ("loading", "torch_engine"):
+        monkeypatch.setattr(f"dragoman.predict.{module}.why_not_compiled", lambda *_: "a test")
+    other = Translator.load(tiny_run, device="cpu", precision="fp32")
+    assert (type(translator.engine), type(other.engine)) == (CompiledEngine, TorchEngine)
+    found, expected = other.translate(SENTENCES), translator.translate(SENTENCES)
     assert [t.text for t in found] == [t.text for t in expected]
     assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-4)
 
@@ -145,8 +139,8 @@ def test_int8_finds_what_fp32_finds(taught_run: Path, beam_size: int) -> None:
 def test_int8_is_refused_where_the_processor_is_not_made_for_it(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.predict.translator.can_compile", lambda *_, **__: False)
-    with pytest.raises(ConfigError, match=r"precision int8: needs compiled searches \(dragoman doctor"):
+    monkeypatch.setattr("dragoman.predict.loading.why_not_compiled", lambda *_: "there is no C compiler")
+    with pytest.raises(ConfigError, match='precision int8: there is no C compiler; use precision "auto"'):
         Translator.load(tiny_run, precision="int8")
 
 

@@ -2,13 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
 from dragoman.decoding.beam import beam_search
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.predict.inflection import Inflectable, InflectedPhrase, Stem, WrittenTokens
 from dragoman.predict.model import TranslationModel
@@ -89,13 +90,13 @@ def test_a_search_takes_the_form_that_scores_best() -> None:
     """After " rot", a table prefers a form that takes two tokens to the one that takes one."""
     likely = {(): 10, (10,): 3, (10, 3): 8}  # " rot", " Rä", "dern", and then the end
 
-    def step(last: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    def step(last: Ints, parents: Ints) -> ArrayLogProbs:
         nonlocal rows
         rows = [(*rows[p], t) for p, t in zip(parents.tolist(), last.tolist(), strict=True)]
-        logits = torch.zeros(len(rows), len(WRITTEN))
+        logits = np.zeros((len(rows), len(WRITTEN)))
         for logit, row in zip(logits, rows, strict=True):
             logit[likely.get(row[1:], EOS)] = 5.0
-        return logits.log_softmax(dim=1)
+        return ArrayLogProbs(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
 
     found = []
     for phrase in (InflectedPhrase(["Rad"], TOKENS), ExactPhrase((2,))):
@@ -115,7 +116,7 @@ def test_a_phrase_that_tokens_cannot_tell_has_one_form(translator: Translator) -
 
     def kinds(tokenizer: object, *words: str) -> list[str]:
         pair = TokenizerPair(tokenizer, tokenizer)  # type: ignore[arg-type]
-        model = TranslationModel(translator.model, pair, translator.config)
+        model = TranslationModel(translator.engine, pair, translator.config)
         (sentence,) = model.inputs(["x"], None, [[*map(Inflectable, words)]], first_number=1)
         return [type(phrase).__name__ for phrase in sentence.required]
 

@@ -12,7 +12,8 @@ from commands import error_of, succeed
 from dragoman.errors import ConfigError, DragomanWarning
 from dragoman.model import layers
 from dragoman.predict.engine import SearchInput
-from dragoman.predict.probe import Probe, score_ids
+from dragoman.predict.probe import Probe
+from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train
@@ -65,7 +66,7 @@ def test_an_edited_block_is_searched_as_it_was_trained(stepping: str, edited: Pa
             for ids in translator.tokenizers.src.encode_batch(["red cat", "old dog tree"])
         ]
         best = [one[0] for one in translator.engine.search(sentences, search)]
-        scores = score_ids([translator.model], [s.source for s in sentences], [h.ids for h in best])
+        scores = TorchEngine(translator.model).score([s.source for s in sentences], [h.ids for h in best])
         assert [h.log_prob for h in best] == pytest.approx([sum(row) for row in scores], abs=1e-4)
 
 

@@ -59,7 +59,7 @@ def test_what_can_be_written_shares_the_whole_probability(translator: Translator
     torch.manual_seed(1)
     n = words.vocab_size
     model = Seq2SeqTransformer(translator.config.model, src_vocab_size=n, tgt_vocab_size=n).eval()
-    small = Translator(model, TokenizerPair(words, words), translator.config)
+    small = Translator.of([model], TokenizerPair(words, words), translator.config)
     firsts = [score_pairs(small, ["a b"], [word])[0].log_probs[0] for word in "abcd"]
     src = torch.tensor([[*words.encode("a b"), EOS_ID]])
     logits = model(src, torch.ones_like(src, dtype=torch.bool), torch.tensor([[BOS_ID]]))[0, 0]

@@ -5,17 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.decoding.hypotheses import Hypothesis
+from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.errors import RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine, SearchInput, Started, StepEngine, can_compile, compiled
-from dragoman.predict.loading import inference_copy
+from dragoman.predict.engine import SearchInput, Started, StepEngine
+from dragoman.predict.networks import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
+from dragoman.predict.torch_engine import TorchEngine, can_compile, compiled, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
@@ -39,9 +40,9 @@ PASSED_BY = {
 def shortlist(translator: Translator) -> Shortlist:
     """Any tokens, few enough that they change what is found."""
     n_sources, vocab_size = (t.vocab_size for t in (translator.tokenizers.src, translator.tokenizers.tgt))
-    generator = torch.Generator().manual_seed(3)
-    translations = torch.randint(-1, vocab_size, (n_sources, 5), generator=generator)
-    return Shortlist(torch.randint(0, vocab_size, (6,), generator=generator), translations)
+    drawn = np.random.default_rng(3)
+    translations = drawn.integers(-1, vocab_size, (n_sources, 5))
+    return Shortlist(drawn.integers(0, vocab_size, 6), translations)
 
 
 def sentences(translator: Translator, **options: object) -> list[SearchInput]:
@@ -60,12 +61,8 @@ def may_hold(shortlist: Shortlist, sentence: SearchInput) -> set[int]:
 class Masked(StepEngine):
     """The search over all tokens, in which those that a sentence must not hold have no probability."""
 
-    def __init__(self, inner: NativeEngine, shortlist: Shortlist) -> None:
+    def __init__(self, inner: StepEngine, shortlist: Shortlist) -> None:
         self.inner, self.shortlist = inner, shortlist
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
 
     @property
     def longest(self) -> int:
@@ -75,18 +72,18 @@ class Masked(StepEngine):
         self.may_hold = [may_hold(self.shortlist, sentence) for sentence in sentences]
         return super()._search(sentences, settings)
 
-    def start(self, src: Tensor, settings: SearchConfig, sentences: object = ()) -> Started:
-        whole = self.inner.start(src, settings).step
-        rows = torch.arange(len(src))
+    def start(self, sources: object, settings: SearchConfig, sentences: object = ()) -> Started:
+        whole = self.inner.start(sources, settings).step
+        rows = np.arange(len(sources))
 
-        def masked(last: Tensor, parents: Tensor) -> Tensor:
+        def masked(last: Ints, parents: Ints) -> ArrayLogProbs:
             nonlocal rows
             rows = rows[parents]
-            log_probs = whole(last, parents).clone()
+            log_probs = whole(last, parents).all().copy()
             for row, sentence in zip(log_probs, rows.tolist(), strict=True):
                 out = [i for i in range(len(row)) if i not in self.may_hold[sentence]]
-                row[out] = -torch.inf
-            return log_probs.log_softmax(-1)
+                row[out] = -np.inf
+            return ArrayLogProbs(log_probs - np.log(np.exp(log_probs).sum(axis=1, keepdims=True)))
 
         return Started(masked)
 
@@ -106,15 +103,15 @@ def test_a_search_finds_what_one_finds_that_forbids_all_others(
     translator: Translator, shortlist: Shortlist, settings: dict[str, object]
 ) -> None:
     search = SearchConfig().changed(settings, where="test")
-    engine = NativeEngine(translator.model, shortlist=shortlist)
+    engine = engine_of(translator.model, shortlist=shortlist)
     plain, prefix = sentences(translator), translator.tokenizers.tgt.encode("rot")
     for variant in (plain, sentences(translator, prefix=prefix)):
-        expected = Masked(NativeEngine(translator.model), shortlist).search(variant, search)
+        expected = Masked(engine_of(translator.model), shortlist).search(variant, search)
         found = engine.search(variant, search)
         assert_same(found, expected)
         for sentence, own in zip(variant, found, strict=True):
             assert all(may_hold(shortlist, sentence) >= set(h.ids) for h in own)
-    without = NativeEngine(translator.model).search(plain, search)
+    without = engine_of(translator.model).search(plain, search)
     assert ids_of(engine.search(plain, search)) != ids_of(without), "this shortlist changes nothing"
 
 
@@ -132,9 +129,9 @@ def test_an_ensemble_with_a_model_that_is_not_compiled_has_all_tokens(
     other.stepping = "incremental"
     models = translator.model, other.eval().requires_grad_(False)
     search = SearchConfig().changed(settings, where="test")
-    found = NativeEngine(*models, shortlist=shortlist).search(sentences(translator), search)
+    found = engine_of(*models, shortlist=shortlist).search(sentences(translator), search)
     other.stepping = "fast"
-    assert_same(found, NativeEngine(*models).search(sentences(translator), search))
+    assert_same(found, engine_of(*models).search(sentences(translator), search))
 
 
 @pytest.mark.slow
@@ -148,7 +145,7 @@ def test_other_sentences_in_the_batch_change_nothing(
     if kind == "int8" and not can_compile(model, int8=True):
         pytest.skip("this processor does not multiply in int8")
     models = [model] * (1 + (kind == "two"))
-    engine = NativeEngine(*models, int8=kind == "int8", shortlist=shortlist if kind == "shortlist" else None)
+    engine = engine_of(*models, int8=kind == "int8", shortlist=shortlist if kind == "shortlist" else None)
     search = SearchConfig().changed(settings, where="test")
     alone = [engine.search([sentence], search)[0] for sentence in sentences(translator)]
     together = engine.search(sentences(translator), search)
@@ -158,14 +155,11 @@ def test_other_sentences_in_the_batch_change_nothing(
 def test_no_gradient_is_kept(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service searches in threads of its own, in which PyTorch keeps gradients by default."""
     began: list[Started] = []
-    engine = NativeEngine(translator.model)
-    monkeypatch.setattr(
-        "dragoman.predict.engine.can_compile", lambda *_, **__: False
-    )  # compiled code has none
+    engine = TorchEngine(translator.model)
     start = engine.start
     monkeypatch.setattr(engine, "start", lambda *args: began.append(start(*args)) or began[-1])
     engine.search(sentences(translator), SearchConfig(beam_size=2))
-    (keys, values), *_ = began[0].step.cross  # type: ignore[attr-defined]
+    (keys, values), *_ = began[0].step._decoders[0].cross  # type: ignore[attr-defined]
     assert keys.is_inference()
     assert values.is_inference()
 
@@ -175,7 +169,7 @@ def test_what_needs_all_tokens_has_them(
     translator: Translator, shortlist: Shortlist, settings: dict[str, object]
 ) -> None:
     search = SearchConfig().changed(settings, where="test")
-    with_it, without = NativeEngine(translator.model, shortlist=shortlist), NativeEngine(translator.model)
+    with_it, without = engine_of(translator.model, shortlist=shortlist), engine_of(translator.model)
     assert with_it.search(sentences(translator), search) == without.search(sentences(translator), search)
 
 
@@ -183,10 +177,9 @@ def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Sh
     vocab_size = translator.tokenizers.tgt.vocab_size
     decoder = compiled(translator.model)
     for sentence in sentences(translator):
-        src = torch.tensor([sentence.source])
-        allowed = shortlist.allowed(src, [()], vocab_size)
-        assert set(allowed[0].nonzero()[:, 0].tolist()) == may_hold(shortlist, sentence)
-        steps = decoder.start([sentence.source], allowed=allowed.numpy())
+        allowed = shortlist.allowed([sentence.source], [()], vocab_size)
+        assert set(allowed[0].nonzero()[0].tolist()) == may_hold(shortlist, sentence)
+        steps = decoder.start([sentence.source], allowed=allowed)
         log_probs = steps(np.array([BOS_ID]), np.array([0]))
         assert steps.ids is not None
         assert log_probs.shape == (1, len(steps.ids))
@@ -200,8 +193,8 @@ def test_it_is_kept_in_the_run(translator: Translator, shortlist: Shortlist, tmp
     shortlist.save(run)
     again = Shortlist.load(run.path, translator.tokenizers)
     assert again is not None
-    assert torch.equal(again.always, shortlist.always)
-    assert torch.equal(again.translations, shortlist.translations)
+    assert np.array_equal(again.always, shortlist.always)
+    assert np.array_equal(again.translations, shortlist.translations)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +211,8 @@ def test_it_is_kept_in_the_run(translator: Translator, shortlist: Shortlist, tmp
 def test_a_damaged_one_is_refused_by_name(
     translator: Translator, shortlist: Shortlist, tmp_path: Path, damage: object
 ) -> None:
-    tensors = {"always": shortlist.always, "translations": shortlist.translations}
+    arrays = {"always": shortlist.always, "translations": shortlist.translations}
+    tensors = {name: torch.from_numpy(ids) for name, ids in arrays.items()}
     save_tensors(tmp_path / SHORTLIST, damage(tensors))  # type: ignore[operator]
     with pytest.raises(RunError, match=r"shortlist\.safetensors: is damaged, or of another vocabulary"):
         Shortlist.load(tmp_path, translator.tokenizers)
@@ -230,11 +224,11 @@ def test_ctranslate2_reads_it(translator: Translator, shortlist: Shortlist, tmp_
     convert(translator.model, translator.tokenizers, tmp_path)
     write_vocabulary_map(shortlist, translator.tokenizers, tmp_path)
     engine = CTranslate2Engine(tmp_path, translator.tokenizers, translator.model.config)
-    native = NativeEngine(translator.model, shortlist=shortlist)
+    native = engine_of(translator.model, shortlist=shortlist)
     pieces = translator.tokenizers.tgt.pieces()
     changed = 0
     for sentence in sentences(translator):
-        source = engine._sources([sentence])
+        source = engine._pieces([sentence.source])
         greedy = native.search([sentence], SearchConfig(beam_size=1, max_length_extra=20))[0][0]
         options = {"beam_size": 1, "min_decoding_length": 1, "max_decoding_length": len(greedy.ids) or 1}
         found = engine.translator.translate_batch(source, use_vmap=True, **options)[0].hypotheses[0]

@@ -8,7 +8,8 @@ import torch
 from dragoman.config import ModifiersConfig
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.scoring import score_ids, score_pairs
+from dragoman.predict.scoring import score_pairs
+from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.text.slots import SLOTS
 from dragoman.text.tokenizer import EOS_ID, TokenizerPair
@@ -38,7 +39,7 @@ def with_random_weights(plain: Translator, pair: TokenizerPair) -> Translator:
         kernels=FAST,
     )
     config = plain.config.model_copy(update={"modifiers": ModifiersConfig(slots=0.5)})
-    return Translator(model.requires_grad_(False), pair, config)
+    return Translator.of([model.requires_grad_(False)], pair, config)
 
 
 def expected(text: str) -> list[str]:
@@ -61,7 +62,7 @@ def test_a_run_that_was_not_trained_with_slots_does_not_use_those_of_its_vocabul
     translator: Translator,
 ) -> None:
     config = translator.config.model_copy(update={"modifiers": ModifiersConfig()})
-    other = Translator(translator.model, translator.tokenizers, config)
+    other = Translator.of([translator.model], translator.tokenizers, config)
     (sentence,) = other.inputs(TEXTS[:1], None, None, first_number=1)
     assert not sentence.spans
     assert other.tokenizers.has_slots
@@ -73,7 +74,8 @@ def test_scoring_reads_texts_as_they_are(translator: Translator) -> None:
     target = "rot Katze 14:30 25"
     src, tgt = translator.tokenizers.src.encode(TEXTS[0]), translator.tokenizers.tgt.encode(target)
     (scored,) = score_pairs(translator, TEXTS[:1], [target])
-    assert scored.log_prob == pytest.approx(sum(score_ids(translator.models, [[*src, EOS_ID]], [tgt])[0]))
+    (log_probs,) = TorchEngine(*translator.models).score([[*src, EOS_ID]], [tgt])
+    assert scored.log_prob == pytest.approx(sum(log_probs))
 
 
 def test_all_texts_are_translated_as_alone(translator: Translator) -> None:

@@ -11,8 +11,8 @@ from dragoman.interop.ctranslate2 import CTranslate2Engine, convert
 from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine, SearchInput
-from dragoman.predict.scoring import score_ids
+from dragoman.predict.engine import SearchInput
+from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import EOS_ID, PAD_ID
 from small_models import random_ids, small_model
@@ -53,7 +53,7 @@ def test_all_decoders_and_scores_leave_the_end_of_a_source_out() -> None:
     sentences = [SearchInput([*row, EOS_ID]) for row in src.tolist()]
     for coverage_penalty in (0.0, 0.1):  # the packed decoder, and the one that says where it looks
         changed = settings.changed({"coverage_penalty": coverage_penalty}, where="test")
-        for sentence, found in zip(src.tolist(), NativeEngine(model).search(sentences, changed), strict=True):
+        for sentence, found in zip(src.tolist(), engine_of(model).search(sentences, changed), strict=True):
             for best in found:
                 tgt_in = torch.tensor([[1, *best.ids]])
                 logits = model(torch.tensor([sentence]), torch.ones(1, 5, dtype=torch.bool), tgt_in)[0]
@@ -62,7 +62,7 @@ def test_all_decoders_and_scores_leave_the_end_of_a_source_out() -> None:
                 targets = torch.tensor([*best.ids, EOS_ID])
                 own = float(log_probs[torch.arange(len(targets)), targets].sum())
                 assert best.log_prob == pytest.approx(own, abs=1e-3)
-                scored = score_ids([model], [[*sentence, EOS_ID]], [best.ids])
+                scored = TorchEngine(model).score([[*sentence, EOS_ID]], [best.ids])
                 assert sum(scored[0]) == pytest.approx(own, abs=1e-3)
 
 
@@ -72,9 +72,9 @@ def test_ctranslate2_leaves_the_end_of_a_source_out(translator: Translator, tmp_
     torch.manual_seed(2)
     model = Seq2SeqTransformer(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]).eval()
     convert(model, translator.tokenizers, tmp_path / "model")
-    sentence = SearchInput([10, 11, 12, EOS_ID])
-    native = NativeEngine(model).search([sentence], SearchConfig(beam_size=1))[0][0]
+    source = [10, 11, 12, EOS_ID]
+    native = engine_of(model).search([SearchInput(source)], SearchConfig(beam_size=1))[0][0]
     engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, config)
-    assert sum(engine.score([sentence], [native.ids])[0]) == pytest.approx(native.log_prob, abs=1e-4)
+    assert sum(engine.score([source], [native.ids])[0]) == pytest.approx(native.log_prob, abs=1e-4)
     engine = CTranslate2Engine(tmp_path / "model", translator.tokenizers, translator.model.config)
-    assert abs(sum(engine.score([sentence], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end
+    assert abs(sum(engine.score([source], [native.ids])[0]) - native.log_prob) > 1e-3  # it read the end

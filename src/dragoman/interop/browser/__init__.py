@@ -142,7 +142,7 @@ def _settings(translator: Translator) -> dict[str, Any]:
         "tokenizers": [f"tokenizer/{name}" for name in tokenizers.file_names],
         "transformations": portable_transformations(config, tokenizers) | {"titles": titles},
         "silent": list(tokenizers.tgt.marks.values()),
-        "source_end": translator.model.config.source_end,
+        "source_end": translator.config.model.source_end,
         "max_positions": translator.max_positions,
         "max_length_factor": search.max_length_factor,
         "max_length_extra": search.max_length_extra,

@@ -40,7 +40,7 @@ from dragoman.predict.classifier import (
     load_labels,
     max_tokens,
 )
-from dragoman.predict.loading import build_classifier, inference_copy
+from dragoman.predict.networks import build_classifier, inference_copy
 from dragoman.runs import Run
 from dragoman.tasks.classification.votes import Votes, solve_votes
 from dragoman.tensors import tensor_shapes

@@ -21,7 +21,7 @@ from dragoman.data.readers.files import find_file, hash_strings
 from dragoman.data.records import Pair
 from dragoman.errors import ConfigError, DataError, RunError, counted, printable
 from dragoman.evaluation.scores import KeptRecord, keep_scores
-from dragoman.hardware import choose_dtype, environment, find_device
+from dragoman.hardware import choose_precision, commit, find_device, on_processor, versions
 from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
 from dragoman.predict.loading import model_hash
@@ -157,7 +157,7 @@ class Translations:
                 length_penalty=now.length_penalty,
                 seconds=now.seconds,
                 scores=now.scores,
-                commit=environment()["commit"],
+                commit=commit(),
                 date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             )
             kept.write(self.run, place, self.request.say)
@@ -184,12 +184,13 @@ class Translations:
     def _fingerprint(self, pairs: Sequence[Pair]) -> str:
         """Return a hash of all that translations and scores depend on. RunError: there are no weights yet."""
         if not self._model_hash:
-            device = find_device(self.request.device)
-            in_int8 = self.request.precision == "int8"
-            dtype = "int8" if in_int8 else choose_dtype(self.request.precision, device)
+            precision, device = self.request.precision, None
+            if not on_processor(self.request.device):
+                device = find_device(self.request.device)
+            dtype = precision if precision == "int8" else choose_precision(precision, device)
             settings = self.config.model_dump_json(include={"model", "search", "tokenizer", "data"})
-            versions = [environment()[name] for name in ("dragoman", "sacrebleu", "torch")]
-            facts = (*versions, device.type, dtype)
+            numbers = [versions()[name] for name in ("dragoman", "sacrebleu", "torch")]
+            facts = (*numbers, "cpu" if device is None else device.type, dtype)
             self._model_hash = hash_strings(model_hash(self.run), settings, *map(str, facts))
         return hash_strings(self._model_hash, *(text for pair in pairs for text in pair))
 

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dragoman.data.store import TokenStore
 from dragoman.metrics.translation import bleu, chrf
-from dragoman.predict.engine import NativeEngine
 from dragoman.predict.shortlist import Shortlist
+from dragoman.predict.torch_engine import engine_of
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import PAD_ID
 
@@ -99,7 +98,7 @@ def shortlist_of(
     always = np.union1d(frequent[lexicon.counts[frequent] > 0], nothing[nothing >= 0])
     if shared:
         table = np.concatenate([np.arange(n_sources)[:, None], table], axis=1)
-    return Shortlist(torch.from_numpy(always), torch.from_numpy(table))
+    return Shortlist(always, table)
 
 
 def choose_shortlist(
@@ -126,7 +125,7 @@ def choose_shortlist(
     sources, references = sources[::every], references[::every]
 
     def translated(shortlist: Shortlist | None) -> list[str]:
-        translator.engine = NativeEngine(*translator.models, shortlist=shortlist)
+        translator.engine = engine_of(*translator.models, shortlist=shortlist)
         return [translation.text for translation in translator.translate(sources, n_best=1)]
 
     score = partial(bleu, references=references, tgt_lang=translator.config.data.tgt_lang, n_bootstrap=0)

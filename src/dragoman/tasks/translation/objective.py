@@ -24,11 +24,11 @@ from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.engine import NativeEngine, can_compile
-from dragoman.predict.loading import build_model, inference_copy
 from dragoman.predict.model import translation_config
-from dragoman.predict.probe import Probe, choose_stepping
+from dragoman.predict.networks import build_model, inference_copy
+from dragoman.predict.probe import Probe
 from dragoman.predict.shortlist import SHORTLIST
+from dragoman.predict.torch_engine import TorchEngine, agreeing_engine, can_compile
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.translation.diagnosis import diagnose, source_use
@@ -118,7 +118,7 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         self.listener.validating()
         validator = next(iter(self.validators.values()))
         shortlist, facts = choose_shortlist(
-            Translator(model, self.tokenizers, self.config),
+            Translator.of([model], self.tokenizers, self.config),
             self.text.as_it_stands(),
             *sides(validator.pairs),
             seed=self.config.seed,
@@ -237,11 +237,11 @@ class Validator:
         """Score the architecture of `model` with `weights`; `model` itself is left alone."""
         dtype = choose_dtype(self.config.training.precision, self.device)
         candidate = inference_copy(model, dtype, weights=weights, device=self.device)
-        translator = Translator(candidate, self.tokenizers, self.config)
-        translator.engine = engine = NativeEngine(candidate)  # weights are packed once
-        probe = Probe.of(candidate)
-        if probe.is_finite:
-            choose_stepping(engine, probe, where="this model")
+        sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
+        probe = Probe.of(TorchEngine(candidate), *sizes)
+        test = lambda engine: not probe.is_finite or probe.agrees(engine, *sizes)  # noqa: E731
+        engine = agreeing_engine([candidate], [test], where="this model")
+        translator = Translator(engine, self.tokenizers, self.config)
         sources, references = sides(self.pairs)
         hypotheses = self._translations(translator, sources)
         tgt_lang = self.config.data.tgt_lang

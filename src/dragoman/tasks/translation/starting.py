@@ -16,8 +16,9 @@ from dragoman.config import ModelConfig, TranslationConfig
 from dragoman.data.records import Pair
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.loading import check_translator_sizes, load_weights
 from dragoman.predict.model import translation_config
+from dragoman.predict.networks import fill
+from dragoman.predict.reading import TranslatorFiles
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
@@ -44,7 +45,7 @@ def open_start(config: TranslationConfig) -> Run:
         raise ConfigError(
             f"training.start_from = {path!r}: {'; '.join(wrong)}; `dragoman train --from` takes them over"
         )
-    check_translator_sizes(start, old, TokenizerPair.load(start.tokenizer_folder))
+    TranslatorFiles(start, old, TokenizerPair.load(start.tokenizer_folder)).check()
     return start
 
 
@@ -96,7 +97,7 @@ def start_weights(model: Seq2SeqTransformer, start: Run) -> None:
         by_token = old.dim() == 2 or name == "output.bias"
         if new is not None and by_token and len(new) > len(old) and new.shape[1:] == old.shape[1:]:
             weights[name] = with_new_rows(old, new.detach())
-    load_weights(model, weights, where=str(start.weights_path))
+    fill(model, weights, where=str(start.weights_path))
 
 
 def with_new_rows(old: Tensor, fresh: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def load_like(path: Path, current: Mapping[str, Tensor]) -> dict[str, Tensor]:
     RunError: it is missing, damaged, or larger than memory.
     """
     tensors = {}
-    with open_tensors(path) as file:
+    with open_tensors(path, "pt") as file:
         for name in file.keys():  # noqa: SIM118
             like, stored = current.get(name), file.get_slice(name)
             if like is None or not is_spread(like) or stored.get_shape() != list(like.shape):

@@ -11,9 +11,9 @@ import torch
 
 from dragoman.config import TranslationConfig, parse_config
 from dragoman.metrics.translation import chrf
-from dragoman.predict.engine import can_compile
 from dragoman.predict.model import translation_config
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
+from dragoman.predict.torch_engine import can_compile
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.training import train

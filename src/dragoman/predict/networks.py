@@ -1,0 +1,118 @@
+"""Models in PyTorch: built, and filled with weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from dragoman.config import ClassificationConfig, TranslationConfig
+from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.kernels import choose_kernels
+from dragoman.model.layers import MultiHeadAttention, attention_weights
+from dragoman.model.transformer import Seq2SeqTransformer, Transformer
+from dragoman.model.weights import check_numbers, compare_shapes
+from dragoman.tensors import of_tensors
+from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+
+Model = TypeVar("Model", bound=Transformer)
+
+
+def build_model(
+    config: TranslationConfig, tokenizers: TokenizerPair, *, device: torch.device, placed: bool = True
+) -> Seq2SeqTransformer:
+    """Return a model with fresh weights for these tokenizers, on `device`.
+
+    Without `placed` its weights stay where they were made; only its kernels are those for `device`.
+    """
+    model = Seq2SeqTransformer(
+        config.model,
+        src_vocab_size=tokenizers.src.vocab_size,
+        tgt_vocab_size=tokenizers.tgt.vocab_size,
+        kernels=choose_kernels(config.training.kernels, device),
+    )
+    return model.to(device) if placed else model
+
+
+def build_classifier(
+    config: ClassificationConfig, tokenizer: Tokenizer, *, n_classes: int, device: torch.device
+) -> TransformerClassifier:
+    """Build a classifier with random weights and `n_classes` classes for this tokenizer, on `device`."""
+    return TransformerClassifier(
+        config.model,
+        vocab_size=tokenizer.vocab_size,
+        n_classes=n_classes,
+        kernels=choose_kernels(config.training.kernels, device),
+    ).to(device)
+
+
+def fill(
+    model: Transformer,
+    weights: Mapping[str, Tensor],
+    *,
+    where: str,
+    local: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+) -> None:
+    """Put `weights` into `model`. `local` returns what this process has of one that may be spread.
+
+    RunError: names or shapes are not its own, a number is not finite, or each matrix holds one number alone.
+    """
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}  # tied once
+    compare_shapes(expected, {name: tuple(tensor.shape) for name, tensor in weights.items()}, where=where)
+    here = {name: local(tensor).cpu() for name, tensor in weights.items()}
+    check_numbers(of_tensors(here), where=where)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def inference_copy(
+    model: Model,
+    dtype: torch.dtype,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    device: torch.device | None = None,
+) -> Model:
+    """Return a copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
+    frozen = for_inference(copy.deepcopy(model), dtype).to(device)
+    if weights is not None:
+        with torch.no_grad():
+            for name, parameter in frozen.named_parameters():
+                parameter.copy_(weights[name])
+    return frozen
+
+
+def for_inference(model: Model, dtype: torch.dtype) -> Model:
+    """Return `model` itself, made ready for decoding in `dtype`."""
+    model.requires_grad_(False).eval().to(dtype)
+    model.dtype = dtype
+    return model
+
+
+@contextmanager
+def watched(
+    blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
+) -> Iterator[list[Tensor]]:
+    """Lend a list to which each block, called in this thread, adds `keep` of its weights (B, H, T, S)."""
+    kept: list[Tensor] = []
+    thread = get_ident()  # others call the same blocks
+
+    def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
+        if get_ident() != thread:
+            return
+        assert isinstance(block, MultiHeadAttention)
+        x, memory, bias = inputs
+        q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
+        kept.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
+
+    hooks = [block.register_forward_pre_hook(look) for block in blocks]
+    try:
+        yield kept
+    finally:
+        for hook in hooks:
+            hook.remove()
