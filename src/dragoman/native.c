@@ -6,7 +6,8 @@
  * so that nothing is copied when hypotheses change places, and whoever ends gives its nodes back.
  *
  * Products read weights that lie in blocks of COLUMNS outputs by all inputs, as many inputs side by side as fit in 4
- * bytes, as the processor's instructions want them. Sums are in int32 or fp32; everything else is in fp32. The sum of
+ * bytes, as the processor's instructions want them; in int8 weights are bytes everywhere, since reading them takes most
+ * of the time that few rows need, and are widened where products read 16 bits. Sums are in int32 or fp32; everything else is in fp32. The sum of
  * one row never depends on other rows.
  *
  * setup.py compiles this file once for each VARIANT of processors into one library, which dragoman/native.py loads;
@@ -228,6 +229,8 @@ static size_t size_of(int kind) { return kind == INT8 ? sizeof(Level) : kind == 
 static int group_of(int kind) { return 4 / size_of(kind); }
 static inline int groups_of(int kind, int n_in) { return (n_in + group_of(kind) - 1) / group_of(kind); }
 static inline int padded(int kind, int n_in) { return groups_of(kind, n_in) * group_of(kind); } /* with what fills the last group */
+/* Bytes of the weights of an output for a group of inputs; in int8 one each, whatever Level is. */
+static inline size_t unit_of(int kind) { return kind == INT8 ? group_of(kind) : 4; }
 static inline size_t stride_of(int kind, int n_in) { return (size_t)4 * groups_of(kind, n_in); } /* bytes of a row of inputs */
 static int blocks_of(int n_out) { return (n_out + COLUMNS - 1) / COLUMNS; }
 static inline Mask tail(int left) { return left >= LANES ? ALL_LANES : (Mask)((1u << (left < 0 ? 0 : left)) - 1); }
@@ -383,6 +386,23 @@ static inline __attribute__((always_inline)) Ints add_levels(Ints sums, Ints inp
     return sums;
 }
 
+/* What LANES outputs are made of with one group of inputs, as products read it. */
+static inline __attribute__((always_inline)) Ints weights_at(const int kind, const char *from) {
+    if (kind != INT8 || sizeof(Level) == 1) return load_ints(from);
+#if LANES == 8
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)from));
+#elif defined(__SSE2__) && LANES == 4
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)from);
+    return (Ints)_mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
+#elif LANES == 4
+    typedef int8_t Bytes __attribute__((vector_size(8)));
+    typedef int16_t Widened __attribute__((vector_size(16)));
+    Bytes bytes;
+    memcpy(&bytes, from, sizeof(bytes));
+    return (Ints)__builtin_convertvector(bytes, Widened);
+#endif
+}
+
 enum { STORE, ADD, RELU }; /* fp32; added to what is there; the inputs of the next product, of which 0 is 0 */
 enum { GELU = RELU + 1, SWISH };
 
@@ -391,7 +411,8 @@ static inline __attribute__((always_inline)) void
 multiply(const int kind, const int mode, const int n_rows, const Linear *linear, int block, const char *x, size_t x_stride,
          char *y, size_t y_stride) {
     const int n_groups = groups_of(kind, linear->n_in), first = block * COLUMNS;
-    const Ints *weights = (const Ints *)linear->packed + (size_t)block * n_groups * VECTORS;
+    const size_t unit = unit_of(kind);
+    const char *weights = (const char *)linear->packed + unit * n_groups * first;
     Floats values[ROWS_AT_ONCE][VECTORS];
     if (kind == INT8) {
         Ints sums[ROWS_AT_ONCE][VECTORS];
@@ -402,7 +423,7 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
         for (int k = 0; k < n_groups; k++) {
             Ints w[VECTORS];
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) w[c] = weights[k * VECTORS + c];
+            for (int c = 0; c < VECTORS; c++) w[c] = weights_at(kind, weights + unit * (k * COLUMNS + c * LANES));
 #pragma GCC unroll 6
             for (int r = 0; r < n_rows; r++) {
                 int32_t some;
@@ -426,7 +447,7 @@ multiply(const int kind, const int mode, const int n_rows, const Linear *linear,
         for (int k = 0; k < n_groups; k++) {
             Ints w[VECTORS];
 #pragma GCC unroll 4
-            for (int c = 0; c < VECTORS; c++) w[c] = weights[k * VECTORS + c];
+            for (int c = 0; c < VECTORS; c++) w[c] = weights_at(kind, weights + unit * (k * COLUMNS + c * LANES));
 #pragma GCC unroll 6
             for (int r = 0; r < n_rows; r++) {
                 int32_t one; /* two values in bf16 */
@@ -499,26 +520,26 @@ static Product *const PRODUCTS[3][3] = {
 
 /* The bytes that `dragoman_pack` writes. */
 EXPORT(int64_t, dragoman_packed_bytes)(int32_t kind, int32_t n_in, int32_t n_out) {
-    return (int64_t)blocks_of(n_out) * COLUMNS * stride_of(kind, n_in);
+    return (int64_t)blocks_of(n_out) * COLUMNS * groups_of(kind, n_in) * unit_of(kind);
+}
+
+/* Put a row of n_bytes of weights, or NULL for zeros, into its column of a block: `unit` bytes of each group. */
+static inline __attribute__((always_inline)) void pack_row(const size_t unit, const char *row, size_t n_bytes, size_t n_groups, char *column) {
+    const size_t n_whole = row == NULL ? 0 : n_bytes / unit;
+    for (size_t k = 0; k < n_whole; k++) memcpy(column + k * COLUMNS * unit, row + k * unit, unit);
+    for (size_t k = n_whole; k < n_groups; k++) memset(column + k * COLUMNS * unit, 0, unit);
+    if (row != NULL && n_whole < n_groups) memcpy(column + n_whole * COLUMNS * unit, row + n_whole * unit, n_bytes - n_whole * unit);
 }
 
 /* Pack rows (n_out, n_in) of weights; row i of the product is `ids[i]` of them, or i where `ids` is NULL. */
 EXPORT(void, dragoman_pack)(int32_t kind, const void *rows, const int32_t *ids, int32_t n_in, int32_t n_out, void *packed) {
-    const int group = group_of(kind), n_groups = groups_of(kind, n_in);
-    const size_t own = kind == INT8 ? 1 : size_of(kind); /* bytes of a weight in `rows` */
-    char *to = packed;
-    for (int block = 0; block < blocks_of(n_out); block++, to += (size_t)4 * n_groups * COLUMNS)
-        for (int c = 0; c < COLUMNS; c++) {
-            const int row = block * COLUMNS + c;
-            const char *from = row < n_out ? (const char *)rows + (size_t)(ids ? ids[row] : row) * n_in * own : NULL;
-            for (int k = 0; k < n_groups; k++) {
-                char *there = to + ((size_t)k * COLUMNS + c) * 4;
-                const int n = from == NULL ? 0 : n_in - k * group < group ? n_in - k * group : group;
-                if (n < group) memset(there, 0, 4);
-                if (own == size_of(kind)) memcpy(there, from + (size_t)k * 4, n * own);
-                else for (int i = 0; i < n; i++) ((Level *)there)[i] = ((const int8_t *)from)[k * group + i];
-            }
-        }
+    const size_t unit = unit_of(kind), n_groups = groups_of(kind, n_in), n_bytes = n_in * unit / group_of(kind);
+    for (int i = 0; i < blocks_of(n_out) * COLUMNS; i++) {
+        const char *row = i < n_out ? (const char *)rows + (ids ? ids[i] : i) * n_bytes : NULL;
+        char *column = (char *)packed + (i / COLUMNS * n_groups * COLUMNS + i % COLUMNS) * unit;
+        if (unit == 4) pack_row(4, row, n_bytes, n_groups, column);
+        else pack_row(2, row, n_bytes, n_groups, column);
+    }
 }
 
 /* ---- Attention ---- */

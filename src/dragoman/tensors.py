@@ -230,6 +230,8 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
 
 def to_tensors(arrays: Weights) -> dict[str, Tensor]:
     """Return arrays as tensors that share their memory."""
+    import torch
+
     tensors = {}
     for name, array in arrays.items():
         is_bf16 = array.dtype == BF16

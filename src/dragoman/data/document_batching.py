@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import ClassificationConfig
+from dragoman.model.ngrams import NgramBags, bags_of_ngrams
 from dragoman.model.windows import window_widths, windows_needed
 from dragoman.text.tokenizer import PAD_ID
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from dragoman.data.store import LabelledStore
     from dragoman.model.classifier import TransformerClassifier
-    from dragoman.model.ngrams import NgramBags
 
 Ids = npt.NDArray[np.int64]
 
@@ -122,8 +122,6 @@ def lay_out(tokens: Ids, lengths: Ids, *, max_length: int) -> Documents:
 
 def make_documents(tokens: Ids, lengths: Ids, config: ClassificationConfig) -> Documents:
     """Texts as the model of `config` reads them, with their n-grams; see `lay_out`."""
-    from dragoman.model.ngrams import bags_of_ngrams
-
     ngrams = bags_of_ngrams(tokens, lengths, config.model) if config.model.ngrams else None
     return lay_out(tokens, lengths, max_length=config.data.max_length)._replace(ngrams=ngrams)
 

@@ -365,8 +365,8 @@ class CompiledSteps:
         """Arguments are those of `CompiledModel.start`."""
         self.model, self._n_columns = model, model.n_tokens
         self._library = model.library
+        self._looks = model.structure.n_decoder_layers, model.config.n_heads
         self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention
-        self._log_probs = np.empty(0, np.float32)
         self._n_steps = 0
         self.ids: Ints | None = None
         """The tokens that the columns of log-probabilities stand for, rising; None: all."""
@@ -392,6 +392,7 @@ class CompiledSteps:
             self.encoder.ctypes.data if keep_self_attention else None,
         )  # fmt: skip
         check_memory(self._steps)
+        self._make_room(len(lengths))
 
     def __del__(self) -> None:
         if getattr(self, "_steps", None):
@@ -399,24 +400,28 @@ class CompiledSteps:
 
     def __call__(self, last: Ints, parents: Ints) -> Floats:
         """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, C) in fp32."""
-        n_rows, n_columns = len(last), self._n_columns
-        last, parents = np.ascontiguousarray(last, np.int64), np.ascontiguousarray(parents, np.int64)
-        if len(self._log_probs) < n_rows * n_columns:
-            self._log_probs = np.empty(n_rows * n_columns, np.float32)
-        log_probs = self._log_probs[: n_rows * n_columns].reshape(n_rows, n_columns)
+        n_rows = len(last)
+        if n_rows > len(self._log_probs):
+            self._make_room(n_rows)
+        self._read[0, :n_rows], self._read[1, :n_rows] = last, parents
         self._n_steps += 1
-        looks = (n_rows, self.model.structure.n_decoder_layers, self.model.config.n_heads)
         to_past = to_source = None
         if self._keep_attention:
-            self.cross = np.zeros((*looks, self._longest), np.float32)
+            self.cross = np.zeros((n_rows, *self._looks, self._longest), np.float32)
             to_source = self.cross.ctypes.data
         if self._keep_self_attention:
-            self.decoder = np.zeros((*looks, self._n_steps), np.float32)
+            self.decoder = np.zeros((n_rows, *self._looks, self._n_steps), np.float32)
             to_past = self.decoder.ctypes.data
+        of_last, of_parents, of_log_probs = self._addresses
         step = self._library.dragoman_step
-        addresses = (array.ctypes.data for array in (last, parents))
-        check_memory(step(self._steps, *addresses, n_rows, log_probs.ctypes.data, to_past, to_source))
-        return log_probs
+        check_memory(step(self._steps, of_last, of_parents, n_rows, of_log_probs, to_past, to_source))
+        return self._log_probs[:n_rows]
+
+    def _make_room(self, n_rows: int) -> None:
+        """Have arrays that steps read and write: to ask for an address takes longer than to copy there."""
+        self._read = np.empty((2, n_rows), np.int64)
+        self._log_probs = np.empty((n_rows, self._n_columns), np.float32)
+        self._addresses = [array.ctypes.data for array in (*self._read, self._log_probs)]
 
     @property
     def attention(self) -> Floats:
