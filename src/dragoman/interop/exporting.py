@@ -31,8 +31,8 @@ from dragoman.interop.parity import (
 from dragoman.interop.portable import check_portable, portable, portable_transformations, to_json
 from dragoman.predict.classifier import TOKENIZER, Classifier, max_tokens
 from dragoman.predict.engine import StepEngine
+from dragoman.predict.loading import classifier_weights
 from dragoman.predict.networks import load_classifier
-from dragoman.predict.reading import classifier_weights
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run

@@ -424,6 +424,11 @@ class CompiledSteps:
         self._addresses = [array.ctypes.data for array in (*self._read, self._log_probs)]
 
     @property
+    def n_layers(self) -> int:
+        """Layers of the decoder."""
+        return int(self.model.structure.n_decoder_layers)
+
+    @property
     def attention(self) -> Floats:
         """(N, S): how much each row of the last call attends to each source token.
 

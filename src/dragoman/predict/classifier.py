@@ -20,8 +20,7 @@ from dragoman.metrics.labelling import Labels, labelling_of
 from dragoman.model.compiled import why_not_compiled
 from dragoman.model.compiled_classifier import CompiledClassifier
 from dragoman.notebook import Cell, Shown, table
-from dragoman.predict.loading import Pretrained
-from dragoman.predict.reading import classifier_weights
+from dragoman.predict.loading import Pretrained, classifier_weights
 from dragoman.runs import Run
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 

@@ -17,6 +17,7 @@ from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.wrappers import (
     AttendingEnsemble,
+    AttendingStep,
     Coverage,
     Ensemble,
     ForcedPrefix,
@@ -100,8 +101,8 @@ class StepEngine(ABC):
         for is_constrained in (False, True):
             group = [i for i, sentence in enumerate(sentences) if bool(sentence.required) == is_constrained]
             if group:
-                found = self._search([sentences[i] for i in group], settings)
-                results.update(zip(group, found, strict=True))
+                hypotheses = self._search([sentences[i] for i in group], settings)
+                results.update(zip(group, hypotheses, strict=True))
         return [results[i] for i in range(len(sentences))]
 
     def _search(self, sentences: Sequence[SearchInput], settings: SearchConfig) -> list[list[Hypothesis]]:
@@ -150,8 +151,10 @@ class StepEngine(ABC):
 class ModelEngine(StepEngine):
     """The search over Dragoman's own models: one, or an ensemble with one vocabulary."""
 
+    models: Sequence[Any]
+    """What it computes with, one of each model."""
     n_threads: int = 1
-    """Batches that are best searched at the same time."""
+    """Batches that are best searched at the same time, each in a thread."""
     can_be_interrupted: bool = True
     """Whether a thread may search for others while it is in the middle of a search."""
 
@@ -204,11 +207,7 @@ class CompiledEngine(ModelEngine):
     ) -> Started:
         if beta := settings.coverage_penalty:
             steps = [self._begin(model, sources, keep_attention=True) for model in self.models]
-            counted = np.zeros((len(sources), max(map(len, sources))), np.bool_)
-            for row, source in zip(counted, sources, strict=True):
-                row[: len(source) - 1] = True
-            coverage = Coverage(AttendingEnsemble(steps), beta=beta, counted=counted)
-            return Started(coverage, coverage.penalty)
+            return covering(AttendingEnsemble(steps), sources, beta)
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:
@@ -231,7 +230,7 @@ class CompiledEngine(ModelEngine):
 
     def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
         step = self._begin(self.models[0], sources, keep_attention=True)
-        shape = len(sources), step.n_layers, max(map(len, targets)) + 1, max(map(len, sources))
+        shape = len(sources), step.steps.n_layers, max(map(len, targets)) + 1, max(map(len, sources))
         weights = np.zeros(shape, np.float32)
         for t, (rows, _, _) in enumerate(forced_steps(step, targets)):
             weights[rows, :, t] = step.cross.mean(axis=2)
@@ -266,11 +265,6 @@ class CompiledStep:
         self.steps, self.ids = steps, steps.ids
         self._longest = longest
 
-    @property
-    def n_layers(self) -> int:
-        """Layers of the decoder."""
-        return int(self.steps.model.structure.n_decoder_layers)
-
     def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         return ArrayLogProbs(self.steps(last, parents))
 
@@ -285,6 +279,15 @@ class CompiledStep:
         """(N, S) of the last call: the mean over the heads of the last layer."""
         mean: Floats32 = self.cross[:, -1].mean(axis=1)
         return mean
+
+
+def covering(step: AttendingStep, sources: Sequence[Sequence[int]], beta: float) -> Started:
+    """Return a search with a coverage penalty: each source's tokens count, but for its end."""
+    counted = np.zeros((len(sources), max(map(len, sources))), np.bool_)
+    for row, source in zip(counted, sources, strict=True):
+        row[: len(source) - 1] = True
+    coverage = Coverage(step, beta=beta, counted=counted)
+    return Started(coverage, coverage.penalty)
 
 
 def ensemble_of(steps: Sequence[NextToken]) -> NextToken:

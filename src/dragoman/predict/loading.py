@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from dragoman.config import TranslationConfig
+from dragoman.config import ClassificationConfig, EncoderConfig, TranslationConfig
 from dragoman.data.readers.files import hash_file, hash_strings
-from dragoman.errors import ConfigError, optional
+from dragoman.errors import ConfigError, RunError, optional
 from dragoman.hardware import choose_precision, on_processor
 from dragoman.hub import folder_of
+from dragoman.model.architecture import classifier_parameters, parameters
 from dragoman.model.compiled import CompiledModel, why_not_compiled
+from dragoman.model.ngrams import of_older_run
+from dragoman.model.weights import Weights, check_numbers, compare_shapes
 from dragoman.predict.engine import CompiledEngine, ModelEngine
-from dragoman.predict.reading import TranslatorFiles
+from dragoman.predict.probe import Probe
 from dragoman.predict.shortlist import SHORTLIST, Shortlist
 from dragoman.runs import Run
+from dragoman.tensors import load_probe
+from dragoman.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from dragoman.model.transformer import Seq2SeqTransformer
 
 
 class Pretrained:
@@ -52,6 +59,66 @@ def model_hash(*runs: Run) -> str:
     return hash_strings(*map(hash_file, files))
 
 
+class TranslatorFiles(NamedTuple):
+    """A run that translates, and what its weights are read with."""
+
+    run: Run
+    config: TranslationConfig
+    tokenizers: TokenizerPair
+
+    def check(self) -> None:
+        """RunError: names or shapes of the weights are not those of the configuration and the tokenizers.
+
+        Found before anything takes memory: a configuration can ask for terabytes in a line, a file cannot.
+        """
+        check_depth(self.run, self.config.model)
+        sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
+        expected = {each.name: each.shape for each in parameters(self.config.model, *sizes)}
+        compare_shapes(expected, self.run.weight_shapes(), where=str(self.run.weights_path))
+
+    def weights(self) -> Weights:
+        """Read the weights. RunError: they are not there, are damaged, or do not pass `check`."""
+        self.check()
+        weights = self.run.load_arrays()
+        check_numbers(weights, where=str(self.run.weights_path))
+        return weights
+
+    def network(self, device: str, precision: str) -> Seq2SeqTransformer:
+        """Return the model in PyTorch, ready for decoding. RunError: as `weights`."""
+        from dragoman.predict.networks import load_network
+
+        self.check()
+        return load_network(self.run, self.config, self.tokenizers, device=device, precision=precision)
+
+    def agrees(self, engine: ModelEngine) -> bool:
+        """Whether `engine` computes what was computed when the weights were written, if that was noted."""
+        probe = Probe.parse(load_probe(self.run.weights_path))
+        sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
+        return probe is None or probe.agrees(engine, *sizes)
+
+
+def classifier_weights(run: Run, config: ClassificationConfig, n_tokens: int, n_classes: int) -> Weights:
+    """Read the weights of a classifier. RunError: as `TranslatorFiles.weights`."""
+    where = str(run.weights_path)
+    check_depth(run, config.model)
+    weights = of_older_run(run.load_arrays(), config.model)
+    expected = {each.name: each.shape for each in classifier_parameters(config.model, n_tokens, n_classes)}
+    compare_shapes(expected, {name: array.shape for name, array in weights.items()}, where=where)
+    check_numbers(weights, where=where)
+    return weights
+
+
+def check_depth(run: Run, config: EncoderConfig) -> None:
+    """RunError: the weights of a run are fewer than the layers of its configuration."""
+    n_weights = len(run.weight_shapes())
+    n_layers = config.n_encoder_layers + getattr(config, "n_decoder_layers", 0)
+    if n_layers > n_weights:
+        raise RunError(
+            f"{run.weights_path}: has {n_weights} weights for {n_layers} layers; "
+            "config.toml and weights must come from the same run"
+        )
+
+
 def load_engine(
     files: Sequence[TranslatorFiles], *, device: str, precision: str, shortlist: Shortlist | None
 ) -> ModelEngine:
@@ -74,9 +141,11 @@ def load_engine(
     if precision == "int8":
         raise ConfigError(f'precision int8: {reason}; use precision "auto"')
     optional("torch", extra="train", purpose=f"translating ({reason})")
-    from dragoman.predict.torch_engine import load_torch_engine
+    from dragoman.predict.torch_engine import agreeing_engine
 
-    return load_torch_engine(files, device=device, precision=precision)
+    models = [each.network(device, precision) for each in files]
+    where = ", ".join(str(each.run.path) for each in files)
+    return agreeing_engine(models, [each.agrees for each in files], where=where)
 
 
 def why_not_searched(configs: Sequence[TranslationConfig], kind: str) -> str:

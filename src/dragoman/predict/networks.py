@@ -20,6 +20,7 @@ from dragoman.model.kernels import choose_kernels
 from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
 from dragoman.model.weights import Floats, Weights, check_numbers, compare_shapes
+from dragoman.runs import Run
 from dragoman.tensors import of_tensors, to_tensors
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -52,6 +53,16 @@ def build_classifier(
         n_classes=n_classes,
         kernels=choose_kernels(config.training.kernels, device),
     ).to(device)
+
+
+def load_network(
+    run: Run, config: TranslationConfig, tokenizers: TokenizerPair, *, device: str, precision: str
+) -> Seq2SeqTransformer:
+    """Return the model of a run, ready for decoding. Errors: `Translator.load`."""
+    place = choose_device(device)
+    model = build_model(config, tokenizers, device=place)
+    fill(model, run.load_weights(), where=str(run.weights_path))
+    return for_inference(model, choose_dtype(precision, place))
 
 
 class NetworkClassifier:

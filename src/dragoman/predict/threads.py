@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from dragoman import hardware
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.predict.flow import ComputeStep, Flow
 
@@ -44,7 +43,8 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
             size = min(settings.batch_sentences, max(-(-len(by_length) // n_threads), WORTH_A_THREAD))
             batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
             groups = [[sentences[i] for i in batch] for batch in batches]
-            searches = map(search, groups) if n_threads == 1 else map_in_threads(search, groups, n_threads)
+            is_one = n_threads == 1 or len(groups) == 1
+            searches = map(search, groups) if is_one else map_in_threads(search, groups, n_threads)
             by_number: dict[int, list[Hypothesis]] = {}
             for batch, hypotheses in zip(batches, searches, strict=True):
                 by_number.update(zip(batch, hypotheses, strict=True))
@@ -63,21 +63,11 @@ def finish(flow: Flow[Result], progress: Callable[[int], None] | None = None) ->
 def map_in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], n_threads: int
 ) -> Iterator[Result]:
-    """Yield `function` of every item, in order, in `n_threads` threads on the CPU.
+    """Yield `function` of every item, in order, in `n_threads` threads.
 
-    One item alone has one thread, too: others would only wait with it, and keep processors from others. An
-    error in one of them is raised where its result would have come, and the rest is not begun.
+    An error in one of them is raised where its result would have come, and the rest is not begun.
     """
-    n_before = hardware.n_threads()
-    if len(items) == 1:
-        try:
-            hardware.set_threads(1)
-            result = function(items[0])
-        finally:
-            hardware.set_threads(n_before)
-        yield result
-        return
-    pool = ThreadPoolExecutor(n_threads, initializer=hardware.set_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(n_threads)
     try:
         remaining = iter(items)
         running: deque[Future[Result]] = deque()
@@ -88,4 +78,3 @@ def map_in_threads(
             yield result
     finally:
         pool.shutdown(cancel_futures=True)
-        hardware.set_threads(n_before)  # part of the setting is the whole process's

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, get_args
+from typing import Any, get_args
 from warnings import warn
 
 import numpy as np
@@ -19,17 +19,15 @@ from dragoman.config import SearchConfig
 from dragoman.data.batching import pad, source_mask
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.log_probs import ArrayLogProbs, Floats, Floats32, Index, Ints, LogProbs, check_no_nan
-from dragoman.decoding.wrappers import Coverage
 from dragoman.errors import ConfigError, DragomanWarning, RunError
-from dragoman.hardware import PRECISIONS, choose_device, choose_dtype, resident_bytes
-from dragoman.model.compiled import CompiledModel, Kind, why_not_compiled
+from dragoman.hardware import resident_bytes
+from dragoman.model.compiled import CompiledModel, why_not_compiled
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
 from dragoman.model.kernels import FAST
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer, Stepping, decoder_layers, encoder_layers
-from dragoman.predict.engine import FORBIDDEN, CompiledEngine, ModelEngine, SearchInput, Started
-from dragoman.predict.networks import build_model, fill, for_inference, watched
-from dragoman.predict.reading import TranslatorFiles
+from dragoman.predict.engine import FORBIDDEN, CompiledEngine, ModelEngine, SearchInput, Started, covering
+from dragoman.predict.networks import watched
 from dragoman.predict.shortlist import Shortlist
 from dragoman.tensors import of_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -43,47 +41,25 @@ SLOWER = {
 """By way of searching, what a user is told."""
 
 
-class TensorDecoder(Protocol):
-    """Computes the next tokens, in tensors; a call is that of `NextToken`."""
-
-    def __call__(self, last: Tensor, parents: Tensor) -> Tensor:
-        """last (N,) tokens, parents (N,) rows of the previous call -> log-probabilities (N, C) in fp32."""
-
-
-class AttendingTensorDecoder(TensorDecoder, Protocol):
-    """One that keeps its attention to the source."""
-
-    attention: Tensor
-    """(N, S) of the last call."""
-
-
 class TensorStep:
-    """The next-token function of one decoder, or of several, whose probabilities it averages."""
+    """The next-token function of one decoder of tensors, or of several, whose probabilities it averages."""
 
-    def __init__(self, decoders: Sequence[TensorDecoder]) -> None:
+    def __init__(self, decoders: Sequence[Any]) -> None:
+        """Each is called as a next-token function, with tensors: see `model.incremental`."""
         self._decoders = decoders
 
     @torch.inference_mode()
     def __call__(self, last: Ints, parents: Ints) -> LogProbs:
         tokens, rows = torch.from_numpy(last), torch.from_numpy(parents)
-        log_probs = [decoder(tokens, rows) for decoder in self._decoders]
-        mean = log_probs[0]
-        if len(log_probs) > 1:  # of probabilities: a single model cannot veto a token
-            mean = torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
+        log_probs = torch.stack([decoder(tokens, rows) for decoder in self._decoders])
+        # The mean of probabilities: a single model cannot veto a token.
+        mean = log_probs.logsumexp(dim=0) - math.log(len(log_probs)) if len(log_probs) > 1 else log_probs[0]
         return ArrayLogProbs(mean.numpy()) if mean.device.type == "cpu" else TensorLogProbs(mean)
-
-
-class AttendingTensorStep(TensorStep):
-    """The same with the attention to the source: the mean of the decoders'."""
-
-    def __init__(self, decoders: Sequence[AttendingTensorDecoder]) -> None:
-        super().__init__(decoders)
-        self._attending = decoders
 
     @property
     def attention(self) -> Floats32:
-        """(N, S) of the last call."""
-        mean: Floats32 = torch.stack([each.attention for each in self._attending]).mean(dim=0).cpu().numpy()
+        """(N, S) of the last call: the mean of the decoders' that keep it."""
+        mean: Floats32 = torch.stack([each.attention for each in self._decoders]).mean(dim=0).cpu().numpy()
         return mean
 
 
@@ -137,7 +113,6 @@ class TorchEngine(ModelEngine):
         self.models = models
         device = models[0].device
         self.can_be_interrupted = device.type == "cpu"  # on a GPU, searches of a thread share tensors
-        self.n_threads = torch.get_num_threads() if self.can_be_interrupted else 1
         self._static = [StaticDecoder(model, max_bytes=resident_bytes(device)) for model in models]
 
     @property
@@ -166,32 +141,22 @@ class TorchEngine(ModelEngine):
     def start(
         self, sources: Sequence[Sequence[int]], settings: SearchConfig, sentences: Sequence[SearchInput] = ()
     ) -> Started:
-        src = pad(sources)
-        if settings.coverage_penalty > 0:
-            return self._start_covering(src, settings.coverage_penalty)
-        decoders: list[TensorDecoder] = []
+        src, beta = pad(sources), settings.coverage_penalty
+        decoders = []
         for model, static in zip(self.models, self._static, strict=True):
-            begin: Callable[..., TensorDecoder] = static.start
-            if not can_record(model):
-                begin = partial(WholeDecoder if model.stepping == "whole" else IncrementalDecoder, model)
+            begin: Callable[..., Any] = static.start
+            if model.stepping == "whole":
+                begin = partial(WholeDecoder, model)
+            elif beta or not can_record(model):
+                begin = partial(IncrementalDecoder, model, keep_attention=beta > 0)
             at = src.to(model.device)
             decoders.append(begin(at, _mask(model, at), forbidden=FORBIDDEN))
-        return Started(TensorStep(decoders))
-
-    def _start_covering(self, src: Tensor, beta: float) -> Started:
-        """Return the same with a coverage penalty, for sources (B, S)."""
-        if any(model.stepping == "whole" for model in self.models):
+        if beta and any(model.stepping == "whole" for model in self.models):
             raise ConfigError(
                 "a coverage penalty needs the attention of model/layers.py as it was; set it to 0"
             )
-        decoders = [
-            IncrementalDecoder(model, at, _mask(model, at), forbidden=FORBIDDEN, keep_attention=True)
-            for model in self.models
-            for at in [src.to(model.device)]
-        ]
-        counted = ((src != PAD_ID) & (src != EOS_ID)).numpy()
-        coverage = Coverage(AttendingTensorStep(decoders), beta=beta, counted=counted)
-        return Started(coverage, coverage.penalty)
+        step = TensorStep(decoders)
+        return covering(step, sources, beta) if beta else Started(step)
 
     @torch.inference_mode()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -253,30 +218,15 @@ def engine_of(
     *models: Seq2SeqTransformer, int8: bool = False, shortlist: Shortlist | None = None
 ) -> ModelEngine:
     """Return the fastest engine for models as they are now: compiled code where it computes them all."""
-    if all(can_compile(model, int8=int8) for model in models):
-        return CompiledEngine(*(compiled(model, int8=int8) for model in models), shortlist=shortlist)
-    return TorchEngine(*models)
-
-
-def can_compile(model: Seq2SeqTransformer, *, int8: bool = False) -> bool:
-    """Whether compiled code computes `model` here, in its type or in int8, and is wanted."""
-    kind = _kind_of(model, int8=int8)
-    if model.device.type != "cpu" or model.kernels != FAST or model.stepping != "fast" or kind is None:
-        return False
-    return not why_not_compiled(model.config, kind)
-
-
-def compiled(model: Seq2SeqTransformer, *, int8: bool = False) -> CompiledModel:
-    """Pack the weights of a model that one `can_compile`, as they are now."""
-    kind = _kind_of(model, int8=int8)
-    assert kind is not None
-    return CompiledModel(of_tensors(dict(model.named_parameters())), model.config, kind=kind)
-
-
-def _kind_of(model: Seq2SeqTransformer, *, int8: bool) -> Kind | None:
-    """Return what compiled code stores the weights of a model in; None: it knows none of its type."""
-    kinds: dict[torch.dtype, Kind] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-    return "int8" if int8 else kinds.get(model.dtype)
+    kind: Any = "int8" if int8 else TorchEngine(*models).precision
+    for model in models:
+        is_usual = model.device.type == "cpu" and model.kernels == FAST and model.stepping == "fast"
+        if not is_usual or why_not_compiled(model.config, kind):
+            return TorchEngine(*models)
+    weights = [of_tensors(dict(model.named_parameters())) for model in models]
+    pairs = zip(weights, models, strict=True)
+    packed = (CompiledModel(each, model.config, kind=kind) for each, model in pairs)
+    return CompiledEngine(*packed, shortlist=shortlist)
 
 
 def agreeing_engine(
@@ -305,31 +255,6 @@ def agreeing_engine(
             stacklevel=2,
         )
     return engines[0] if len(engines) == 1 else engine_of(*models)
-
-
-def load_torch_engine(files: Sequence[TranslatorFiles], *, device: str, precision: str) -> ModelEngine:
-    """Return the fastest engine for the models of these runs in PyTorch. Errors: `Translator.load`."""
-    place = choose_device(device)
-    models = [load_network(each, place, precision) for each in files]
-    where = ", ".join(str(each.run.path) for each in files)
-    return agreeing_engine(models, [each.agrees for each in files], where=where)
-
-
-def networks_of(engine: ModelEngine, files: Sequence[TranslatorFiles]) -> Sequence[Seq2SeqTransformer]:
-    """Return the models that `engine` searches with: its own, or those of the runs it was loaded from."""
-    if isinstance(engine, TorchEngine):
-        return engine.models
-    precisions = {ours: short for short, ours in PRECISIONS.items()}
-    precision = precisions.get(engine.precision, "fp32")  # int8 is for searches
-    return [load_network(each, torch.device("cpu"), precision) for each in files]
-
-
-def load_network(files: TranslatorFiles, device: torch.device, precision: str) -> Seq2SeqTransformer:
-    """Return the model of a run, ready for decoding on `device`."""
-    files.check()
-    model = build_model(files.config, files.tokenizers, device=device)
-    fill(model, files.run.load_weights(), where=str(files.run.weights_path))
-    return for_inference(model, choose_dtype(precision, device))
 
 
 def _mask(model: Seq2SeqTransformer, src: Tensor) -> Tensor:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config import TranslationConfig
 from dragoman.errors import DataError, RunError, check_texts
+from dragoman.hardware import PRECISIONS
+from dragoman.predict.engine import CompiledEngine
 from dragoman.predict.flow import TranslationRequest, searched, translated
-from dragoman.predict.loading import Pretrained, load_engine
+from dragoman.predict.loading import Pretrained, TranslatorFiles, load_engine
 from dragoman.predict.model import TranslationModel, translation_config
 from dragoman.predict.protection import Protection
-from dragoman.predict.reading import TranslatorFiles
 from dragoman.predict.results import Translation
 from dragoman.predict.shortlist import Shortlist
 from dragoman.predict.threads import finish
@@ -57,9 +58,10 @@ class Translator(TranslationModel, Pretrained):
         engine = load_engine(files, device=device, precision=precision, shortlist=shortlist)
 
         def networks() -> Sequence[Seq2SeqTransformer]:
-            from dragoman.predict.torch_engine import networks_of
-
-            return networks_of(engine, files)
+            if not isinstance(engine, CompiledEngine):
+                return engine.models
+            used = next((name for name, type_ in PRECISIONS.items() if type_ == engine.precision), "fp32")
+            return [each.network("cpu", used) for each in files]
 
         return cls(engine, tokenizers, configs[0], networks=networks)
 

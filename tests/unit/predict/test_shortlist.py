@@ -11,12 +11,13 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.errors import RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
+from dragoman.model.compiled import why_not_compiled
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import SearchInput, Started, StepEngine
 from dragoman.predict.networks import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
-from dragoman.predict.torch_engine import TorchEngine, can_compile, compiled, engine_of
+from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tensors import save_tensors
@@ -142,7 +143,7 @@ def test_other_sentences_in_the_batch_change_nothing(
     translator: Translator, shortlist: Shortlist, settings: dict[str, object], kind: str
 ) -> None:
     model = inference_copy(translator.model, torch.float32)
-    if kind == "int8" and not can_compile(model, int8=True):
+    if kind == "int8" and why_not_compiled(model.config, "int8"):
         pytest.skip("this processor does not multiply in int8")
     models = [model] * (1 + (kind == "two"))
     engine = engine_of(*models, int8=kind == "int8", shortlist=shortlist if kind == "shortlist" else None)
@@ -175,7 +176,7 @@ def test_what_needs_all_tokens_has_them(
 
 def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Shortlist) -> None:
     vocab_size = translator.tokenizers.tgt.vocab_size
-    decoder = compiled(translator.model)
+    (decoder,) = translator.engine.models
     for sentence in sentences(translator):
         allowed = shortlist.allowed([sentence.source], [()], vocab_size)
         assert set(allowed[0].nonzero()[0].tolist()) == may_hold(shortlist, sentence)

@@ -24,11 +24,12 @@ from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.engine import CompiledEngine
 from dragoman.predict.model import translation_config
 from dragoman.predict.networks import build_model, inference_copy
 from dragoman.predict.probe import Probe
 from dragoman.predict.shortlist import SHORTLIST
-from dragoman.predict.torch_engine import TorchEngine, agreeing_engine, can_compile
+from dragoman.predict.torch_engine import TorchEngine, agreeing_engine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.tasks.translation.diagnosis import diagnose, source_use
@@ -113,12 +114,13 @@ class TranslationObjective(Objective[TranslationBatch | StaticBatch]):
         cpu = torch.device("cpu")
         dtype = choose_dtype(self.config.training.precision, cpu)
         model = inference_copy(self._architecture(), dtype, weights=weights, device=cpu)
-        if not can_compile(model):
+        translator = Translator.of([model], self.tokenizers, self.config)
+        if not isinstance(translator.engine, CompiledEngine):
             return {}
         self.listener.validating()
         validator = next(iter(self.validators.values()))
         shortlist, facts = choose_shortlist(
-            Translator.of([model], self.tokenizers, self.config),
+            translator,
             self.text.as_it_stands(),
             *sides(validator.pairs),
             seed=self.config.seed,

@@ -16,9 +16,9 @@ from dragoman.config import ModelConfig, TranslationConfig
 from dragoman.data.records import Pair
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Seq2SeqTransformer
+from dragoman.predict.loading import TranslatorFiles
 from dragoman.predict.model import translation_config
 from dragoman.predict.networks import fill
-from dragoman.predict.reading import TranslatorFiles
 from dragoman.runs import Run
 from dragoman.text.tokenizer import TokenizerPair
 
