@@ -88,7 +88,8 @@ class BuildNative(Command):
         try:
             if not compiler:
                 raise FileNotFoundError(f"none of {', '.join(COMPILERS)}")
-            compile_library(compiler, folder / LIBRARY)
+            architecture = shlex.split(os.environ.get("ARCHFLAGS", ""))  # of macOS: -arch x86_64
+            compile_library([*compiler, *architecture], folder / LIBRARY)
         except (OSError, subprocess.CalledProcessError) as error:
             if self.inplace and compiler:
                 raise
@@ -100,7 +101,7 @@ def compile_library(compiler: list[str], library: Path) -> None:
     """Compile and link all variants whose flags `compiler` knows, and put the whole library in its place."""
 
     def knows(name: str) -> bool:
-        command = [*compiler, *VARIANTS[name], "-fsyntax-only", "-x", "c", os.devnull]
+        command = [*compiler, *VARIANTS[name], "-E", "-x", "c", os.devnull]
         return name == "any" or subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def compile_variant(name: str) -> str:
