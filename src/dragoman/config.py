@@ -123,7 +123,7 @@ def _check_each_once(what: str, names: Sequence[str]) -> None:
 class Settings(BaseModel):
     """A group of settings: frozen and strict; unknown names are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
