@@ -130,16 +130,16 @@ def load_engine(
         kind: Any = "int8" if precision == "int8" else choose_precision(precision)
         reason = why_not_searched([each.config for each in files], kind)
         if not reason:
-            models = []
+            packed = []
             for each in files:
                 weights, config = each.weights(), each.config.model
-                models.append(CompiledModel(weights, config, kind=kind))
+                packed.append(CompiledModel(weights, config, kind=kind))
                 # 8 bits are too rough to tell one network from another.
-                fine = models[-1] if kind != "int8" else CompiledModel(weights, config, kind="float32")
+                fine = packed[-1] if kind != "int8" else CompiledModel(weights, config, kind="float32")
                 if not each.agrees(CompiledEngine(fine)):
                     break
             else:
-                return CompiledEngine(*models, shortlist=shortlist)
+                return CompiledEngine(*packed, shortlist=shortlist)
             reason = "the model is not the network that compiled searches compute"
     else:
         reason = "is for processors"
