@@ -231,7 +231,7 @@ class ClassificationObjective(Objective[ClassificationBatch]):
 
     def _describe_mixture(self, logits: list[Floats], factors: Floats) -> dict[str, Any]:
         """Say what n-grams, encoder and both are worth, whose `logits` are given, and return it."""
-        key = self.labelling.score
+        key = self.labelling.score_keys[0]
         scores = {
             name: self._score(part)[1][key]
             for name, part in zip(("n-grams", "encoder", "both"), logits, strict=True)
