@@ -221,14 +221,13 @@ def read_given_scores(options: Sequence[str], sizes: Mapping[str, int]) -> dict[
         if name.lower() in OWN_NAMES:
             raise ConfigError(f"--scores {option}: Dragoman computes {name} itself; choose another name")
         files.setdefault(name, []).append(file)
+    by_test: dict[str, list[SentenceScores]] = {test: [] for test in sizes}
     for name, named in files.items():
         if len(named) != len(sizes):
             raise ConfigError(
                 f"--scores {name}: number of files {len(named)}, of test sets {len(sizes)}; give {name}=FILE "
                 f"once for each test set, in this order: {', '.join(sizes)}"
             )
-    by_test: dict[str, list[SentenceScores]] = {test: [] for test in sizes}
-    for name, named in files.items():
         for file, (test, n_sentences) in zip(named, sizes.items(), strict=True):
             values = tuple(read_scores(find_file(file)))
             if len(values) != n_sentences:

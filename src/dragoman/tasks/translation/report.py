@@ -191,9 +191,8 @@ def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) ->
 def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
     evaluation = main.evaluation
     score, wrong = analysis.number_recall(evaluation.hypotheses, evaluation.references)
-    rows = [
-        ("digits", f"{score.n_reference}", f"{score.n_hypothesis}", *_percent(score.precision, score.recall))
-    ]
+    shares = (f"{share:.1f}" for share in (score.precision, score.recall))
+    rows = [("digits", str(score.n_reference), str(score.n_hypothesis), *shares)]
     heading = ("numbers", "in references", "in translations", "precision", "recall")
     parts: list[Part] = [
         Paragraph(
