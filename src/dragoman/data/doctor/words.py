@@ -13,9 +13,9 @@ import numpy as np
 
 from dragoman.text.normalisation import plain
 
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, kana and Han are written without spaces: each character counts as a word."""
-_WORD = re.compile(rf"\d+|[{_UNSPACED}]|[^\W\d_{_UNSPACED}]+")
+_WORD = re.compile(rf"\d+|[{UNSPACED}]|[^\W\d_{UNSPACED}]+")
 ADDRESS = re.compile(
     r"(?:https?://|ftp://|www\.)[^\s<>\"'„“”«»，。！？）)]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
