@@ -22,12 +22,12 @@ from dragoman.decoding.log_probs import ArrayLogProbs, Floats, Floats32, Index, 
 from dragoman.errors import ConfigError, DragomanWarning, RunError
 from dragoman.hardware import resident_bytes
 from dragoman.model.compiled import CompiledModel, why_not_compiled
+from dragoman.model.copies import watched
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
 from dragoman.model.kernels import FAST
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer, Stepping, decoder_layers, encoder_layers
 from dragoman.predict.engine import FORBIDDEN, CompiledEngine, ModelEngine, SearchInput, Started, covering
-from dragoman.predict.networks import watched
 from dragoman.predict.shortlist import Shortlist
 from dragoman.tensors import of_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID

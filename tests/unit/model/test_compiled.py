@@ -9,11 +9,11 @@ from torch import Tensor
 
 from dragoman import native as module
 from dragoman.model.compiled import KINDS, CompiledModel, Kind, why_not_compiled
+from dragoman.model.copies import watched
 from dragoman.model.kernels import FAST
 from dragoman.model.layers import LayerNorm
 from dragoman.model.transformer import Seq2SeqTransformer, decoder_layers, encoder_layers
 from dragoman.native import native
-from dragoman.predict.networks import watched
 from dragoman.tensors import of_tensors
 from small_models import compiled_steps, random_ids, small_model
 

@@ -12,10 +12,10 @@ from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.errors import RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
 from dragoman.model.compiled import why_not_compiled
+from dragoman.model.copies import inference_copy
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import SearchInput, Started, StepEngine
-from dragoman.predict.networks import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator

@@ -31,6 +31,7 @@ from dragoman.metrics.classification import (
 from dragoman.metrics.labelling import Labelling, Labels, labelling_of
 from dragoman.metrics.score import Score
 from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.copies import inference_copy
 from dragoman.predict.classifier import (
     CALIBRATION,
     LABELS,
@@ -40,7 +41,7 @@ from dragoman.predict.classifier import (
     load_labels,
     max_tokens,
 )
-from dragoman.predict.networks import NetworkClassifier, build_classifier, inference_copy
+from dragoman.predict.networks import NetworkClassifier, build_classifier
 from dragoman.runs import Run
 from dragoman.tasks.classification.votes import Votes, solve_votes
 from dragoman.tensors import tensor_shapes

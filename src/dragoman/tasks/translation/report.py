@@ -333,10 +333,6 @@ def _readable(translations: Translations, main: TranslatedSet) -> dict[str, int]
     return {what: short[indices[0]] for what, indices in named if indices}
 
 
-def _percent(*values: float) -> tuple[str, ...]:
-    return tuple(f"{value:.1f}" for value in values)
-
-
 def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:
     """Draw BLEU and chrF2 of each bucket with their intervals, and how many sentences are in it.
 
