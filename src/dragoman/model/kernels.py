@@ -188,7 +188,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         w, grad_hidden = weight.detach().to(hidden.dtype), torch.empty_like(hidden)
         n_passes = len(hidden) // len(targets)
-        passes, grads = (t.unflatten(0, (n_passes, -1)) for t in (hidden.detach(), grad_hidden))  # (P, R, D)
+        passes, grads = (
+            torch.unflatten(t, 0, (n_passes, -1)) for t in (hidden.detach(), grad_hidden)
+        )  # (P, R, D)
         grad_weight = torch.zeros_like(to_exact(w))
         losses = grad_weight.new_empty(len(targets), 2)
         real, y = targets != IGNORED, targets.clamp(min=0)
@@ -201,7 +203,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             parts = (torch.split(x, few) for x in (*logits.chunk(n_passes), y[rows], losses[rows]))
             for *part, part_y, part_losses in zip(*parts, strict=True):
                 part_losses.copy_(to_gradients_(part, part_y, smoothing, alpha))
-            grads[:, rows] = (logits @ w).unflatten(0, (n_passes, -1))
+            grads[:, rows] = torch.unflatten(logits @ w, 0, (n_passes, -1))
             grad_weight += logits.t() @ h
         loss, log_loss = (losses * real[:, None]).sum(0)
         grads.mul_(real[:, None])
