@@ -342,7 +342,8 @@ class CompiledSteps:
         """
         self.model, self._n_columns = model, model.n_tokens
         self._library = model.library
-        self._looks = model.structure.n_decoder_layers, model.config.n_heads
+        self.looks: tuple[int, int] = model.structure.n_decoder_layers, model.config.n_heads
+        """Layers of the decoder, and heads of each."""
         self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention
         self._n_steps = 0
         self.ids: Ints | None = None
@@ -385,10 +386,10 @@ class CompiledSteps:
         self._n_steps += 1
         to_past = to_source = None
         if self._keep_attention:
-            self.cross = np.zeros((n_rows, *self._looks, self._longest), np.float32)
+            self.cross = np.zeros((n_rows, *self.looks, self._longest), np.float32)
             to_source = self.cross.ctypes.data
         if self._keep_self_attention:
-            self.decoder = np.zeros((n_rows, *self._looks, self._n_steps), np.float32)
+            self.decoder = np.zeros((n_rows, *self.looks, self._n_steps), np.float32)
             to_past = self.decoder.ctypes.data
         of_last, of_parents, of_log_probs = self._addresses
         step = self._library.dragoman_step
@@ -400,11 +401,6 @@ class CompiledSteps:
         self._read = np.empty((2, n_rows), np.int64)
         self._log_probs = np.empty((n_rows, self._n_columns), np.float32)
         self._addresses = [array.ctypes.data for array in (*self._read, self._log_probs)]
-
-    @property
-    def n_layers(self) -> int:
-        """Layers of the decoder."""
-        return int(self.model.structure.n_decoder_layers)
 
 
 def check_memory(done: object) -> None:

@@ -7,8 +7,8 @@ A model and a training take one of the two whole, so that the choice is visible 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,9 +18,8 @@ IGNORED = -100
 """The target of rows that take no part in a loss, PyTorch's convention."""
 
 
-class DropoutFunction(Protocol):
-    def __call__(self, x: Tensor, p: float) -> Tensor:
-        """`x` with each element zeroed with probability `p`, the others divided by 1 - p."""
+DropoutFunction: TypeAlias = Callable[[Tensor, float], Tensor]
+"""Of x and p: x with each element zeroed with probability p, the others divided by 1 - p."""
 
 
 class Attention(Protocol):
@@ -56,10 +55,6 @@ class Kernels(NamedTuple):
     dropout: DropoutFunction
     attention: Attention
     linear_cross_entropy: LossFunction
-
-
-def plain_dropout(x: Tensor, p: float) -> Tensor:
-    return F.dropout(x, p)
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
@@ -225,9 +220,9 @@ def chunked_linear_cross_entropy(
     return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing, alpha)  # type: ignore[no-untyped-call]
 
 
-PLAIN = Kernels(plain_dropout, plain_attention, plain_linear_cross_entropy)
+PLAIN = Kernels(F.dropout, plain_attention, plain_linear_cross_entropy)
 FAST = Kernels(byte_dropout, matmul_attention, chunked_linear_cross_entropy)
-FAST_ON_GPU = Kernels(plain_dropout, plain_attention, chunked_linear_cross_entropy)
+FAST_ON_GPU = Kernels(F.dropout, plain_attention, chunked_linear_cross_entropy)
 
 
 def choose_kernels(name: str, device: torch.device) -> Kernels:

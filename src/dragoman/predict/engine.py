@@ -229,7 +229,7 @@ class CompiledEngine(ModelEngine):
 
     def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
         step = self._begin(self.models[0], sources, keep_attention=True)
-        shape = len(sources), step.steps.n_layers, max(map(len, targets)) + 1, max(map(len, sources))
+        shape = len(sources), step.steps.looks[0], max(map(len, targets)) + 1, max(map(len, sources))
         weights = np.zeros(shape, np.float32)
         for t, (rows, _, _) in enumerate(forced_steps(step, targets)):
             weights[rows, :, t] = step.cross.mean(axis=2)
