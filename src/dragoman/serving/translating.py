@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import starmap
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -17,11 +18,11 @@ from dragoman.errors import DataError
 from dragoman.predict.alignment import WordProbability, word_probabilities
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
+    ComputeStep,
     Flow,
     Pivot,
     TranslationRequest,
     aligned,
-    computed,
     translated,
 )
 from dragoman.predict.glossary import Glossary
@@ -99,7 +100,10 @@ def translation(
             inputs = [each.through or each.source for each in translations]
             writer = model.second if isinstance(model, Pivot) else model
             cost = sum(map(len, outputs)) // CHARACTERS_A_TOKEN
-            words = yield from computed(partial(word_probabilities, writer, inputs, outputs), cost)
+            step = ComputeStep(
+                lambda each: [*starmap(word_probabilities, each)], [(writer, inputs, outputs)], [cost]
+            )
+            (words,) = yield step
         for (i, k, fields), each, of_links, of_words in zip(part, translations, links, words, strict=True):
             fields.update(_fields(asked.n_best, each, of_links, of_words))
             tell("sentence", {"text": i, "sentence": k, "result": fields})
@@ -135,7 +139,7 @@ def _plan(
     plan = TranslationRequest(
         settings=asked.model_dump(include=set(SearchConfig.model_fields) - {"n_best"}),
         n_best=asked.n_best,
-        glossary=Glossary.of(asked.glossary, inflect=asked.inflect) if asked.glossary else None,
+        glossary=Glossary(asked.glossary, inflect=asked.inflect) if asked.glossary else None,
         protection=Protection(kinds) if kinds else None,
     )
     defaults = served.translator.config.search
