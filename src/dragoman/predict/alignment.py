@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Regex, pre_tokenizers
+import regex
 
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.model import TranslationModel
@@ -132,15 +131,9 @@ def contrasted(weights: Floats) -> Floats:
     return shares
 
 
-@lru_cache
-def _cutter(pattern: str) -> pre_tokenizers.Split:
-    """Cut by a pattern: expressions of the standard library know no combining marks, as in Hindi."""
-    return pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
-
-
 def words_of(text: str, word: str = WORD) -> list[tuple[int, int]]:
     """Return the first character of each word of `text`, and the one behind it; `word` says what is one."""
-    return [span for _, span in _cutter(word).pre_tokenize_str(text.translate(_BLANKED))]
+    return [match.span() for match in regex.finditer(word, text.translate(_BLANKED))]
 
 
 def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
