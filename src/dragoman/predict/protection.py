@@ -143,8 +143,8 @@ class Skeleton:
         """
         if not self.spans:
             return translation
-        expected = _counted(self.spans) - _counted(span for span, _ in self.taken)
-        alternatives = tuple(a for a in translation.alternatives if _counted(self._kept(a.text)) == expected)
+        expected = Counter(span.text for span in self.spans) - Counter(span.text for span, _ in self.taken)
+        alternatives = tuple(a for a in translation.alternatives if Counter(self._kept(a.text)) == expected)
         if not alternatives:
             return None
         parts = translation.parts if alternatives[0].text == translation.text else ()
@@ -158,25 +158,22 @@ class Skeleton:
         """
         if not is_wordy(self.text):
             return Translation(self.source, (Alternative(self.source, 0.0),))
-        verbatim = [span.text for span in self.spans if not span.tag]
+        everything = [span.text for span in self.spans]
+        tags = {span.text for span in self.spans if span.tag}
         for in_order in (False, True):
             text = _put_back(self.taken, links, translation.text, in_order=in_order)
             kept = self._kept(text)
-            in_same_order = [span.text for span in kept if not span.tag] == verbatim
-            same = _counted(kept) == _counted(self.spans)
+            same = Counter(kept) == Counter(everything)
+            in_same_order = [x for x in kept if x not in tags] == [x for x in everything if x not in tags]
             if same and (in_same_order or all(span.tag for span, _ in self.taken)):
                 best = translation.alternatives[0]._replace(text=text)
                 return translation._replace(source=self.source, alternatives=(best,), ids=())
         return None
 
-    def _kept(self, text: str) -> list[ProtectedSpan]:
+    def _kept(self, text: str) -> list[str]:
         """Return the protected spans of `text` that the source has, too."""
         names = {span.text for span in self.spans}
-        return [span for span in self.protection.spans(text) if span.text in names]
-
-
-def _counted(spans: Iterable[ProtectedSpan]) -> Counter[str]:
-    return Counter(span.text for span in spans)
+        return [span.text for span in self.protection.spans(text) if span.text in names]
 
 
 @dataclass

@@ -43,11 +43,6 @@ class TokenScores(NamedTuple):
         n_tokens = len(self.log_probs)
         return max(TINY_PROBABILITY, self.log_prob / n_tokens) if n_tokens else None
 
-    @property
-    def perplexity(self) -> float:
-        """exp of the negative mean log-probability of a token; 1 where there is no token."""
-        return perplexity(self.log_prob, len(self.log_probs))
-
     def tokens(self, tokenizer: Tokenizer, target: str) -> list[tuple[str, float]]:
         """Return the tokens of the target as the vocabulary has them, and their log-probabilities in nats.
 
