@@ -129,7 +129,7 @@ def translated(
     for outcome, only_tags in attempts:
         if not (rest := [i for i in range(len(texts)) if i not in results]):
             break
-        skeletons = [Skeleton.of(texts[i], spans[i], protection, only_tags=only_tags) for i in rest]
+        skeletons = [Skeleton(texts[i], spans[i], protection, only_tags=only_tags) for i in rest]
         read = [skeleton.text for skeleton in skeletons]
         phrases = required and [required[i] for i in rest]
         if request.glossary is not None:

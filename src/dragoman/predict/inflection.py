@@ -13,7 +13,7 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-from dragoman.text.tokenizer import UNK_ID, Tokenizer
+from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 LONGEST_ENDING = 3
@@ -83,15 +83,11 @@ class WrittenTokens:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> WrittenTokens:
         """Return those of a tokenizer. Where tokens are words, a space stands before each."""
-        word = tokenizer.encode("a")
+        word = tokenizer.encode("a")  # a letter, or the mark of an unknown word
+        n_before = len(tokenizer.decode(word))
         tokens = range(len(SPECIAL_TOKENS), tokenizer.vocab_size)
-        if UNK_ID in word:
-            written = [f" {text}" for text in tokenizer.decode_batch([[token] for token in tokens])]
-        else:
-            n_before = len(tokenizer.decode(word))
-            texts = tokenizer.decode_batch([[*word, token] for token in tokens])
-            written = [text[n_before:] for text in texts]
-        return cls([*[""] * len(SPECIAL_TOKENS), *written])
+        texts = tokenizer.decode_batch([[*word, token] for token in tokens])
+        return cls([*[""] * len(SPECIAL_TOKENS), *(text[n_before:] for text in texts)])
 
     @cached_property
     def continuing(self) -> frozenset[int]:

@@ -106,35 +106,28 @@ class Protection:
         return spans
 
 
-@dataclass(frozen=True)
 class Skeleton:
     """A text without some of its protected spans."""
 
-    source: str
-    spans: Sequence[ProtectedSpan]
-    """All of `source`."""
-    protection: Protection
-    text: str
-    taken: list[tuple[ProtectedSpan, int]]
-    """The spans that are missing, and the place in `text` of each."""
-
-    @classmethod
-    def of(
-        cls, source: str, spans: Sequence[ProtectedSpan], protection: Protection, *, only_tags: bool
-    ) -> Skeleton:
-        """`source` without its spans, or with `only_tags` without its tags.
+    def __init__(
+        self, source: str, spans: Sequence[ProtectedSpan], protection: Protection, *, only_tags: bool
+    ) -> None:
+        """`source` without all of its `spans`, or with `only_tags` without its tags.
 
         Words that only they separated are separated by a space.
         """
-        skeleton, taken, position = "", [], 0
+        self.source, self.spans, self.protection = source, spans, protection
+        skeleton, position = "", 0
+        self.taken: list[tuple[ProtectedSpan, int]] = []
+        """The spans that are missing, and the place in `text` of each."""
         for span in [span for span in spans if span.tag or not only_tags]:
             skeleton += source[position : span.start]
-            taken.append((span, len(skeleton)))
+            self.taken.append((span, len(skeleton)))
             position = span.end
             words_meet = skeleton[-1:].isalnum() and source[position : position + 1].isalnum()
             if words_meet and not (span.tag and span.tag["name"].lower() in INLINE_TAGS):
                 skeleton += " "
-        return cls(source, spans, protection, skeleton + source[position:], taken)
+        self.text = skeleton + source[position:]
 
     def only_whole(self, translation: Translation) -> Translation | None:
         """Return `translation` of the skeleton with only the alternatives that have all of its spans.
