@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import starmap
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -100,10 +99,8 @@ def translation(
             inputs = [each.through or each.source for each in translations]
             writer = model.second if isinstance(model, Pivot) else model
             cost = sum(map(len, outputs)) // CHARACTERS_A_TOKEN
-            step = ComputeStep(
-                lambda each: [*starmap(word_probabilities, each)], [(writer, inputs, outputs)], [cost]
-            )
-            (words,) = yield step
+            job = [(writer, inputs, outputs)]
+            (words,) = yield ComputeStep(lambda each: [word_probabilities(*x) for x in each], job, [cost])
         for (i, k, fields), each, of_links, of_words in zip(part, translations, links, words, strict=True):
             fields.update(_fields(asked.n_best, each, of_links, of_words))
             tell("sentence", {"text": i, "sentence": k, "result": fields})
