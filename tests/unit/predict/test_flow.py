@@ -84,7 +84,7 @@ def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_the
 
 
 def test_terms_are_required_of_what_the_model_reads(translator: Translator) -> None:
-    terms = Glossary.of([("red cat", "rot Katze")])
+    terms = Glossary([("red cat", "rot Katze")])
     request = TranslationRequest(glossary=terms, protection=Protection(["tags"]))
     (translation,) = finish(translated(translator, ["a <b>red</b> cat"], request))
     assert "rot Katze" in translation.text.replace("<b>", "").replace("</b>", "")
