@@ -295,11 +295,9 @@ def memory() -> tuple[int, int]:
 
     0 where nobody says.
     """
-    facts = {}
-    for line in _text("/proc/meminfo").splitlines():
-        name, _, value = line.partition(":")
-        facts[name] = int(value.split()[0]) * 1024 if value.split() else 0
-    total, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
+    facts = _facts("/proc/meminfo")
+    sizes = (facts.get(name, "0").split()[0] for name in ("MemTotal", "MemAvailable"))  # in kB
+    total, free = (1024 * int(size) for size in sizes)
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
     if limit.isdecimal() and used.isdecimal():
@@ -313,14 +311,16 @@ def processor() -> tuple[str, frozenset[str]]:
     The name has family and model, for hosts of virtual machines shorten names: two generations of "AMD EPYC",
     one with twice the bf16 products of the other, are families 25 and 26.
     """
-    first, _, _ = _text("/proc/cpuinfo").partition("\n\n")
-    facts = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.split("\n"))
-    }
-    flags = facts.get("flags") or facts.get("Features") or ""
+    facts = _facts("/proc/cpuinfo")
     name, family, model = (facts.get(key, "") for key in ("model name", "cpu family", "model"))
     generation = f" (family {family}, model {model})" if name and family and model else ""
-    return name + generation, frozenset(flags.split())
+    return name + generation, frozenset((facts.get("flags") or facts.get("Features", "")).split())
+
+
+def _facts(path: str) -> dict[str, str]:
+    """Return the values of a file of the kernel by their names, of its first paragraph."""
+    first, _, _ = _text(path).partition("\n\n")
+    return dict(re.findall(r"^(\S.*?)\s*:[ \t]*(.*)$", first, re.MULTILINE))
 
 
 def _text(path: str) -> str:
