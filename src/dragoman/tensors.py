@@ -149,7 +149,7 @@ def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
                 raise RunError(f"{path}: {name} holds {about['dtype']}, which is not supported")
             shape = tuple(about["shape"])
             numbers = np.fromfile(file, types[about["dtype"]], count=math.prod(shape))
-            digest.update(numbers.view(np.uint8))
+            digest.update(numbers.view(np.uint8).data)
             arrays[name] = numbers.reshape(shape)
         if (checked.metadata() or {}).get(CHECKSUM) not in (None, digest.hexdigest()):
             raise RunError(

@@ -25,19 +25,13 @@ FIGURES = "figures"
 
 def report(
     run: RunPath,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Output folder for report.html and figures/.", show_default="the run's"),
-    ] = None,
+    out: Annotated[Path | None, "Output folder for report.html and figures/. [default: the run's]"] = None,
     split: Split = None,
     to: To = None,
     sentences: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=10_000,
-            help="Number of best, median and worst sentences; a classifier shows twice as many mistakes.",
-        ),
+        "Number of best, median and worst sentences; a classifier shows twice as many mistakes.",
+        (1, 10_000),
     ] = 5,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -95,16 +89,12 @@ def compare(
         list[Path],
         typer.Argument(metavar="RUN", help="Two or more run folders; the first is the reference."),
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="Also write comparison.html and figures/ into this folder.")
-    ] = None,
+    out: Annotated[Path | None, "Also write comparison.html and figures/ into this folder."] = None,
     split: Split = None,
     to: To = None,
     src: Source = None,
     ref: References = None,
-    sentences: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
-    ] = 5,
+    sentences: Annotated[int, "Number of most changed sentences, in each direction.", (1, 10_000)] = 5,
     json: Annotated[
         str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as JSON.")
     ] = None,

@@ -24,18 +24,13 @@ PLACEHOLDER = {"name": "figure", "data": {"src_lang": "en", "tgt_lang": "de", "t
 
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN|schedule", help="Run folder, or schedule.")],
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw the learning curves into the run folder.")
-    ] = False,
+    plot: Annotated[bool, "Draw the learning curves into the run folder."] = False,
     recipe: Annotated[
         Path | None,
-        typer.Option(
-            help="For schedule: take the settings of this recipe.",
-            show_default="every schedule, default settings",
-        ),
+        "For schedule: take the settings of this recipe. [default: every schedule, default settings]",
     ] = None,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="File of the figure: .svg, .png or .pdf.")] = None,
+    out: Annotated[Path | None, "File of the figure: .svg, .png or .pdf."] = None,
 ) -> None:
     """Show a run: state, size, scores, files and settings.
 
