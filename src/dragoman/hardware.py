@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -243,29 +242,6 @@ def look_around() -> dict[str, Any]:
         "free_disk": shutil.disk_usage(".").free,
         "ceilings": {name: matrix_ceiling(dtype, device=device) for name, dtype in types.items()},
     }
-
-
-def advice(machine: Mapping[str, Any]) -> list[str]:
-    """Return advice on a machine, as `look_around` found it, or on the settings, one sentence each."""
-    sentences = []
-    n_threads, n_cores = machine["n_threads"], machine["n_cores"]
-    if n_threads < n_cores and not machine["gpus"]:
-        sentences.append(
-            f"PyTorch uses {n_threads} of {n_cores} cores: unset OMP_NUM_THREADS, or train "
-            f"with --processes {n_cores // n_threads}"
-        )
-    if n_threads > n_cores:
-        sentences.append(f"more threads than cores ({n_threads}, {n_cores}): they wait for one another")
-    faster = machine["ceilings"]["bf16"] / machine["ceilings"]["fp32"]
-    if machine["has_bf16"] and faster < 0.9:
-        sentences.append('bf16 is slower than fp32 here: set training.precision = "fp32"')
-    if not machine["has_bf16"] and faster > 1.2:
-        sentences.append('bf16 is faster than fp32 here: set training.precision = "bf16"')
-    if machine["free_memory"] < 2 * 2**30:
-        sentences.append("less than 2 GiB of memory are free: set a smaller training.batch_tokens")
-    if machine["free_disk"] < 2 * 2**30:
-        sentences.append("less than 2 GiB of disk are free: set training.max_disk_gb")
-    return sentences
 
 
 def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048, device: torch.device | None = None) -> float:

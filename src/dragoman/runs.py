@@ -38,7 +38,6 @@ from dragoman.files import cannot_write, locked, make_folder, write_atomically
 from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from dragoman.model.weights import Weights
@@ -179,33 +178,31 @@ class Run:
 
         save_tensors(self.weights_path, weights, probe=probe)
 
-    def load_weights(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    def load_weights(self) -> dict[str, Tensor]:
         """Read the weights to use. RunError: there are none yet, or the file is damaged."""
-        from dragoman.tensors import load_tensors
+        from dragoman.tensors import to_tensors
 
-        self._check_weights()
-        return load_tensors(self.weights_path, device=device)
+        return to_tensors(self.load_arrays())
 
     def load_arrays(self) -> Weights:
         """Read the same as arrays of NumPy. RunError: as `load_weights`."""
         from dragoman.tensors import load_arrays
 
-        self._check_weights()
-        return load_arrays(self.weights_path)
+        return load_arrays(self._trained_weights())
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the name and shape of every weight, without reading them. RunError: as `load_weights`."""
         from dragoman.tensors import tensor_shapes
 
-        self._check_weights()
-        return tensor_shapes(self.weights_path)
+        return tensor_shapes(self._trained_weights())
 
-    def _check_weights(self) -> None:
-        """RunError: there are no weights yet."""
+    def _trained_weights(self) -> Path:
+        """Return `weights_path`. RunError: there is no such file yet."""
         if not self.weights_path.exists():
             raise RunError(
                 f"{self.path}: holds no model.safetensors yet; train it until its first validation"
             )
+        return self.weights_path
 
     def text_hashes(self) -> dict[str, Any]:
         """Return the hashes of the text that it is trained on, as `hashes_of` has them; {} if none are kept.

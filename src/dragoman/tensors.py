@@ -24,7 +24,6 @@ from dragoman.hardware import memory
 from dragoman.model.weights import BF16, Weights
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 DTYPES = {
@@ -128,9 +127,9 @@ def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
     return places
 
 
-def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file. RunError: as `load_arrays`."""
-    return {name: tensor.to(device) for name, tensor in to_tensors(load_arrays(path)).items()}
+    return to_tensors(load_arrays(path))
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
