@@ -73,8 +73,9 @@ def set_threads(n: int) -> None:
 
 def limit_threads(n: int) -> None:
     """Let this process compute in `n` threads at most, whatever computes."""
-    os.environ["OMP_NUM_THREADS"] = str(min(n, n_threads()))
-    set_threads(int(os.environ["OMP_NUM_THREADS"]))
+    n = min(n, n_threads())
+    os.environ["OMP_NUM_THREADS"] = str(n)
+    set_threads(n)
 
 
 def choose_device(name: str) -> torch.device:
@@ -228,11 +229,8 @@ def look_around() -> dict[str, Any]:
     Bytes of memory, of it what is free, and of free disk in the working directory; operations a second of a
     large matrix product, by type, on the device that "auto" means.
     """
-    import torch
-
     device = choose_device("auto")
     total, free = memory()
-    types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     return {
         **environment(),
         "n_cores": usable_cores(),
@@ -240,7 +238,9 @@ def look_around() -> dict[str, Any]:
         "memory": total,
         "free_memory": free,
         "free_disk": shutil.disk_usage(".").free,
-        "ceilings": {name: matrix_ceiling(dtype, device=device) for name, dtype in types.items()},
+        "ceilings": {
+            name: matrix_ceiling(choose_dtype(name, device), device=device) for name in ("fp32", "bf16")
+        },
     }
 
 

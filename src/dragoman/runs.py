@@ -35,7 +35,7 @@ from typing_extensions import NotRequired, TypedDict
 from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, make_folder, write_atomically
-from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
+from dragoman.hub import FILES, PREFIX, HubName, fetch, is_on_hub
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,8 +51,7 @@ OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
 CORPORA = "corpora.json"
 """Where a run keeps the hashes of the text it is trained on, by which it recognises that text."""
 
-OUR_FILES = {"config.toml", "model.safetensors", "shortlist.safetensors", "history.jsonl", "labels.json",
-             "report.json", "environment.json", CORPORA, SCORES}  # fmt: skip
+OUR_FILES = {*FILES, "history.jsonl", CORPORA}
 """The files beside these folders that Dragoman reads or writes."""
 
 LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
