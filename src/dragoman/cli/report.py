@@ -11,7 +11,7 @@ import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
 from dragoman.cli.options import Device, Precision, References, RunPath, Source, Split, To
-from dragoman.errors import ConfigError, RunError, require
+from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dragoman.report.comparison import Comparison
@@ -45,7 +45,7 @@ def report(
     report-en-de.html and so on.
     """
     from dragoman.cli.console import progress_bar
-    from dragoman.files import write_atomically
+    from dragoman.files import make_folder, write_atomically
     from dragoman.report.page import page_html
     from dragoman.reproduction.running import reference_curves
     from dragoman.tasks import task_of
@@ -70,14 +70,6 @@ def report(
         place = folder / f"{Path(REPORT).stem}{label}.html"
         write_atomically(place, page_html(page))
         typer.echo(place)
-
-
-def make_folder(folder: Path) -> None:
-    """Create a folder if it is missing. RunError: it cannot be created."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be made ({error.strerror}); choose another --out") from error
 
 
 COMPARISON = "comparison.html"
@@ -118,7 +110,7 @@ def compare(
     """
     from dragoman.cli.console import progress_bar
     from dragoman.evaluation.comparison import names_of
-    from dragoman.files import write_atomically
+    from dragoman.files import make_folder, write_atomically
     from dragoman.report.comparison import comparison_page, scores_table
     from dragoman.report.page import page_html
     from dragoman.tasks import task_of
