@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import regex
 
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.results import Link
 from dragoman.predict.scoring import score_pairs
-from dragoman.text.tokenizer import EOS_ID, Tokenizer
-from dragoman.text.transformations import REPLACED
+from dragoman.text.spans import token_shares, words_of
+from dragoman.text.tokenizer import EOS_ID
 
 Floats = npt.NDArray[np.float32]
-
-_UNSEPARATED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
-_BLANKED = {code: new or " " for code, new in REPLACED.items()}
-"""`REPLACED` with a space for what is dropped: places stay what they are."""
-
-LETTERS = rf"(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+"
-WORD = rf"{_UNSEPARATED}\p{{M}}*|{LETTERS}|[^\p{{L}}\p{{M}}\p{{N}}\s]"
-"""A run of letters and digits, one other character, or one letter of a script that separates no words."""
 
 LEAST_ATTENTION = 0.001
 """Added to the mean attention to a source word: below it, differences are noise."""
@@ -128,49 +119,6 @@ def contrasted(weights: Floats) -> Floats:
     """
     relative = weights / (weights.mean(-2, keepdims=True) + LEAST_ATTENTION)
     shares: Floats = relative / np.maximum(relative.sum(-1, keepdims=True), 1e-9)
-    return shares
-
-
-def words_of(text: str, word: str = WORD) -> list[tuple[int, int]]:
-    """Return the first character of each word of `text`, and the one behind it; `word` says what is one."""
-    return [match.span() for match in regex.finditer(word, text.translate(_BLANKED))]
-
-
-def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
-    """For each character of `normalise(text)`, those of `text` it comes from: the first, and the one behind.
-
-    Characters that are composed with others share the span of them all. A word that `normalise` drops belongs
-    to the space beside it.
-    """
-    origins: list[tuple[int, int]] = []
-    for match in re.finditer(r"\S+", text):
-        word, begin = match[0], match.start()
-        normal, spans, start, n_before = normalise(word), list[tuple[int, int]](), 0, 0
-        if normal == word or (word.isascii() and len(normal) == len(word)):
-            spans = [(begin + i, begin + i + 1) for i in range(len(word))]
-        else:  # cut wherever both sides are normalised as if the other were not there
-            for end in range(1, len(word) + 1):
-                head = normalise(word[:end])
-                if head + normalise(word[end:]) == normal:
-                    spans += [(begin + start, begin + end)] * (len(head) - n_before)
-                    start, n_before = end, len(head)
-        if origins and spans:
-            origins.append((origins[-1][1], spans[0][0]))
-        origins += spans
-    return origins
-
-
-def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
-    """(tokens, words) how much of each token of `text` belongs to each word: rows add up to 1, or are 0."""
-    words = words_of(text)
-    word_of = {c: w for w, (start, end) in enumerate(words) for c in range(start, end)}
-    origins = character_origins(text, tokenizer.normalise)
-    tokens = tokenizer.tokens(text)
-    shares = np.zeros((len(tokens), len(words)), dtype=np.float32)
-    for row, token in zip(shares, tokens, strict=True):
-        characters = (c for origin in origins[token.start : token.end] for c in range(*origin))
-        touched = {word_of[c] for c in characters if c in word_of}
-        row[list(touched)] = 1 / max(1, len(touched))
     return shares
 
 

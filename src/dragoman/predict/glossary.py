@@ -12,8 +12,8 @@ from dragoman.data.readers.tables import Notes
 from dragoman.data.readers.terms import TermPair, read_terms
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.inflection import Inflectable
-from dragoman.predict.model import UNSPACED
 from dragoman.text.normalisation import normalise
+from dragoman.text.spans import UNSPACED
 
 _WORDS = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 """A word, a punctuation mark, or a single letter of a script without spaces."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.errors import DataError, check_texts
-from dragoman.predict.alignment import LETTERS, WORD, words_of
 from dragoman.predict.classifier import Classifier
+from dragoman.text.spans import LETTERS, WORD, words_of
 
 MAX_PARTS = 100
 """Maximum parts of a text; in longer texts, several words are erased together."""

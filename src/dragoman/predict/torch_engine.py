@@ -34,11 +34,6 @@ from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 SPARE = 8
 """Candidates beyond the k best, so that ties at the edge seldom need a second pass over the vocabulary."""
-SLOWER = {
-    "incremental": "the layers themselves search in its place, a token at a time",
-    "whole": "the whole model searches in its place, all tokens at every step",
-}
-"""By way of searching, what a user is told."""
 
 
 class TensorStep:
@@ -68,10 +63,6 @@ class TensorLogProbs:
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape)
 
     @torch.inference_mode()
     def best(self, k: int) -> tuple[Floats, Ints]:
@@ -250,7 +241,7 @@ def agreeing_engine(
     if stepping != "fast":
         warn(
             f"{where}: is not the network that the fast search computes, for src/dragoman/model was changed; "
-            f"{SLOWER[stepping]}",
+            "the layers themselves search in its place, slower",
             DragomanWarning,
             stacklevel=2,
         )

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig
 from dragoman.errors import DataError
-from dragoman.predict.alignment import words_of
 from dragoman.predict.flow import (
     ComputeStep,
     Flow,
@@ -27,6 +26,7 @@ from dragoman.predict.results import Link, Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import Batcher, Client
+from dragoman.text.spans import words_of
 
 WORDS = ["red", "cat", "Big", "HOUSE", "12.50", "<b>", "</b>", "a@b.org", "😀", ",", ".", "日本"]
 PIECES = [*WORDS, "old " * 60]
