@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from dragoman.config import TranslationConfig, parse_config
-from dragoman.predict.networks import build_model
+from dragoman.predict.classifier import TOKENIZER, classification_config, load_labels
+from dragoman.predict.loading import classifier_weights
+from dragoman.predict.networks import NetworkClassifier, build_model, load_classifier
 from dragoman.runs import Run
 from dragoman.text.slots import SLOTS
-from dragoman.text.tokenizer import EOS_ID, TokenizerPair
+from dragoman.text.tokenizer import EOS_ID, TokenizerPair, load_tokenizer
 from tiny import TINY, WORDS, write_corpus
 
 PAIRS = [(src, tgt) for src, tgt in WORDS.items() for _ in range(3)]
@@ -74,3 +76,12 @@ def run_script_of_readme(
         return done.stdout.splitlines()
     assert done.stderr.splitlines() == warns.splitlines()
     return done.stdout.splitlines()
+
+
+def classifier_network(path: Path) -> NetworkClassifier:
+    """The classifier of a run, in PyTorch."""
+    run = Run.open(path)
+    config, labels = classification_config(run), load_labels(run)
+    tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
+    weights = classifier_weights(run, config, tokenizer.vocab_size, len(labels))
+    return load_classifier(weights, config, tokenizer, device="cpu", precision="fp32")

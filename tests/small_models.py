@@ -50,4 +50,4 @@ def compiled_steps(
         pytest.skip(reason)
     made = CompiledModel(of_tensors(model.state_dict()), model.config, kind=kind)
     sources = [row[looks].tolist() for row, looks in zip(src, src_mask, strict=True)]
-    return TensorSteps(made.start(sources, **options))
+    return TensorSteps(CompiledSteps(made, sources, **options))

@@ -123,7 +123,7 @@ def _check_each_once(what: str, names: Sequence[str]) -> None:
 class Settings(BaseModel):
     """A group of settings: frozen and strict; unknown names are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -428,22 +428,16 @@ class TranslationDataConfig(DataConfig):
         """Return the text of one direction alone, in the form of one corpus."""
         if self.all_directions == (direction,) and not self.corpora:
             return self
-        if not self.corpora:
-            chosen: dict[str, Any] = {}
-        else:
+        src, tgt = direction
+        chosen: dict[str, Any] = {"src_lang": src, "tgt_lang": tgt, "directions": (f"{src}-{tgt}",)}
+        if self.corpora:
             corpora = [corpus for corpus in self.corpora if corpus.knows(direction)]
-            chosen = {
-                "train": tuple(
-                    one
-                    for corpus in corpora
-                    if direction in corpus.directions()
-                    for one in each_corpus(corpus.files)
-                ),
-                "valid": tuple(one for corpus in corpora for one in each_corpus(corpus.valid)),
+            trained = [corpus for corpus in corpora if direction in corpus.directions()]
+            chosen |= {
+                "train": tuple(files for corpus in trained for files in each_corpus(corpus.files)),
+                "valid": tuple(files for corpus in corpora for files in each_corpus(corpus.valid)),
                 "test": {name: files for corpus in corpora for name, files in corpus.test.items()},
             }
-        src, tgt = direction
-        chosen |= {"src_lang": src, "tgt_lang": tgt, "directions": (f"{src}-{tgt}",)}
         return self.model_copy(update=chosen)
 
     def corpus_with(self, files: CorpusFiles) -> CorpusConfig | None:
@@ -1108,15 +1102,12 @@ def read_settings(path: str | Path) -> dict[str, Any]:
             raise ConfigError(
                 f"{path}: has more than {MAX_BYTES:,} bytes or {MAX_POINTS:,} points; is it the right file?"
             )
-        text = content.decode()
+        return tomllib.loads(content.decode())
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
-        ) from error
+        why = f"cannot be read ({error.strerror}); give the path of a TOML file"
+        raise ConfigError(f"{path}: {why}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text, as a TOML file is") from error
-    try:
-        return tomllib.loads(text)
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deeply; is it the right file?") from error
     except ValueError as error:  # a number of 5000 digits is one of Python's, not of the parser's

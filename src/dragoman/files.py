@@ -247,22 +247,20 @@ def refuse_overwriting(*outputs: Path | None, inputs: Iterable[str | Path]) -> N
     Raises:
         ConfigError: two of them are one file.
     """
-    inputs = list(inputs)
-    places = [None if output == Path("-") else output for output in outputs]
-    written = [(output, _regular(1 if output is None else output)) for output in places]
-    read = [(name, _regular(0 if str(name) == "-" else name)) for name in inputs]
-    for i, (output, status) in enumerate(written):
-        for name, source in read:
-            if status is not None and source is not None and os.path.samestat(status, source):
-                source_name = "stdin" if str(name) == "-" else name
-                raise ConfigError(
-                    f"{output or 'stdout'}: is the input {source_name}, which would be lost; "
-                    "name another output"
-                )
-        for other, same in written[:i]:
-            twice = (output and output.absolute()) == (other and other.absolute())
-            if twice if status is None or same is None else os.path.samestat(status, same):
-                raise ConfigError(f"{output or 'stdout'}: is named for two outputs; give each its own file")
+    read = [("stdin", _regular(0)) if str(name) == "-" else (name, _regular(name)) for name in inputs]
+    written: list[tuple[Path | None, os.stat_result | None]] = []
+    for output in (None if path == Path("-") else path for path in outputs):
+        state, name = _regular(1 if output is None else output), output or "stdout"
+        for source, source_state in read:
+            if state and source_state and os.path.samestat(state, source_state):
+                raise ConfigError(f"{name}: is the input {source}, which would be lost; name another output")
+        for other, other_state in written:
+            is_same = (output and output.absolute()) == (other and other.absolute())
+            if state and other_state:
+                is_same = os.path.samestat(state, other_state)
+            if is_same:
+                raise ConfigError(f"{name}: is named for two outputs; give each its own file")
+        written.append((output, state))
 
 
 def _regular(file: str | Path | int) -> os.stat_result | None:

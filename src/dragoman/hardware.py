@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -74,8 +73,9 @@ def set_threads(n: int) -> None:
 
 def limit_threads(n: int) -> None:
     """Let this process compute in `n` threads at most, whatever computes."""
-    os.environ["OMP_NUM_THREADS"] = str(min(n, n_threads()))
-    set_threads(int(os.environ["OMP_NUM_THREADS"]))
+    n = min(n, n_threads())
+    os.environ["OMP_NUM_THREADS"] = str(n)
+    set_threads(n)
 
 
 def choose_device(name: str) -> torch.device:
@@ -229,11 +229,8 @@ def look_around() -> dict[str, Any]:
     Bytes of memory, of it what is free, and of free disk in the working directory; operations a second of a
     large matrix product, by type, on the device that "auto" means.
     """
-    import torch
-
     device = choose_device("auto")
     total, free = memory()
-    types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     return {
         **environment(),
         "n_cores": usable_cores(),
@@ -241,31 +238,10 @@ def look_around() -> dict[str, Any]:
         "memory": total,
         "free_memory": free,
         "free_disk": shutil.disk_usage(".").free,
-        "ceilings": {name: matrix_ceiling(dtype, device=device) for name, dtype in types.items()},
+        "ceilings": {
+            name: matrix_ceiling(choose_dtype(name, device), device=device) for name in ("fp32", "bf16")
+        },
     }
-
-
-def advice(machine: Mapping[str, Any]) -> list[str]:
-    """Return advice on a machine, as `look_around` found it, or on the settings, one sentence each."""
-    sentences = []
-    n_threads, n_cores = machine["n_threads"], machine["n_cores"]
-    if n_threads < n_cores and not machine["gpus"]:
-        sentences.append(
-            f"PyTorch uses {n_threads} of {n_cores} cores: unset OMP_NUM_THREADS, or train "
-            f"with --processes {n_cores // n_threads}"
-        )
-    if n_threads > n_cores:
-        sentences.append(f"more threads than cores ({n_threads}, {n_cores}): they wait for one another")
-    faster = machine["ceilings"]["bf16"] / machine["ceilings"]["fp32"]
-    if machine["has_bf16"] and faster < 0.9:
-        sentences.append('bf16 is slower than fp32 here: set training.precision = "fp32"')
-    if not machine["has_bf16"] and faster > 1.2:
-        sentences.append('bf16 is faster than fp32 here: set training.precision = "bf16"')
-    if machine["free_memory"] < 2 * 2**30:
-        sentences.append("less than 2 GiB of memory are free: set a smaller training.batch_tokens")
-    if machine["free_disk"] < 2 * 2**30:
-        sentences.append("less than 2 GiB of disk are free: set training.max_disk_gb")
-    return sentences
 
 
 def matrix_ceiling(dtype: torch.dtype, *, n: int = 2048, device: torch.device | None = None) -> float:
@@ -295,11 +271,9 @@ def memory() -> tuple[int, int]:
 
     0 where nobody says.
     """
-    facts = {}
-    for line in _text("/proc/meminfo").splitlines():
-        name, _, value = line.partition(":")
-        facts[name] = int(value.split()[0]) * 1024 if value.split() else 0
-    total, free = facts.get("MemTotal", 0), facts.get("MemAvailable", 0)
+    facts = _facts("/proc/meminfo")
+    sizes = (facts.get(name, "0").split()[0] for name in ("MemTotal", "MemAvailable"))  # in kB
+    total, free = (1024 * int(size) for size in sizes)
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
     if limit.isdecimal() and used.isdecimal():
@@ -313,14 +287,16 @@ def processor() -> tuple[str, frozenset[str]]:
     The name has family and model, for hosts of virtual machines shorten names: two generations of "AMD EPYC",
     one with twice the bf16 products of the other, are families 25 and 26.
     """
-    first, _, _ = _text("/proc/cpuinfo").partition("\n\n")
-    facts = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.split("\n"))
-    }
-    flags = facts.get("flags") or facts.get("Features") or ""
+    facts = _facts("/proc/cpuinfo")
     name, family, model = (facts.get(key, "") for key in ("model name", "cpu family", "model"))
     generation = f" (family {family}, model {model})" if name and family and model else ""
-    return name + generation, frozenset(flags.split())
+    return name + generation, frozenset((facts.get("flags") or facts.get("Features", "")).split())
+
+
+def _facts(path: str) -> dict[str, str]:
+    """Return the values of a file of the kernel by their names, of its first paragraph."""
+    first, _, _ = _text(path).partition("\n\n")
+    return dict(re.findall(r"^(\S.*?)\s*:[ \t]*(.*)$", first, re.MULTILINE))
 
 
 def _text(path: str) -> str:

@@ -30,10 +30,6 @@ class _Result(NamedTuple):
     value: Any
 
 
-class _Complaint(NamedTuple):
-    text: str
-
-
 def in_order(
     open_: Callable[[int], Work], items: Iterator[Any], *, n_workers: int, tick: Tick, remedy: str
 ) -> Generator[Any, None, None]:
@@ -102,11 +98,11 @@ class _Worker:
         DragomanError: a complaint. RunError: it died.
         """
         try:
-            message: _Result | _Complaint | int = self.connection.recv()
+            message: _Result | DragomanError | int = self.connection.recv()
         except (EOFError, OSError) as error:
             raise self._died() from error
-        if isinstance(message, _Complaint):
-            raise DragomanError(message.text)
+        if isinstance(message, DragomanError):
+            raise message
         return message
 
     def end(self) -> None:
@@ -151,7 +147,7 @@ def _serve(connection: Connection, open_: Callable[[int], Work], number: int) ->
                 work = work or open_(number)
                 connection.send(_Result(work(item, connection.send)))
             except DragomanError as error:
-                connection.send(_Complaint(str(error)))
+                connection.send(DragomanError(str(error)))  # others take more to make than a text
 
 
 def usable_cores() -> int:

@@ -35,10 +35,9 @@ from typing_extensions import NotRequired, TypedDict
 from dragoman.config import Config, load_recipe, parse_json, to_toml
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import cannot_write, locked, make_folder, write_atomically
-from dragoman.hub import PREFIX, HubName, fetch, is_on_hub
+from dragoman.hub import FILES, PREFIX, HubName, fetch, is_on_hub
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from dragoman.model.weights import Weights
@@ -52,8 +51,7 @@ OURS = ("tokenizer", "checkpoints", "ctranslate2", "cache")
 CORPORA = "corpora.json"
 """Where a run keeps the hashes of the text it is trained on, by which it recognises that text."""
 
-OUR_FILES = {"config.toml", "model.safetensors", "shortlist.safetensors", "history.jsonl", "labels.json",
-             "report.json", "environment.json", CORPORA, SCORES}  # fmt: skip
+OUR_FILES = {*FILES, "history.jsonl", CORPORA}
 """The files beside these folders that Dragoman reads or writes."""
 
 LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
@@ -179,33 +177,31 @@ class Run:
 
         save_tensors(self.weights_path, weights, probe=probe)
 
-    def load_weights(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    def load_weights(self) -> dict[str, Tensor]:
         """Read the weights to use. RunError: there are none yet, or the file is damaged."""
-        from dragoman.tensors import load_tensors
+        from dragoman.tensors import to_tensors
 
-        self._check_weights()
-        return load_tensors(self.weights_path, device=device)
+        return to_tensors(self.load_arrays())
 
     def load_arrays(self) -> Weights:
         """Read the same as arrays of NumPy. RunError: as `load_weights`."""
         from dragoman.tensors import load_arrays
 
-        self._check_weights()
-        return load_arrays(self.weights_path)
+        return load_arrays(self._trained_weights())
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the name and shape of every weight, without reading them. RunError: as `load_weights`."""
         from dragoman.tensors import tensor_shapes
 
-        self._check_weights()
-        return tensor_shapes(self.weights_path)
+        return tensor_shapes(self._trained_weights())
 
-    def _check_weights(self) -> None:
-        """RunError: there are no weights yet."""
+    def _trained_weights(self) -> Path:
+        """Return `weights_path`. RunError: there is no such file yet."""
         if not self.weights_path.exists():
             raise RunError(
                 f"{self.path}: holds no model.safetensors yet; train it until its first validation"
             )
+        return self.weights_path
 
     def text_hashes(self) -> dict[str, Any]:
         """Return the hashes of the text that it is trained on, as `hashes_of` has them; {} if none are kept.

@@ -1,6 +1,6 @@
 """Files of tensors: safetensors, written atomically, and read only if their size can be right.
 
-What is read as arrays needs no PyTorch, which is imported where tensors are read or written.
+What is read as arrays needs no PyTorch, which is imported where tensors are made or written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dragoman.hardware import memory
 from dragoman.model.weights import BF16, Weights
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 DTYPES = {
@@ -128,56 +127,40 @@ def _places(tensors: Mapping[str, Rows]) -> dict[str, tuple[int, int]]:
     return places
 
 
-def load_tensors(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """Read a safetensors file. RunError: it is missing, damaged, or larger than memory.
-
-    Its numbers are compared with their hash, if it has one: files of older versions and other tools have not.
-    """
-    from safetensors.torch import load_file
-
-    with open_tensors(path) as file:
-        _check_numbers(path, (file.metadata() or {}).get(CHECKSUM))
-        return load_file(path, device=str(device))
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file. RunError: as `load_arrays`."""
+    return to_tensors(load_arrays(path))
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read a safetensors file as arrays of NumPy. RunError: as `load_tensors`.
+    """Read a safetensors file as arrays of NumPy. RunError: it is missing, damaged, or larger than memory.
 
+    Its numbers are compared with their hash, if it has one: files of older versions and other tools have not.
     What is bfloat16 is of the type `BF16`. Each array has memory of its own, which goes with it.
     """
+    types = {theirs: BF16 if theirs == "BF16" else np.dtype(ours) for ours, theirs in DTYPES.items()}
     with open_tensors(path) as checked, path.open("rb") as file:
-        _check_numbers(path, (checked.metadata() or {}).get(CHECKSUM))
-        n_header = int.from_bytes(file.read(8), "little")
-        header: dict[str, dict[str, Any]] = json.loads(file.read(n_header))
+        header: dict[str, dict[str, Any]] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         header.pop("__metadata__", None)
-        types = {theirs: BF16 if theirs == "BF16" else np.dtype(ours) for ours, theirs in DTYPES.items()}
-        arrays = {}
-        for name, about in header.items():
+        arrays, digest = {}, hashlib.sha256()
+        for name, about in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):  # without gaps
             if about["dtype"] not in types:
                 raise RunError(f"{path}: {name} holds {about['dtype']}, which is not supported")
-            file.seek(8 + n_header + about["data_offsets"][0])
-            dtype, shape = types[about["dtype"]], tuple(about["shape"])
-            arrays[name] = np.fromfile(file, dtype, count=math.prod(shape)).reshape(shape)
+            shape = tuple(about["shape"])
+            numbers = np.fromfile(file, types[about["dtype"]], count=math.prod(shape))
+            digest.update(numbers.view(np.uint8).data)
+            arrays[name] = numbers.reshape(shape)
+        if (checked.metadata() or {}).get(CHECKSUM) not in (None, digest.hexdigest()):
+            raise RunError(
+                f"{path}: is damaged: its numbers are not those that were written; copy it again, or train "
+                "the run again"
+            )
         return arrays
-
-
-def _check_numbers(path: Path, expected: str | None) -> None:
-    """RunError: the numbers of a file have not the hash `expected`; None = it has none."""
-    digest = hashlib.sha256()
-    with path.open("rb") as numbers:
-        numbers.seek(8 + int.from_bytes(numbers.read(8), "little"))
-        while expected is not None and (chunk := numbers.read(1 << 20)):
-            digest.update(chunk)
-    if expected not in (None, digest.hexdigest()):
-        raise RunError(
-            f"{path}: is damaged: its numbers are not those that were written; copy it again, or train "
-            "the run again"
-        )
 
 
 @contextmanager
 def open_tensors(path: Path, framework: str = "np") -> Iterator[Any]:
-    """Open a safetensors file, as its own `safe_open`, to read parts of it. RunError: as `load_tensors`."""
+    """Open a safetensors file, as its own `safe_open`, to read parts of it. RunError: as `load_arrays`."""
     with suppress(OSError):  # the code below that reads the file reports it
         with path.open("rb") as numbers:
             n_header = int.from_bytes(numbers.read(8), "little")
@@ -207,11 +190,7 @@ def open_tensors(path: Path, framework: str = "np") -> Iterator[Any]:
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of every tensor of a safetensors file, without reading them.
-
-    Raises:
-        RunError: the file is missing, damaged, or larger than memory.
-    """
+    """Return the name and shape of every tensor of a safetensors file. RunError: as `load_arrays`."""
     with open_tensors(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
@@ -241,6 +220,6 @@ def to_tensors(arrays: Weights) -> dict[str, Tensor]:
 
 
 def load_probe(path: Path) -> str:
-    """Return the probe in the header of a safetensors file; "": it has none. RunError: as `load_tensors`."""
+    """Return the probe in the header of a safetensors file; "": it has none. RunError: as `load_arrays`."""
     with open_tensors(path) as file:
         return (file.metadata() or {}).get(PROBE, "")

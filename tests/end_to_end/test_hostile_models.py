@@ -189,7 +189,7 @@ def test_a_file_of_holes_that_is_larger_than_memory(run: Path) -> None:
     [
         ("decoder_norm.weight", torch.full((16,), float("nan")), "numbers that are not finite"),
         ("decoder_norm.weight", torch.ones(17), "has shape (17,), the configuration says (16,)"),
-        ("decoder_norm.weight", torch.ones(16, dtype=torch.int64), "holds torch.int64"),
+        ("decoder_norm.weight", torch.ones(16, dtype=torch.int64), "holds int64"),
         ("one.more", torch.ones(1), "unknown ['one.more']; config.toml and weights must come from the same"),
         ("decoder_norm.bias", None, "is not for this configuration; missing ['decoder_norm.bias']"),
     ],

@@ -146,8 +146,7 @@ def test_a_reload_that_fails_leaves_the_old_models(service: Command, run: Path, 
 
 
 def test_workers_are_refused_where_they_cannot_be(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("dragoman.serving.supervisor.on_processor", lambda device: device == "cpu")
     said = error_of("serve", tiny_run, "--workers", 2)
     assert "GPU" in said
     assert "give --workers 1, or --device cpu" in said

@@ -13,7 +13,7 @@ from dragoman.decoding.hypotheses import Hypothesis, NextToken, length_penalty
 from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.decoding.phrases import ExactPhrase, Phrases
 from dragoman.decoding.sampling import sample, truncated
-from dragoman.decoding.wrappers import AttendingEnsemble, Coverage, Ensemble, ForcedPrefix, NoRepeatedNgrams
+from dragoman.decoding.wrappers import Coverage, Ensemble, ForcedPrefix, NoRepeatedNgrams
 from tables import BOS, EOS, Stepper, Table, all_hypotheses, beam, greedy, max_lengths, seeds, tables
 
 N_SOURCE = 3
@@ -137,7 +137,7 @@ def test_a_wide_beam_with_a_coverage_penalty_finds_the_best_by_equation_14(
     table = Table(seed, n_tokens)
     steppers = [AttendingStepper(table, [0]) for _ in range(n_models)]
     mask = np.arange(N_SOURCE)[None] < counted
-    coverage = Coverage(AttendingEnsemble(steppers), beta=beta, counted=mask)
+    coverage = Coverage(Ensemble(steppers), beta=beta, counted=mask)
     n_sequences = sum(n_tokens**length for length in range(max_length + 1))
     (found,) = beam(
         coverage, max_lengths=[max_length], beam_size=max(n_best, n_sequences), n_best=n_best,

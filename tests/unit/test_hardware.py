@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from dragoman import hardware
 from dragoman.cli import app
-from dragoman.hardware import advice, has_bf16, matrix_ceiling
+from dragoman.cli.show import advice
+from dragoman.hardware import has_bf16, matrix_ceiling
 
 SOUND = {
     **hardware.environment(), "n_cores": 4, "n_threads": 4, "has_bf16": True, "memory": 8 << 30,

@@ -48,7 +48,7 @@ def as_mean(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
 def as_row(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
     """Return number, log-probability, perplexity and tokens of a pair; no values for one without a score."""
     score, n_tokens = pair.score, len(pair.score.log_probs)
-    values = f"{score.log_prob:.4f}\t{score.perplexity:.4f}" if n_tokens else "\t"
+    values = f"{score.log_prob:.4f}\t{perplexity(score.log_prob, n_tokens):.4f}" if n_tokens else "\t"
     return f"{pair.number}\t{values}\t{n_tokens}\n"
 
 
@@ -59,7 +59,7 @@ def as_json(pair: ScoredPair, tokenizers: TokenizerPair) -> str:
         "source": pair.source,
         "target": pair.target,
         "log_prob": score.log_prob if n_tokens else None,
-        "perplexity": score.perplexity if n_tokens else None,
+        "perplexity": perplexity(score.log_prob, n_tokens) if n_tokens else None,
         "n_tokens": n_tokens,
         **({"without_score": score.fault} if score.fault else {}),
         "tokens": [

@@ -25,6 +25,7 @@ from dragoman.cli import (
     translate,
 )
 from dragoman.cli.app import CRASHED, Command, app, discard_output, give_back_ctrl_c, program, say
+from dragoman.cli.options import with_options
 from dragoman.removed import removed_variables
 
 __all__ = ["app", "main"]
@@ -53,7 +54,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
 """Heading in the help and function of each command, in the order of the help."""
 
 for name, (heading, command) in COMMANDS.items():
-    app.command(name, cls=Command, rich_help_panel=heading)(command)
+    app.command(name, cls=Command, rich_help_panel=heading)(with_options(command))
 app.add_typer(serve.key_app, name="key", rich_help_panel="Serve and share")
 app.add_typer(data.data_app, name="data", rich_help_panel="Data")
 

@@ -54,6 +54,7 @@ METAVARS = {
     "text tgt tgt-spm test-src test-tgt tsv valid valid-src valid-tgt valid-tsv",
     "RUN": "backward ensemble forward from",
     "PATH": "onnxruntime-web out",
+    "PROJECT": "wandb",
     "LANGUAGE": "src-lang tgt-lang to",
     FILE_OR_STDOUT: "pharaoh",
     "DIR": "out-dir write-clean",

@@ -31,7 +31,7 @@ def backtranslate(
         ),
     ],
     to: options.To = None,
-    tag: Annotated[str, typer.Option(help='Tag before every translation; "" = no tag.')] = "<BT>",
+    tag: Annotated[str, 'Tag before every translation; "" = no tag.'] = "<BT>",
     max_ratio: options.MaxRatio = 3.0,
     method: options.Method = None,
     beam_size: options.BeamSize = None,
@@ -99,15 +99,10 @@ def score_model(
             help="Output, compressed by its suffix; the same command continues after an interruption.",
         ),
     ] = STDOUT,
-    mean: Annotated[
-        bool,
-        typer.Option("--mean", help="Write one number per pair: the mean log-probability of its tokens."),
-    ] = False,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object per pair, with its tokens, not a table.")
-    ] = False,
+    mean: Annotated[bool, "Write one number per pair: the mean log-probability of its tokens."] = False,
+    json_: Annotated[bool, "Write one JSON object per pair, with its tokens, not a table."] = False,
     columns: options.Columns = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, max=10**9, help="Tokens per batch.")] = 2048,
+    batch_tokens: Annotated[int, "Tokens per batch.", (1, 10**9)] = 2048,
     to: options.To = None,
     ensemble: options.Ensemble = None,
     device: options.Device = "auto",

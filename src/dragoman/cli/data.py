@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dragoman.cli import options
 from dragoman.cli.app import Command, as_called, say
 from dragoman.cli.check import check, progress_line, say_written
-from dragoman.cli.options import AsJson, Columns, Src, SrcLang, Tgt, TgtLang, corpus_files, two_columns
 from dragoman.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def list_(
         str | None,
         typer.Argument(help="Show details of this data set; opus:en-pl lists the corpora of OPUS."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the named data sets: task, size, licence, and where they are on this machine."""
     from dragoman.cli.console import print_table
@@ -79,6 +79,7 @@ def list_(
 
 
 @data_app.command(cls=Command)
+@options.with_options
 def fetch(
     name: Annotated[
         str,
@@ -92,7 +93,7 @@ def fetch(
             metavar="NAME", help="Parent folder of the data set.", show_default="the cache, $DRAGOMAN_CACHE"
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Download even if it is present.")] = False,
+    force: Annotated[bool, "Download even if it is present."] = False,
 ) -> None:
     """Download a data set unless it is present, verify it, and print its folder.
 
@@ -109,19 +110,17 @@ data_app.command("check", cls=Command)(check)
 
 
 @data_app.command("filter", cls=Command)
+@options.with_options
 def filter_(
     by_score: Annotated[
-        list[str],
-        typer.Option(help="Scores of the pairs, line by line, higher is better; the mean of several files."),
+        list[str], "Scores of the pairs, line by line, higher is better; the mean of several files."
     ],
     files: Annotated[
         list[str] | None, typer.Argument(help="Two aligned files, or one file of pairs.")
     ] = None,
-    src: Src = None,
-    tgt: Tgt = None,
-    at_least: Annotated[
-        float | None, typer.Option(min=-1e9, max=1e9, help="Keep pairs with at least this score.")
-    ] = None,
+    src: options.Src = None,
+    tgt: options.Tgt = None,
+    at_least: Annotated[float | None, "Keep pairs with at least this score.", (-1e9, 1e9)] = None,
     keep: Annotated[
         float | None,
         typer.Option(
@@ -132,21 +131,16 @@ def filter_(
         ),
     ] = None,
     dual: Annotated[
-        bool,
-        typer.Option(
-            "--dual", help="Score by the mean of two files minus their difference (dual cross-entropy)."
-        ),
+        bool, "Score by the mean of two files minus their difference (dual cross-entropy)."
     ] = False,
-    keep_unscored: Annotated[
-        bool, typer.Option("--keep-unscored", help="Keep pairs without a score, too.")
-    ] = False,
+    keep_unscored: Annotated[bool, "Keep pairs without a score, too."] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the kept pairs, and a list of the others, to this folder."),
     ] = None,
-    src_lang: SrcLang = None,
-    tgt_lang: TgtLang = None,
-    columns: Columns = None,
+    src_lang: options.SrcLang = None,
+    tgt_lang: options.TgtLang = None,
+    columns: options.Columns = None,
 ) -> None:
     """Keep the pairs of a corpus with the best scores, such as those of score-model.
 
@@ -160,7 +154,7 @@ def filter_(
     from dragoman.tasks import task_named
     from dragoman.tasks.request import TrainingRequest
 
-    files = corpus_files(files, src, tgt)
+    files = options.corpus_files(files, src, tgt)
     if at_least is not None and keep is not None:
         raise ConfigError("--at-least and --keep are two ways to choose pairs; give one of them")
     if out is not None and at_least is None and keep is None:
@@ -169,7 +163,7 @@ def filter_(
         raise ConfigError("--dual: needs --by-score twice, with the scores of both directions")
     if out is not None:
         check_new(out)
-    reading = TrainingRequest(src_lang=src_lang, tgt_lang=tgt_lang, columns=two_columns(columns))
+    reading = TrainingRequest(src_lang=src_lang, tgt_lang=tgt_lang, columns=options.two_columns(columns))
     open_, langs = task_named("translation").opener(files, reading)
     corpus = open_(files)
     scores = Scores([find_file(name) for name in by_score], dual=dual)

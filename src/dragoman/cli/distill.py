@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dragoman.cli.app import command_line, say
 from dragoman.cli.bulk import run_job
 from dragoman.cli.options import Overrides, RayAddress, RunPath, To, Workers, with_options_of
@@ -21,14 +19,10 @@ def distill(
     *,
     preset: Annotated[
         str,
-        typer.Option(
-            help="Encoder + decoder layers: fast (6 + 2), fastest (6 + 1), small (6 + 2, half the width); "
-            "same (the teacher's, to learn from several runs)."
-        ),
+        "Encoder + decoder layers: fast (6 + 2), fastest (6 + 1), small (6 + 2, half the width); same (the "
+        "teacher's, to learn from several runs).",
     ] = "fast",
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder of the student.", show_default="runs/<name>-<preset>")
-    ] = None,
+    out: Annotated[Path | None, "Run folder of the student. [default: runs/<name>-<preset>]"] = None,
     fields: dict[str, Any],
     to: To = None,
     overrides: Overrides = None,

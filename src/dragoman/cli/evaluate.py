@@ -26,8 +26,7 @@ def evaluate(
     *,
     fields: dict[str, Any],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write translations or labels to this file; folder if several test sets."),
+        Path | None, "Write translations or labels to this file; folder if several test sets."
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +96,7 @@ def places_of(
 def score(
     hypotheses: Annotated[Path, typer.Argument(help="Translations, one per line.")],
     references: Annotated[Path, typer.Argument(help="References, line by line.")],
-    tgt_lang: Annotated[str, typer.Option(help="Target language, which selects the tokenization of scores.")],
+    tgt_lang: Annotated[str, "Target language, which selects the tokenization of scores."],
     scores: Scores = None,
     as_json: AsJson = False,
 ) -> None:

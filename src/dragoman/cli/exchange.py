@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 def import_model(
     model: Annotated[Path, typer.Argument(help="Folder of the model, or its checkpoint file.")],
     *,
-    out: Annotated[Path, typer.Option(help="Run folder, new or empty.")],
-    format_name: Annotated[
-        str | None,
-        typer.Option("--format", help="Format of the model.", show_default="detected from its files"),
-    ] = None,
+    out: Annotated[Path, "Run folder, new or empty."],
+    format_name: Annotated[str | None, "Format of the model. [default: detected from its files]"] = None,
     fields: dict[str, Any],
 ) -> None:
     """Convert a model of another toolkit to a run.
@@ -69,22 +66,14 @@ def export(
         str,
         typer.Option(metavar="NAME", help="Target format: ctranslate2, onnx, huggingface, browser or argos."),
     ],
-    out: Annotated[Path, typer.Option(help="Output folder: new, empty, or an earlier export.")],
+    out: Annotated[Path, "Output folder: new, empty, or an earlier export."],
     compute_type: Annotated[
-        str,
-        typer.Option(
-            help="Type of the weights: float32, or int8 (ctranslate2, onnx, argos; browser always)."
-        ),
+        str, "Type of the weights: float32, or int8 (ctranslate2, onnx, argos; browser always)."
     ] = "",
     onnxruntime_web: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the npm package onnxruntime-web, for browser. Default: download it once."
-        ),
+        Path | None, "Folder of the npm package onnxruntime-web, for browser. Default: download it once."
     ] = None,
-    sentences: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Validation sentences used to verify the export.")
-    ] = 200,
+    sentences: Annotated[int, "Validation sentences used to verify the export.", (1, 100_000)] = 200,
 ) -> None:
     """Export a run to a folder for CTranslate2, onnxruntime, transformers, a browser or Argos Translate.
 
@@ -107,10 +96,7 @@ def export(
     say(f"next: see {out / 'README.md'}")
 
 
-Licence = Annotated[
-    str | None,
-    typer.Option("--license", help="Licence id of the hub, such as cc-by-4.0.", show_default="unknown"),
-]
+Licence = Annotated[str | None, "Licence id of the hub, such as cc-by-4.0. [default: unknown]"]
 
 
 def card(run: RunPath, licence: Licence = None) -> None:
@@ -129,11 +115,9 @@ def card(run: RunPath, licence: Licence = None) -> None:
 def push(
     run: RunPath,
     name: Annotated[str, typer.Argument(help="Name on the hub: user/model.")],
-    public: Annotated[bool, typer.Option("--public", help="Create a new model as public.")] = False,
+    public: Annotated[bool, "Create a new model as public."] = False,
     licence: Licence = None,
-    message: Annotated[
-        str, typer.Option(help="Commit message.", show_default="the run's name and languages")
-    ] = "",
+    message: Annotated[str, "Commit message. [default: the run's name and languages]"] = "",
 ) -> None:
     """Upload a run to the Hugging Face hub with its model card, and print its address.
 

@@ -1,7 +1,8 @@
 """Options of commands: those that the described fields of requests make, and those that several share.
 
-A field with a description is an option: `Annotated[TYPE, "description"]`, perhaps with limits, (least, most).
-The description may end in a default in words, as in "Source language. [default: from its name]".
+A field, or a command's parameter, with a description is an option: `Annotated[TYPE, "description"]`, perhaps
+with limits, (least, most). The description may end in a default in words, as in "Source language.
+[default: from its name]".
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from dragoman.tasks.request import EvaluationRequest, Files, TrainingRequest
 Function = Callable[..., None]
 
 FLAGS = {
-    "start": "--from", "overrides": "--set",
-    "baseline": "--baseline/--no-baseline", "document": "--document/--lines",
+    "start": "--from", "overrides": "--set", "format_name": "--format", "licence": "--license",
+    "baseline": "--baseline/--no-baseline", "document": "--document/--lines", "check": "--check/--no-check",
 }  # fmt: skip
 """Options that are not called as their fields."""
 BULK = "Large files"
@@ -52,13 +53,22 @@ def option_of(request: Callable[..., Any], field: str) -> Any:
     meaning, _, default = description.removesuffix("]").partition(" [default: ")
     least, most = limits[0] if limits else (None, None)
     return typer.Option(
-        FLAGS.get(field, f"--{field.replace('_', '-')}"),
+        FLAGS.get(field, f"--{field.strip('_').replace('_', '-')}"),
         help=meaning,
         show_default=default or True,
         min=least,
         max=most,
         rich_help_panel=next((panel for panel, names in PANELS.items() if field in names.split()), None),
     )
+
+
+def with_options(command: Function) -> Function:
+    """Make options of the parameters of a command that have a description."""
+    made = {
+        name: Annotated[kind, option_of(command, name)] for name, (kind, *_) in described(command).items()
+    }
+    command.__annotations__ = command.__annotations__ | made
+    return command
 
 
 def with_options_of(request: Callable[..., Any], **before: str) -> Callable[[Function], Function]:
@@ -69,7 +79,7 @@ def with_options_of(request: Callable[..., Any], **before: str) -> Callable[[Fun
     """
 
     def decorate(command: Function) -> Function:
-        parameters = dict(signature(command, eval_str=True).parameters)
+        parameters = dict(signature(with_options(command), eval_str=True).parameters)
         moved = {field: parameters.pop(name) for name, field in before.items()}
         place, fields = list(parameters).index("fields"), parameters.pop("fields")
         options: list[Parameter] = []
@@ -108,9 +118,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")
 Split = Annotated[str | None, option_of(EvaluationRequest, "split")]
 Source = Annotated[str | None, option_of(EvaluationRequest, "src")]
 References = Annotated[str | None, option_of(EvaluationRequest, "ref")]
-Method = Annotated[
-    str | None, typer.Option(help="Search method: beam or sampling.", show_default="the run's")
-]
+Method = Annotated[str | None, "Search method: beam or sampling. [default: the run's]"]
 TaskName = Annotated[str | None, option_of(TrainingRequest, "task")]
 Device = Annotated[str, option_of(EvaluationRequest, "device")]
 Precision = Annotated[str, option_of(EvaluationRequest, "precision")]

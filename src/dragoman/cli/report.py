@@ -11,7 +11,7 @@ import typer
 
 from dragoman.cli.app import OPTIONAL_FILE, say
 from dragoman.cli.options import Device, Precision, References, RunPath, Source, Split, To
-from dragoman.errors import ConfigError, RunError, require
+from dragoman.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dragoman.report.comparison import Comparison
@@ -25,19 +25,13 @@ FIGURES = "figures"
 
 def report(
     run: RunPath,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Output folder for report.html and figures/.", show_default="the run's"),
-    ] = None,
+    out: Annotated[Path | None, "Output folder for report.html and figures/. [default: the run's]"] = None,
     split: Split = None,
     to: To = None,
     sentences: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=10_000,
-            help="Number of best, median and worst sentences; a classifier shows twice as many mistakes.",
-        ),
+        "Number of best, median and worst sentences; a classifier shows twice as many mistakes.",
+        (1, 10_000),
     ] = 5,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -51,7 +45,7 @@ def report(
     report-en-de.html and so on.
     """
     from dragoman.cli.console import progress_bar
-    from dragoman.files import write_atomically
+    from dragoman.files import make_folder, write_atomically
     from dragoman.report.page import page_html
     from dragoman.reproduction.running import reference_curves
     from dragoman.tasks import task_of
@@ -78,14 +72,6 @@ def report(
         typer.echo(place)
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder if it is missing. RunError: it cannot be created."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be made ({error.strerror}); choose another --out") from error
-
-
 COMPARISON = "comparison.html"
 EXPORTS = ("json", "latex")
 
@@ -95,16 +81,12 @@ def compare(
         list[Path],
         typer.Argument(metavar="RUN", help="Two or more run folders; the first is the reference."),
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="Also write comparison.html and figures/ into this folder.")
-    ] = None,
+    out: Annotated[Path | None, "Also write comparison.html and figures/ into this folder."] = None,
     split: Split = None,
     to: To = None,
     src: Source = None,
     ref: References = None,
-    sentences: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Number of most changed sentences, in each direction.")
-    ] = 5,
+    sentences: Annotated[int, "Number of most changed sentences, in each direction.", (1, 10_000)] = 5,
     json: Annotated[
         str | None, typer.Option(metavar=OPTIONAL_FILE, help="Write the figures as JSON.")
     ] = None,
@@ -128,7 +110,7 @@ def compare(
     """
     from dragoman.cli.console import progress_bar
     from dragoman.evaluation.comparison import names_of
-    from dragoman.files import write_atomically
+    from dragoman.files import make_folder, write_atomically
     from dragoman.report.comparison import comparison_page, scores_table
     from dragoman.report.page import page_html
     from dragoman.tasks import task_of

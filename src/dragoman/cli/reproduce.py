@@ -24,22 +24,14 @@ def reproduce(
     name: Annotated[
         str | None, typer.Argument(help="Name or folder of a recipe; omit it to list all.")
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Train the quick version (minutes), which has its own scores.")
-    ] = False,
-    variant: Annotated[
-        str | None, typer.Option(help="Another recipe of the folder: NAME for NAME.toml.")
-    ] = None,
+    quick: Annotated[bool, "Train the quick version (minutes), which has its own scores."] = False,
+    variant: Annotated[str | None, "Another recipe of the folder: NAME for NAME.toml."] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63 - 1, help="Random seed.", show_default="the recipe's")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder.", show_default="runs/<name>, -quick or -seed-<n>")
-    ] = None,
-    no_fetch: Annotated[bool, typer.Option("--no-fetch", help="Do not download missing data.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the expected scores and the missing data; do not train.")
-    ] = False,
+    out: Annotated[Path | None, "Run folder. [default: runs/<name>, -quick or -seed-<n>]"] = None,
+    no_fetch: Annotated[bool, "Do not download missing data."] = False,
+    dry_run: Annotated[bool, "Print the expected scores and the missing data; do not train."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a recipe, score it, and print PASS or FAIL.

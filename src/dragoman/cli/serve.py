@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.app import Command, say
-from dragoman.cli.options import Device, Precision
+from dragoman.cli.options import Device, Precision, with_options
 from dragoman.errors import ConfigError, printable, require
 
 PACKAGES = (
@@ -33,24 +33,17 @@ PACKAGES = (
 def serve(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or hf:user/model.")],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; the default accepts connections of this machine only.")
+        str, "Address to listen on; the default accepts connections of this machine only."
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 = any free port.")] = 8000,
-    workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Number of worker processes; they share the weights.")
-    ] = 1,
-    settings: Annotated[Path | None, typer.Option(help="TOML file with service settings.")] = None,
+    port: Annotated[int, "Port; 0 = any free port.", (0, 65535)] = 8000,
+    workers: Annotated[int, "Number of worker processes; they share the weights.", (1, 256)] = 1,
+    settings: Annotated[Path | None, "TOML file with service settings."] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one service setting, as limits.characters=50000; repeatable."),
+        list[str] | None, "Change one service setting, as limits.characters=50000; repeatable."
     ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="File of API keys; every request then needs a key.")
-    ] = None,
-    force_public: Annotated[
-        bool, typer.Option("--force-public", help="Listen on a public address without API keys.")
-    ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open the web page in a browser.")] = False,
+    keys: Annotated[Path | None, "File of API keys; every request then needs a key."] = None,
+    force_public: Annotated[bool, "Listen on a public address without API keys."] = False,
+    open_: Annotated[bool, "Open the web page in a browser."] = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
@@ -154,12 +147,11 @@ RELOAD = "restart the service (under systemd), or send it SIGHUP"
 
 
 @key_app.command(cls=Command)
+@with_options
 def add(
     name: Annotated[str, typer.Argument(help="Name of the key's owner.")],
     file: KeysFile = Path("keys.toml"),
-    per_minute: Annotated[
-        int, typer.Option(min=0, max=10**9, help="Rate limit in requests per minute; 0 = the service's.")
-    ] = 0,
+    per_minute: Annotated[int, "Rate limit in requests per minute; 0 = the service's.", (0, 10**9)] = 0,
 ) -> None:
     """Create an API key and print it once. The file, created if missing, stores only its hash."""
     from dragoman.serving.access import make_key

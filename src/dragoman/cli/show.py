@@ -24,18 +24,13 @@ PLACEHOLDER = {"name": "figure", "data": {"src_lang": "en", "tgt_lang": "de", "t
 
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN|schedule", help="Run folder, or schedule.")],
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw the learning curves into the run folder.")
-    ] = False,
+    plot: Annotated[bool, "Draw the learning curves into the run folder."] = False,
     recipe: Annotated[
         Path | None,
-        typer.Option(
-            help="For schedule: take the settings of this recipe.",
-            show_default="every schedule, default settings",
-        ),
+        "For schedule: take the settings of this recipe. [default: every schedule, default settings]",
     ] = None,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="File of the figure: .svg, .png or .pdf.")] = None,
+    out: Annotated[Path | None, "File of the figure: .svg, .png or .pdf."] = None,
 ) -> None:
     """Show a run: state, size, scores, files and settings.
 
@@ -158,7 +153,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     To check a corpus, see `dragoman data check`.
     """
-    from dragoman.hardware import advice, look_around
+    from dragoman.hardware import look_around
 
     say("measuring matrix products (some seconds)")
     machine = look_around()
@@ -169,6 +164,25 @@ def doctor(as_json: AsJson = False) -> None:
         typer.echo(f"{name:<16}{value}")
     for line in advice(machine) or ["nothing to change"]:
         typer.echo(f"→ {line}")
+
+
+def advice(machine: Mapping[str, Any]) -> list[str]:
+    """Return advice on a machine, as `look_around` found it, or on the settings, one sentence each."""
+    n_threads, n_cores = machine["n_threads"], machine["n_cores"]
+    faster = machine["ceilings"]["bf16"] / machine["ceilings"]["fp32"]
+    sentences = {
+        f"PyTorch uses {n_threads} of {n_cores} cores: unset OMP_NUM_THREADS, or train "
+        f"with --processes {n_cores // n_threads}": n_threads < n_cores and not machine["gpus"],
+        f"more threads than cores ({n_threads}, {n_cores}): they wait for one another": n_threads > n_cores,
+        'bf16 is slower than fp32 here: set training.precision = "fp32"': machine["has_bf16"]
+        and faster < 0.9,
+        'bf16 is faster than fp32 here: set training.precision = "bf16"': not machine["has_bf16"]
+        and faster > 1.2,
+        "less than 2 GiB of memory are free: set a smaller training.batch_tokens": machine["free_memory"]
+        < 2 << 30,
+        "less than 2 GiB of disk are free: set training.max_disk_gb": machine["free_disk"] < 2 << 30,
+    }
+    return [sentence for sentence, applies in sentences.items() if applies]
 
 
 def rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:

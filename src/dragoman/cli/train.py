@@ -30,33 +30,15 @@ def train(
     ] = None,
     *,
     fields: dict[str, Any],
-    out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/<name>")] = None,
+    out: Annotated[Path | None, "Run folder. [default: runs/<name>]"] = None,
     max_hours: Annotated[
-        float,
-        typer.Option(
-            help="Save and exit with code 75 after this number of hours; 0 = no limit.",
-            min=0.0,
-            max=1e6,
-        ),
+        float, "Save and exit with code 75 after this number of hours; 0 = no limit.", (0.0, 1e6)
     ] = 0.0,
-    processes: Annotated[
-        int, typer.Option(help="Number of processes on this machine (data parallel).", min=1, max=1024)
-    ] = 1,
-    allow_changed_data: Annotated[
-        bool, typer.Option("--allow-changed-data", help="Resume although the training text has changed.")
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check", help="Refuse text with equal or shifted sides; --no-check warns only."
-        ),
-    ] = True,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Log to TensorBoard, in the run's folder tensorboard/.")
-    ] = False,
-    wandb: Annotated[
-        str | None, typer.Option(metavar="PROJECT", help="Log to this project of Weights & Biases.")
-    ] = None,
+    processes: Annotated[int, "Number of processes on this machine (data parallel).", (1, 1024)] = 1,
+    allow_changed_data: Annotated[bool, "Resume although the training text has changed."] = False,
+    check: Annotated[bool, "Refuse text with equal or shifted sides; --no-check warns only."] = True,
+    tensorboard: Annotated[bool, "Log to TensorBoard, in the run's folder tensorboard/."] = False,
+    wandb: Annotated[str | None, "Log to this project of Weights & Biases."] = None,
 ) -> None:
     """Train a translator or a classifier: from a recipe, or from files.
 
@@ -182,7 +164,7 @@ def draw_curves(run: Run) -> None:
 
 
 def demo(
-    task: Annotated[str, typer.Option(help="Task: translation or classification.")] = "translation",
+    task: Annotated[str, "Task: translation or classification."] = "translation",
     src: Annotated[
         str | None,
         typer.Option(metavar="LANGUAGE", help="Source language: en, de, pl or zh.", show_default="en"),
@@ -191,15 +173,9 @@ def demo(
         str | None,
         typer.Option(metavar="LANGUAGE", help="Target language: en, de, pl or zh.", show_default="de"),
     ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1e7, help="Maximum minutes of training.", show_default="no limit"),
-    ] = None,
+    minutes: Annotated[float | None, "Maximum minutes of training. [default: no limit]", (0.0, 1e7)] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run folder.", show_default="runs/demo, runs/demo-<src>-<tgt> or runs/demo-reviews"
-        ),
+        Path | None, "Run folder. [default: runs/demo, runs/demo-<src>-<tgt> or runs/demo-reviews]"
     ] = None,
     overrides: Overrides = None,
 ) -> None:

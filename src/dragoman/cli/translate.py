@@ -225,18 +225,11 @@ def classify(
             help="Write to this file at the end, not to stdout; .gz, .xz and .zst are compressed.",
         ),
     ] = None,
-    json_: Annotated[
-        bool,
-        typer.Option("--json", help="Write one JSON object per line: text, labels, label probabilities."),
-    ] = False,
+    json_: Annotated[bool, "Write one JSON object per line: text, labels, label probabilities."] = False,
     top: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=1_000_000,
-            help="Number of labels per line, most likely first.",
-            show_default="1; all with --json",
-        ),
+        "Number of labels per line, most likely first. [default: 1; all with --json]",
+        (1, 1_000_000),
     ] = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",

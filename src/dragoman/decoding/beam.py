@@ -87,6 +87,9 @@ class BeamSearch(Search):
         assert diversity_penalty >= 0
         assert n_groups == 1 or phrases is None
         self._width, self._diversity_penalty = beam_size // n_groups, diversity_penalty
+        plain = n_groups == 1 and phrases is None and self.score_term is None
+        self._is_plain = plain and self._width <= MAX_WIDTH
+        """Whether all that a step depends on is what compiled code knows."""
         self._banks: PhraseBanks | None = None
         widths = np.full(len(max_lengths), self._width)
         if phrases is not None:
@@ -99,26 +102,59 @@ class BeamSearch(Search):
         ]
 
     def choose(self, log_probs: LogProbs) -> tuple[Ints, Ints]:
-        n_tokens, banks = self.histories.n_tokens, self._banks
         if self._is_plain and compiled.is_compiled(log_probs):
             assert isinstance(log_probs, ArrayLogProbs)
             return self._choose_compiled(log_probs)
-        if banks is not None:
-            banks.follow(self._last, self._parents)
+        if self._banks is not None:
+            self._banks.follow(self._last, self._parents)
         width = max(int(beam.widths.max()) for beam in self._beams)
         # A group needs width + 1 tokens, besides those that the groups before it have taken.
         best = log_probs.best(width * len(self._beams) + 1)
         taken: Ints = np.empty((len(self._beams[0].rows), 0), np.int64)
         for beam in self._beams:
-            lowered, at = (
-                Lowered(taken, self._diversity_penalty),
-                {"n_tokens": n_tokens, "eos_id": self.eos_id},
-            )
-            candidates = beam.candidates(log_probs, best, lowered, banks, **at)
+            candidates = self._candidates(beam, log_probs, best, taken)
             beam.finish(candidates, self.end)
-            beam.advance(candidates, self.penalty(n_tokens + 1))
+            beam.advance(candidates, self.penalty(self.histories.n_tokens + 1))
             taken = np.concatenate([taken, np.where(beam.alive, beam.last, FILLER)], axis=1)
         return _next_call(self._beams)
+
+    def _candidates(
+        self, beam: _Beam, log_probs: LogProbs, best: tuple[Floats, Ints], taken: Ints
+    ) -> _Candidates:
+        """Return the best 2 * width continuations of each sentence in a group, by log-probability.
+
+        `best` are values and tokens (N, k) of each row. Earlier groups have `taken` (A, M) in this step, each
+        token as often as it is there, or FILLER; that lowers theirs. Width + 1 tokens of a row that are not
+        lowered are enough to choose from: a parent ends in one way, so that these always include width that
+        live on. Phrases have their own choice, among all.
+        """
+        values, tokens = best
+        n_tokens, banks = self.histories.n_tokens, self._banks
+        if banks is not None:
+            values, tokens = banks.widen(values, tokens, log_probs, beam.widths[beam.alive.nonzero()[0]])
+        model = values[beam.rows] + beam.log_prob[:, :, None]  # (A, L, k)
+        choices = tokens[beam.rows]
+        at_limit = beam.limits == n_tokens  # (A,)
+        if at_limit.any():
+            model[at_limit], choices[at_limit] = -np.inf, self.eos_id
+            ending = log_probs.at(beam.rows[at_limit], self.eos_id)
+            model[at_limit, :, 0] = ending + beam.log_prob[at_limit]
+        n_times = (choices[..., None] == taken[:, None, None]).sum(axis=3)  # (A, L, k)
+        flat = (model - self._diversity_penalty * n_times).reshape(len(model), -1)
+        order = ranked(flat)
+        if banks is None:
+            order = order[:, : 2 * int(beam.widths.max())]  # (A, C)
+        scores, log_prob = columns_of(flat, order), columns_of(model.reshape(flat.shape), order)
+        slots, tokens = order // choices.shape[2], columns_of(choices.reshape(flat.shape), order)
+        is_eos = tokens == self.eos_id
+        if banks is None:
+            possible = scores > -np.inf
+            first, lives = possible & (np.arange(scores.shape[1]) < beam.widths[:, None]), possible & ~is_eos
+        else:
+            rows = columns_of(beam.rows, slots)
+            first, lives, n_too_early = banks.choose(scores, rows, tokens, beam.widths, n_tokens=n_tokens)
+            beam.n_ended = beam.n_ended + n_too_early
+        return _Candidates(scores, log_prob, slots, tokens, first & is_eos, lives)
 
     def _choose_compiled(self, log_probs: ArrayLogProbs) -> tuple[Ints, Ints]:
         """Do the same for a plain beam in native.c, which changes `finished` and `n_ended` in place."""
@@ -143,12 +179,6 @@ class BeamSearch(Search):
         beam.keep(beam.alive[:, 0])
         return tokens, parents[: step.n_next]
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether all that a step depends on is what compiled code knows."""
-        is_one = len(self._beams) == 1 and self._width <= MAX_WIDTH
-        return is_one and self._banks is None and self.score_term is None
-
     def _ranked(self, ended: list[Hypothesis]) -> list[Hypothesis]:
         # Each group has its own n_best; what several ended with counts once.
         if len(self._beams) > 1:
@@ -157,20 +187,6 @@ class BeamSearch(Search):
                 first.setdefault(hypothesis.ids, hypothesis)
             ended = [*first.values()]
         return super()._ranked(ended)
-
-
-class Lowered(NamedTuple):
-    """Tokens that are less wanted in a step, since earlier groups have just taken them."""
-
-    tokens: Ints
-    """(A, M) of each sentence, as often as they were taken; FILLER is none."""
-    amount: float
-    """What each time lowers a log-probability by."""
-
-    def of(self, tokens: Ints) -> Floats:
-        """Return what the log-probabilities of `tokens` (A, L, K) are lowered by."""
-        n_times = (tokens[..., None] == self.tokens[:, None, None]).sum(axis=3)
-        return self.amount * n_times.astype(np.float64)
 
 
 class _Candidates(NamedTuple):
@@ -235,47 +251,6 @@ class _Beam:
         if not going.all():
             for name, value in vars(self).items():
                 setattr(self, name, value[going])
-
-    def candidates(
-        self,
-        log_probs: LogProbs,
-        best: tuple[Floats, Ints],
-        lowered: Lowered,
-        banks: PhraseBanks | None,
-        *,
-        n_tokens: int,
-        eos_id: int,
-    ) -> _Candidates:
-        """Return each sentence's best 2 * width continuations by log-probability, `lowered` by others.
-
-        Live hypotheses have `n_tokens`. `best` are values and tokens (N, k) of each row, of which width + 1
-        that are not lowered are enough to choose from: a parent ends in one way, so that these always
-        include width that live on. `banks` have their own choice, among all.
-        """
-        values, tokens = best
-        if banks is not None:
-            values, tokens = banks.widen(values, tokens, log_probs, self.widths[self.alive.nonzero()[0]])
-        model = values[self.rows] + self.log_prob[:, :, None]  # (A, L, k)
-        choices = tokens[self.rows]
-        at_limit = self.limits == n_tokens  # (A,)
-        if at_limit.any():
-            model[at_limit], choices[at_limit] = -np.inf, eos_id
-            ending = log_probs.at(self.rows[at_limit], eos_id)
-            model[at_limit, :, 0] = ending + self.log_prob[at_limit]
-        flat = (model - lowered.of(choices)).reshape(len(model), -1)
-        order = ranked(flat)
-        if banks is None:
-            order = order[:, : 2 * int(self.widths.max())]  # (A, C)
-        scores, log_prob = columns_of(flat, order), columns_of(model.reshape(flat.shape), order)
-        slots, tokens = order // choices.shape[2], columns_of(choices.reshape(flat.shape), order)
-        is_eos = tokens == eos_id
-        possible = scores > -np.inf
-        if banks is None:
-            first = np.arange(scores.shape[1]) < self.widths[:, None]
-            return _Candidates(scores, log_prob, slots, tokens, first & is_eos & possible, possible & ~is_eos)
-        choice = banks.choose(scores, columns_of(self.rows, slots), tokens, self.widths, n_tokens=n_tokens)
-        self.n_ended = self.n_ended + choice.n_too_early
-        return _Candidates(scores, log_prob, slots, tokens, choice.first & is_eos, choice.lives)
 
     def finish(self, candidates: _Candidates, end: Callable[[Ints, Floats], Floats]) -> None:
         """Close the hypotheses that end; if no continuation is possible, close the best one as it is.

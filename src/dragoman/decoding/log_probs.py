@@ -29,10 +29,6 @@ class LogProbs(Protocol):
     are indices of NumPy: numbers, arrays that are broadcast together, or `ALL`.
     """
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(N, C)."""
-
     def best(self, k: int) -> tuple[Floats, Ints]:
         """Return the `k` best of each row, or all C: values and columns, (N, k). Ties go to the lower column.
 

@@ -142,17 +142,6 @@ class Phrases:
         return sum(n for p, n in enumerate(self._lengths) if bits >> p & 1)
 
 
-class BankChoice(NamedTuple):
-    """The selection among the candidates (A, C) of a step."""
-
-    first: Bools
-    """(A, C) those that would count as finished if they ended."""
-    lives: Bools
-    """(A, C) those that live on."""
-    n_too_early: Ints
-    """(A,) candidates that would have ended among the first, but for their phrases."""
-
-
 class PhraseBanks:
     """Dynamic beam allocation, which makes a beam search include phrases (Post & Vilar 2018).
 
@@ -226,8 +215,14 @@ class PhraseBanks:
         phrases, state = self._phrases[self._sentences[row]], self._states[row]
         return (self._eos_id,) if phrases.satisfied(state) else phrases.advancing(state)
 
-    def choose(self, scores: Floats, rows: Ints, tokens: Ints, widths: Ints, *, n_tokens: int) -> BankChoice:
-        """Which of the candidates (A, C), best first, are taken: `tokens` after `rows` of the last call."""
+    def choose(
+        self, scores: Floats, rows: Ints, tokens: Ints, widths: Ints, *, n_tokens: int
+    ) -> tuple[Bools, Bools, Ints]:
+        """Choose among candidates (A, C), best first: `tokens` after `rows` of the last call.
+
+        Return which would count as finished if they ended (A, C), which live on (A, C), and how many would
+        have ended among the first, but for their phrases (A,).
+        """
         possible = scores > -np.inf
         pairs = zip(self._sentences, self._states, strict=True)
         parents = np.array([self._phrases[sentence].need(state) for sentence, state in pairs])[rows]
@@ -238,7 +233,7 @@ class PhraseBanks:
         continuations = zip(rows[possible].tolist(), tokens[possible].tolist(), strict=True)
         needs[possible] = [self._need(*each, n_tokens + 1) for each in continuations]
         going = np.where(is_eos, -1, needs)
-        return BankChoice(_allocated(needs, widths), _allocated(going, widths), too_early.sum(axis=1))
+        return _allocated(needs, widths), _allocated(going, widths), too_early.sum(axis=1)
 
     def _need(self, row: int, token: int, n_tokens: int) -> int:
         """Return the tokens needed behind `token`, the `n_tokens`-th, after `row`; -1 if it may not come."""

@@ -6,7 +6,7 @@ The coverage penalty is equation 14 of Wu et al. 2016.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -192,32 +192,20 @@ class Ensemble:
     Probabilities are averaged, rather than log-probabilities, so that a single model cannot veto a token.
     """
 
-    def __init__(self, steps: Sequence[NextToken]) -> None:
+    def __init__(self, steps: Sequence[Any]) -> None:
+        """Average next-token functions; for `attention`, each is an `AttendingStep`."""
         assert steps
-        self.steps = tuple(steps)
+        self._steps = tuple(steps)
 
     def __call__(self, last: Ints, parents: Ints) -> LogProbs:
-        return ArrayLogProbs(mean_probability(np.stack([step(last, parents).all() for step in self.steps])))
-
-
-class AttendingEnsemble(Ensemble):
-    """An ensemble of steps that attend to the source; its attention is the mean of theirs."""
-
-    def __init__(self, steps: Sequence[AttendingStep]) -> None:
-        super().__init__(steps)
-        self._attending = tuple(steps)
+        log_probs = np.stack([step(last, parents).all() for step in self._steps])  # (models, N, C)
+        largest = log_probs.max(axis=0)
+        largest[largest == -np.inf] = 0.0  # impossible in every model
+        with np.errstate(divide="ignore"):
+            return ArrayLogProbs(np.log(np.exp(log_probs - largest).mean(axis=0)) + largest)
 
     @property
     def attention(self) -> Floats32:
-        """(N, S) of the last call."""
-        mean: Floats32 = np.mean([step.attention for step in self._attending], axis=0)
+        """(N, S) of the last call: the mean of the models'."""
+        mean: Floats32 = np.mean([step.attention for step in self._steps], axis=0)
         return mean
-
-
-def mean_probability(log_probs: Floats32) -> Floats32:
-    """Return the log of the mean probability (...), for log_probs (models, ...)."""
-    largest = log_probs.max(axis=0)
-    largest[largest == -np.inf] = 0.0  # impossible in every model
-    with np.errstate(divide="ignore"):
-        mean: Floats32 = np.log(np.exp(log_probs - largest).mean(axis=0)) + largest
-    return mean

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import RunError
 from dragoman.files import locked
 from dragoman.metrics.score import Score, interval_text
 from dragoman.runs import SCORES, Run, saved_scores
@@ -16,12 +16,6 @@ FOLDER = "report"
 """Where in a run the translations and the scores of single sentences are kept."""
 
 Kept = TypeVar("Kept", bound="KeptRecord")
-
-
-def check_split(split: str | None) -> None:
-    """ConfigError: `split` is not one of a run."""
-    if split not in (None, "test", "valid"):
-        raise ConfigError(f"--split {split}: there are test and valid")
 
 
 def keep_scores(run: Run, records: Sequence[dict[str, Any]]) -> None:

@@ -59,8 +59,10 @@ class Labelling(ABC):
 
     separator: str
     """Between the labels of a text."""
-    score: ClassVar[str]
-    """The key of the main score in records of validations."""
+    score_keys: ClassVar[tuple[str, ...]]
+    """The keys of scores in records of validations, the main one first."""
+    share_name: ClassVar[str]
+    """The name of the share of texts that are right."""
     decided: ClassVar[str]
     """What has a confidence, in words."""
 
@@ -134,12 +136,6 @@ class Labelling(ABC):
         """
 
     @abstractmethod
-    def scores(
-        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
-    ) -> dict[str, Score]:
-        """Return the scores of `predicted` labels, the main one first, by their keys in records."""
-
-    @abstractmethod
     def counts(self, labels: Labels, predicted: Labels, n_classes: int) -> Counts:
         """Return how often each class (C,) is right, given, and there."""
 
@@ -157,6 +153,21 @@ class Labelling(ABC):
     def mistakes(self, labels: Labels, predicted: Labels, n_classes: int) -> list[Mistake]:
         """Return the kinds of mistakes, the most frequent ones first."""
 
+    def scores(
+        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
+    ) -> dict[str, Score]:
+        """Return the scores of `predicted` labels, the main one first, by their keys in records."""
+        counts = self.counts(labels, predicted, n_classes)
+        samples = self.resampled(labels, predicted, n_classes, n_bootstrap=n_bootstrap)
+        n = len(labels)
+        n_right = int((labels == predicted).reshape(n, -1).all(1).sum())
+        scores = {
+            "micro_f1": f1_score("micro-F1", micro_f1, counts, samples, n),
+            "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, n),
+            "accuracy": share_right(self.share_name, n_right, n),
+        }
+        return {key: scores[key] for key in self.score_keys}
+
     def names(self, labels: Labels, names: Sequence[str]) -> list[str]:
         """Return the labels of each text as one cell, given the names of the classes."""
         return [self.separator.join(names[i] for i in chosen) for chosen in self.numbers(labels)]
@@ -166,7 +177,8 @@ class Exclusive(Labelling):
     """Each text has one label."""
 
     separator = ""
-    score = "accuracy"
+    score_keys = ("accuracy", "macro_f1")
+    share_name = "accuracy"
     decided = "the label given to a text"
 
     def encode(self, numbers: Sequence[Sequence[int]], n_classes: int) -> Labels:
@@ -222,16 +234,6 @@ class Exclusive(Labelling):
     def worst(self, probabilities: Floats, labels: Labels, predicted: Labels) -> tuple[Ids, Floats]:
         return predicted, np.where(labels == predicted, -1.0, self.confidence(probabilities, predicted))
 
-    def scores(
-        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
-    ) -> dict[str, Score]:
-        counts = self.counts(labels, predicted, n_classes)
-        samples = self.resampled(labels, predicted, n_classes, n_bootstrap=n_bootstrap)
-        return {
-            "accuracy": share_right("accuracy", int((labels == predicted).sum()), len(labels)),
-            "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, len(labels)),
-        }
-
     def counts(self, labels: Labels, predicted: Labels, n_classes: int) -> Counts:
         return counts_of(self.confusion(labels, predicted, n_classes))
 
@@ -256,7 +258,8 @@ class Exclusive(Labelling):
 class Several(Labelling):
     """Each text has any number of labels: all whose probability is above the threshold."""
 
-    score = "micro_f1"
+    score_keys = ("micro_f1", "macro_f1", "accuracy")
+    share_name = "exact match"
     decided = "a decision: whether a text has a label, for each text and each label"
 
     def __init__(self, separator: str) -> None:
@@ -332,17 +335,6 @@ class Several(Labelling):
         sure = np.where(predicted, probabilities, 1 - probabilities)
         confidence = np.where(labels == predicted, -1.0, sure)
         return confidence.argmax(1), confidence.max(1)
-
-    def scores(
-        self, labels: Labels, predicted: Labels, n_classes: int, *, n_bootstrap: int = 1000
-    ) -> dict[str, Score]:
-        counts = self.counts(labels, predicted, n_classes)
-        samples = self.resampled(labels, predicted, n_classes, n_bootstrap=n_bootstrap)
-        return {
-            "micro_f1": f1_score("micro-F1", micro_f1, counts, samples, len(labels)),
-            "macro_f1": f1_score("macro-F1", mean_f1, counts, samples, len(labels)),
-            "accuracy": share_right("exact match", int((labels == predicted).all(1).sum()), len(labels)),
-        }
 
     def counts(self, labels: Labels, predicted: Labels, n_classes: int) -> Counts:
         return Counts(*(x.sum(0, dtype=np.int64) for x in (labels & predicted, predicted, labels)))

@@ -94,10 +94,7 @@ def why_not_compiled(config: EncoderConfig, kind: str) -> str:
 
 
 class CompiledModel:
-    """The packed weights of a model: `start` gives the next-token function for sentences.
-
-    Of a classifier, the encoder alone.
-    """
+    """The packed weights of a model; of a classifier, those of the encoder alone."""
 
     @np.errstate(all="ignore")  # a search finds in the probabilities what is not finite
     def __init__(self, weights: Weights, config: EncoderConfig, *, kind: Kind) -> None:
@@ -141,37 +138,11 @@ class CompiledModel:
         """The target's tokens."""
         return int(self.structure.output.n_out)
 
-    def start(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        forbidden: Sequence[int] = (),
-        allowed: Bools | None = None,
-        keep_attention: bool = False,
-        keep_self_attention: bool = False,
-    ) -> CompiledSteps:
-        """Begin to translate `sources`, all the ids of each that the model looks at.
+    def encode(self, tokens: Ints, lengths: Ints) -> Floats:
+        """Return what the encoder gives, behind its last norm: (T, D).
 
-        `forbidden` ids get log-probability -inf. `allowed` (B, V) says which tokens a sentence may hold, the
-        reserved ones among them: others have no probability, and those that no sentence may hold have no
-        columns (`CompiledSteps.ids`). Attention is kept where that is asked for (`CompiledSteps.cross`,
-        `decoder` and `encoder`). MemoryError: there is too little.
+        tokens (T,) are sources of lengths (B,), one after the other. MemoryError: there is too little.
         """
-        return CompiledSteps(
-            self, sources, forbidden=forbidden, allowed=allowed, keep_attention=keep_attention,
-            keep_self_attention=keep_self_attention,
-        )  # fmt: skip
-
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return what the encoder gives, behind its last norm, for each of `sources`: (S, D).
-
-        MemoryError: there is too little.
-        """
-        tokens, lengths = in_a_row(sources)
-        return np.split(self.encode_tokens(tokens, lengths), np.cumsum(lengths)[:-1])
-
-    def encode_tokens(self, tokens: Ints, lengths: Ints) -> Floats:
-        """Return the same (T, D) for tokens (T,), sources one after the other, of lengths (B,)."""
         tokens, short = np.ascontiguousarray(tokens, np.int64), lengths.astype(np.int32)
         encoded = np.empty((len(tokens), self.config.d_model), np.float32)
         structure, addresses = ctypes.byref(self.structure), (x.ctypes.data for x in (tokens, short))
@@ -362,10 +333,17 @@ class CompiledSteps:
         keep_attention: bool = False,
         keep_self_attention: bool = False,
     ) -> None:
-        """Arguments are those of `CompiledModel.start`."""
+        """Begin to translate `sources`, all the ids of each that the model looks at.
+
+        `forbidden` ids get log-probability -inf. `allowed` (B, V) says which tokens a sentence may hold, the
+        reserved ones among them: others have no probability, and those that no sentence may hold have no
+        columns (`ids`). Attention is kept where that is asked for (`cross`, `decoder` and `encoder`).
+        MemoryError: there is too little.
+        """
         self.model, self._n_columns = model, model.n_tokens
         self._library = model.library
-        self._looks = model.structure.n_decoder_layers, model.config.n_heads
+        self.looks: tuple[int, int] = model.structure.n_decoder_layers, model.config.n_heads
+        """Layers of the decoder, and heads of each."""
         self._keep_attention, self._keep_self_attention = keep_attention, keep_self_attention
         self._n_steps = 0
         self.ids: Ints | None = None
@@ -380,8 +358,9 @@ class CompiledSteps:
             self.ids = np.flatnonzero(allowed.any(axis=0))
             self._n_columns, columns = len(self.ids), self.ids.astype(np.int32)
             may_hold = allowed.take(self.ids, axis=1) & ~np.isin(self.ids, never)
-        tokens, lengths = in_a_row(sources)
-        lengths, self._longest = lengths.astype(np.int32), int(lengths.max(initial=0))
+        tokens = np.fromiter(chain.from_iterable(sources), np.int64)
+        lengths = np.fromiter(map(len, sources), np.int32)
+        self._longest = int(lengths.max(initial=0))
         if keep_self_attention:
             shape = (len(tokens), model.config.n_encoder_layers, model.config.n_heads, self._longest)
             self.encoder = np.zeros(shape, np.float32)
@@ -407,10 +386,10 @@ class CompiledSteps:
         self._n_steps += 1
         to_past = to_source = None
         if self._keep_attention:
-            self.cross = np.zeros((n_rows, *self._looks, self._longest), np.float32)
+            self.cross = np.zeros((n_rows, *self.looks, self._longest), np.float32)
             to_source = self.cross.ctypes.data
         if self._keep_self_attention:
-            self.decoder = np.zeros((n_rows, *self._looks, self._n_steps), np.float32)
+            self.decoder = np.zeros((n_rows, *self.looks, self._n_steps), np.float32)
             to_past = self.decoder.ctypes.data
         of_last, of_parents, of_log_probs = self._addresses
         step = self._library.dragoman_step
@@ -422,26 +401,6 @@ class CompiledSteps:
         self._read = np.empty((2, n_rows), np.int64)
         self._log_probs = np.empty((n_rows, self._n_columns), np.float32)
         self._addresses = [array.ctypes.data for array in (*self._read, self._log_probs)]
-
-    @property
-    def n_layers(self) -> int:
-        """Layers of the decoder."""
-        return int(self.model.structure.n_decoder_layers)
-
-    @property
-    def attention(self) -> Floats:
-        """(N, S): how much each row of the last call attends to each source token.
-
-        The mean over the heads of the last layer, of attention that is kept.
-        """
-        attention: Floats = self.cross[:, -1].mean(axis=1)
-        return attention
-
-
-def in_a_row(sources: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Return the tokens (T,) of sources, one after the other, and how many each has (B,)."""
-    tokens = np.fromiter(chain.from_iterable(sources), np.int64)
-    return tokens, np.fromiter(map(len, sources), np.int64)
 
 
 def check_memory(done: object) -> None:

@@ -51,7 +51,7 @@ class CompiledClassifier:
     def _read(self, encoder: CompiledModel, tokens: Ids, lengths: Ids, *, max_length: int) -> Floats:
         """Return the logits (B, C) of the encoder alone."""
         _, widths = window_widths(lengths, max_length=max_length)
-        encoded = encoder.encode_tokens(tokens, widths)  # (T, D): the windows of a text tile it
+        encoded = encoder.encode(tokens, widths)  # (T, D): the windows of a text tile it
         starts = _starts(lengths)
         pooled = []
         for name in self.config.pooling.split("+"):

@@ -7,7 +7,8 @@ A model and a training take one of the two whole, so that the choice is visible 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,9 +18,8 @@ IGNORED = -100
 """The target of rows that take no part in a loss, PyTorch's convention."""
 
 
-class DropoutFunction(Protocol):
-    def __call__(self, x: Tensor, p: float) -> Tensor:
-        """`x` with each element zeroed with probability `p`, the others divided by 1 - p."""
+DropoutFunction: TypeAlias = Callable[[Tensor, float], Tensor]
+"""Of x and p: x with each element zeroed with probability p, the others divided by 1 - p."""
 
 
 class Attention(Protocol):
@@ -33,26 +33,19 @@ class Attention(Protocol):
 
 class LossFunction(Protocol):
     def __call__(
-        self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+        self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float = 0.0
     ) -> tuple[Tensor, Tensor]:
         """Return summed smoothed cross-entropy and log-loss of softmax(hidden weight^T), in nats.
 
         hidden (R, D), weight (V, D), targets (R,), where a row of target IGNORED takes no part. Only the
         first result carries a gradient.
-        """
 
-
-class ConsistencyLoss(Protocol):
-    def __call__(
-        self, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss of two passes over the same R targets, and what they disagree: half of
+        hidden (2R, D) are two passes over the same R targets, the first pass, then the second. The loss is
+        half of
 
             CE_1 + CE_2 + alpha/2 (KL(p_1 || p_2) + KL(p_2 || p_1)),
 
-        summed, in nats, and the summed log-loss, the mean of both passes (R-Drop, Wu et al. 2021,
-        equation 4). hidden (2R, D): the first pass, then the second; weight (V, D), targets (R,).
-        Only the first result carries a gradient.
+        and the log-loss the mean of both passes (R-Drop, Wu et al. 2021, equation 4).
         """
 
 
@@ -62,11 +55,6 @@ class Kernels(NamedTuple):
     dropout: DropoutFunction
     attention: Attention
     linear_cross_entropy: LossFunction
-    consistent_cross_entropy: ConsistencyLoss
-
-
-def plain_dropout(x: Tensor, p: float) -> Tensor:
-    return F.dropout(x, p)
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
@@ -75,20 +63,17 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropou
 
 
 def plain_linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    logits = F.linear(hidden, weight.to(hidden.dtype)).float()  # (R, V)
+    logits = F.linear(hidden, weight.to(hidden.dtype)).float()  # (R, V), or (2R, V)
+    n_passes = len(hidden) // len(targets)
+    targets = targets.repeat(n_passes)
     loss = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     with torch.no_grad():
         log_loss = F.cross_entropy(logits, targets, reduction="sum")
-    return loss, log_loss
-
-
-def plain_consistent_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
-) -> tuple[Tensor, Tensor]:
-    loss, log_loss = plain_linear_cross_entropy(hidden, weight, targets.repeat(2), smoothing)
-    log_p, log_q = F.linear(hidden, weight.to(hidden.dtype)).float().log_softmax(-1).chunk(2)
+    if n_passes == 1:
+        return loss, log_loss
+    log_p, log_q = logits.log_softmax(-1).chunk(2)
     disagreement = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()  # both divergences at once
     return (loss + alpha / 2 * disagreement) / 2, log_loss / 2
 
@@ -143,20 +128,19 @@ def minus_target_(probs: Tensor, targets: Tensor, smoothing: float, weight: floa
     return probs.sub_(weight * smoothing / probs.shape[1]).scatter_add_(1, targets[:, None], -at_target)
 
 
-def to_gradient_(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Return the losses and log-losses (n, 2) of some rows, whose `logits` (n, V) become their gradient."""
-    probs, _, losses = softmax_losses_(to_exact(logits), targets, smoothing)
-    logits.copy_(minus_target_(probs, targets, smoothing))
-    return losses
+def to_gradients_(passes: Sequence[Tensor], targets: Tensor, smoothing: float, alpha: float) -> Tensor:
+    """Return losses and log-losses (n, 2) of some rows of one pass or two; logits become their gradients.
 
-
-def to_gradients_(first: Tensor, second: Tensor, targets: Tensor, smoothing: float, alpha: float) -> Tensor:
-    """Return the same for the rows of two passes, with half a loss for each and what they disagree.
-
-    With d = log p - log q the divergences' gradient is p (d - KL(p || q)) + p - q by the logits of the
-    first pass; that of the second follows by exchanging p and q.
+    `passes` holds the logits (n, V) of each. With d = log p - log q the divergences' gradient is
+    p (d - KL(p || q)) + p - q by the logits of the first pass; that of the second follows by exchanging p
+    and q.
     """
-    a, b = to_exact(first), to_exact(second)
+    exact = [to_exact(logits) for logits in passes]
+    if len(exact) == 1:
+        probs, _, losses = softmax_losses_(exact[0], targets, smoothing)
+        passes[0].copy_(minus_target_(probs, targets, smoothing))
+        return losses
+    a, b = exact
     d = a - b
     p, log_z, losses = softmax_losses_(a, targets, smoothing)
     q, other_log_z, other_losses = softmax_losses_(b, targets, smoothing)
@@ -167,8 +151,8 @@ def to_gradients_(first: Tensor, second: Tensor, targets: Tensor, smoothing: flo
     d.mul_(alpha / 4)
     grad = (d + (0.5 + alpha / 4 * (1 - pd))).mul_(p).sub_(q, alpha=alpha / 4)
     other_grad = d.neg_().add_(0.5 + alpha / 4 * (1 + qd)).mul_(q).sub_(p, alpha=alpha / 4)
-    first.copy_(minus_target_(grad, targets, smoothing, 0.5))
-    second.copy_(minus_target_(other_grad, targets, smoothing, 0.5))
+    for logits, each in zip(passes, (grad, other_grad), strict=True):
+        logits.copy_(minus_target_(each, targets, smoothing, 0.5))
     return losses
 
 
@@ -177,17 +161,7 @@ def to_exact(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-class _LossWithGradient(torch.autograd.Function):
-    """A loss whose `forward` saves the gradients of its first two arguments, hidden and weight."""
-
-    @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        no_gradients = [None] * (len(ctx.needs_input_grad) - 2)  # arguments without a gradient
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, *no_gradients
-
-
-class _ChunkedCrossEntropy(_LossWithGradient):
+class _ChunkedCrossEntropy(torch.autograd.Function):
     """Softmax cross-entropy whose gradient is computed beside the loss, a few hundred rows at a time.
 
     The (R, V) logits never exist at once: a chunk's come from one product, become their gradient, and go
@@ -195,49 +169,8 @@ class _ChunkedCrossEntropy(_LossWithGradient):
     """
 
     CHUNK = 512
+    """Rows of hidden states, those of both passes counted."""
     CHUNK_ON_GPU = 8192
-
-    @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx,
-        hidden: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        smoothing: float,
-    ) -> tuple[Tensor, Tensor]:
-        w, grad_hidden = weight.detach().to(hidden.dtype), torch.empty_like(hidden)
-        grad_weight = torch.zeros_like(to_exact(w))
-        losses = grad_weight.new_empty(len(targets), 2)
-        real, y = targets != IGNORED, targets.clamp(min=0)
-        size = _ChunkedCrossEntropy.CHUNK if w.device.type == "cpu" else _ChunkedCrossEntropy.CHUNK_ON_GPU
-        few = rows_in_cache(w.shape[0], w.device)
-        for start in range(0, len(hidden), size):
-            rows = slice(start, start + size)
-            h = hidden[rows] * real[rows, None]  # (chunk, D)
-            logits = h @ w.t()  # (chunk, V)
-            parts = (torch.split(x, few) for x in (logits, y[rows], losses[rows]))
-            for part, part_y, part_losses in zip(*parts, strict=True):
-                part_losses.copy_(to_gradient_(part, part_y, smoothing))
-            torch.mm(logits, w, out=grad_hidden[rows])
-            grad_weight += logits.t() @ h
-        loss, log_loss = (losses * real[:, None]).sum(0)
-        ctx.save_for_backward(grad_hidden.mul_(real[:, None]), grad_weight.to(weight.dtype))
-        ctx.mark_non_differentiable(log_loss)
-        return loss, log_loss
-
-
-def chunked_linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
-    # PyTorch declares no types for `apply`.
-    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]
-
-
-class _ChunkedConsistency(_LossWithGradient):
-    """`plain_consistent_cross_entropy` with its gradient, a few hundred rows of both passes at a time."""
-
-    CHUNK = 256
 
     @staticmethod
     def forward(
@@ -249,40 +182,47 @@ class _ChunkedConsistency(_LossWithGradient):
         alpha: float,
     ) -> tuple[Tensor, Tensor]:
         w, grad_hidden = weight.detach().to(hidden.dtype), torch.empty_like(hidden)
-        both, grad_both = (t.view(2, -1, t.shape[1]) for t in (hidden.detach(), grad_hidden))
+        n_passes = len(hidden) // len(targets)
+        passes, grads = (
+            torch.unflatten(t, 0, (n_passes, -1)) for t in (hidden.detach(), grad_hidden)
+        )  # (P, R, D)
         grad_weight = torch.zeros_like(to_exact(w))
         losses = grad_weight.new_empty(len(targets), 2)
+        real, y = targets != IGNORED, targets.clamp(min=0)
+        size = _ChunkedCrossEntropy.CHUNK if w.device.type == "cpu" else _ChunkedCrossEntropy.CHUNK_ON_GPU
         few = rows_in_cache(w.shape[0], w.device)
-        for start in range(0, len(targets), _ChunkedConsistency.CHUNK):
-            rows = slice(start, start + _ChunkedConsistency.CHUNK)
-            h = both[:, rows].flatten(0, 1)  # (2 chunk, D)
-            logits = h @ w.t()  # (2 chunk, V)
-            parts = (torch.split(x, few) for x in (*logits.chunk(2), targets[rows], losses[rows]))
-            for one, other, part_y, part_losses in zip(*parts, strict=True):
-                part_losses.copy_(to_gradients_(one, other, part_y, smoothing, alpha))
-            grad_both[:, rows] = (logits @ w).view(2, -1, w.shape[1])
+        for start in range(0, len(targets), size // n_passes):
+            rows = slice(start, start + size // n_passes)
+            h = (passes[:, rows] * real[rows, None]).flatten(0, 1)  # (chunk, D)
+            logits = h @ w.t()  # (chunk, V)
+            parts = (torch.split(x, few) for x in (*logits.chunk(n_passes), y[rows], losses[rows]))
+            for *part, part_y, part_losses in zip(*parts, strict=True):
+                part_losses.copy_(to_gradients_(part, part_y, smoothing, alpha))
+            grads[:, rows] = torch.unflatten(logits @ w, 0, (n_passes, -1))
             grad_weight += logits.t() @ h
-        loss, log_loss = losses.sum(0)
+        loss, log_loss = (losses * real[:, None]).sum(0)
+        grads.mul_(real[:, None])
         ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype))
         ctx.mark_non_differentiable(log_loss)
         return loss, log_loss
 
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None
 
-def chunked_consistent_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
+
+def chunked_linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Return the summed loss, with the gradient of hidden and weight already computed when it returns."""
     # PyTorch declares no types for `apply`.
-    return _ChunkedConsistency.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, targets, smoothing, alpha
-    )
+    return _ChunkedCrossEntropy.apply(hidden, weight, targets, smoothing, alpha)  # type: ignore[no-untyped-call]
 
 
-PLAIN = Kernels(plain_dropout, plain_attention, plain_linear_cross_entropy, plain_consistent_cross_entropy)
-FAST = Kernels(byte_dropout, matmul_attention, chunked_linear_cross_entropy, chunked_consistent_cross_entropy)
-FAST_ON_GPU = Kernels(
-    plain_dropout, plain_attention, chunked_linear_cross_entropy, chunked_consistent_cross_entropy
-)
+PLAIN = Kernels(F.dropout, plain_attention, plain_linear_cross_entropy)
+FAST = Kernels(byte_dropout, matmul_attention, chunked_linear_cross_entropy)
+FAST_ON_GPU = Kernels(F.dropout, plain_attention, chunked_linear_cross_entropy)
 
 
 def choose_kernels(name: str, device: torch.device) -> Kernels:

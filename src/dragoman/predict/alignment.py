@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Regex, pre_tokenizers
 
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.model import TranslationModel
 from dragoman.predict.results import Link
 from dragoman.predict.scoring import score_pairs
-from dragoman.text.tokenizer import EOS_ID, Tokenizer
-from dragoman.text.transformations import REPLACED
+from dragoman.text.spans import token_shares, words_of
+from dragoman.text.tokenizer import EOS_ID
 
 Floats = npt.NDArray[np.float32]
-
-_UNSEPARATED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
-_BLANKED = {code: new or " " for code, new in REPLACED.items()}
-"""`REPLACED` with a space for what is dropped: places stay what they are."""
-
-LETTERS = rf"(?:(?!{_UNSEPARATED})[\p{{L}}\p{{M}}\p{{N}}])+"
-WORD = rf"{_UNSEPARATED}\p{{M}}*|{LETTERS}|[^\p{{L}}\p{{M}}\p{{N}}\s]"
-"""A run of letters and digits, one other character, or one letter of a script that separates no words."""
 
 LEAST_ATTENTION = 0.001
 """Added to the mean attention to a source word: below it, differences are noise."""
@@ -62,8 +52,8 @@ def align(model: TranslationModel, sources: Sequence[str], targets: Sequence[str
             f"there are {len(sources)} sources and {len(targets)} translations; aligning needs pairs"
         )
     links: list[list[Link]] = [[] for _ in sources]
-    for i, weights in word_attention(model, sources, targets):
-        shares, src_words, tgt_words = contrasted(weights.mean(0)), words_of(sources[i]), words_of(targets[i])
+    for i, shares in word_attention(model, sources, targets):
+        src_words, tgt_words = words_of(sources[i]), words_of(targets[i])
         links[i] = [Link(*src_words[s], *tgt_words[t], float(shares[t, s])) for s, t in _links(shares)]
     return links
 
@@ -73,15 +63,14 @@ def align_words(model: TranslationModel, source: str, target: str) -> WordAlignm
 
     DataError: a side is empty, or has more tokens than the model accepts.
     """
-    attention = [weights for _, weights in word_attention(model, [source], [target])]
+    attention = dict(word_attention(model, [source], [target]))
     if not attention:
         raise DataError(
             f"there is nothing to align: a side is empty, or has {model.max_positions} tokens or more; "
             "take one sentence and its translation"
         )
-    weights = contrasted(attention[0].mean(0))
     src_words, tgt_words = (tuple(text[a:b] for a, b in words_of(text)) for text in (source, target))
-    return WordAlignment(weights, src_words, tgt_words, tuple(_links(weights)))
+    return WordAlignment(attention[0], src_words, tgt_words, tuple(_links(attention[0])))
 
 
 def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
@@ -98,17 +87,13 @@ def pharaoh(links: Sequence[Link], source: str, target: str) -> str:
 
 
 def word_attention(
-    model: TranslationModel,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    *,
-    step: Literal[0, 1] = 0,
+    model: TranslationModel, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[tuple[int, Floats]]:
-    """Yield the attention between words: the index of a pair, and (layers, target words, source words) of it.
+    """Yield the shares that `align` decides by: the index of a pair, and (target words, source words) of it.
 
-    The words are those of `words_of`. Heads are averaged. The row of a word is the mean of its tokens', each
-    from the step that predicts the token (0) or has it as input (1); the column is the sum of its tokens'.
-    What is on the end token is left out. Pairs that `align` leaves without links are left out, too.
+    The words are those of `words_of`. Heads and layers are averaged. The row of a word is the mean of its
+    tokens', each from the step that predicts the token; the column is the sum of its tokens'. What is on the
+    end token is left out. Pairs that `align` leaves without links are left out, too.
     """
     tokenizers, limit = model.tokenizers, model.max_positions
     src, tgt = tokenizers.src.encode_batch(sources), tokenizers.tgt.encode_batch(targets)
@@ -118,12 +103,12 @@ def word_attention(
     for start in range(0, len(usable), size):
         chosen = usable[start : start + size]
         attention = model.engine.attention([[*src[i], EOS_ID] for i in chosen], [tgt[i] for i in chosen])
-        for row, i in enumerate(chosen):
-            weights = attention[row, :, step : step + len(tgt[i]), : len(src[i])]
+        for looks, i in zip(attention, chosen, strict=True):  # (layers, T, S)
             src_shares = token_shares(tokenizers.src, sources[i])
             tgt_shares = token_shares(tokenizers.tgt, targets[i])
             tgt_shares /= np.maximum(tgt_shares.sum(0), 1e-9)
-            yield i, (tgt_shares.T @ weights @ src_shares).astype(np.float32)
+            weights = tgt_shares.T @ looks[:, : len(tgt[i]), : len(src[i])] @ src_shares
+            yield i, contrasted(weights.astype(np.float32).mean(0))
 
 
 def contrasted(weights: Floats) -> Floats:
@@ -134,55 +119,6 @@ def contrasted(weights: Floats) -> Floats:
     """
     relative = weights / (weights.mean(-2, keepdims=True) + LEAST_ATTENTION)
     shares: Floats = relative / np.maximum(relative.sum(-1, keepdims=True), 1e-9)
-    return shares
-
-
-@lru_cache
-def _cutter(pattern: str) -> pre_tokenizers.Split:
-    """Cut by a pattern: expressions of the standard library know no combining marks, as in Hindi."""
-    return pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
-
-
-def words_of(text: str, word: str = WORD) -> list[tuple[int, int]]:
-    """Return the first character of each word of `text`, and the one behind it; `word` says what is one."""
-    return [span for _, span in _cutter(word).pre_tokenize_str(text.translate(_BLANKED))]
-
-
-def character_origins(text: str, normalise: Callable[[str], str]) -> list[tuple[int, int]]:
-    """For each character of `normalise(text)`, those of `text` it comes from: the first, and the one behind.
-
-    Characters that are composed with others share the span of them all. A word that `normalise` drops belongs
-    to the space beside it.
-    """
-    origins: list[tuple[int, int]] = []
-    for match in re.finditer(r"\S+", text):
-        word, begin = match[0], match.start()
-        normal, spans, start, n_before = normalise(word), list[tuple[int, int]](), 0, 0
-        if normal == word or (word.isascii() and len(normal) == len(word)):
-            spans = [(begin + i, begin + i + 1) for i in range(len(word))]
-        else:  # cut wherever both sides are normalised as if the other were not there
-            for end in range(1, len(word) + 1):
-                head = normalise(word[:end])
-                if head + normalise(word[end:]) == normal:
-                    spans += [(begin + start, begin + end)] * (len(head) - n_before)
-                    start, n_before = end, len(head)
-        if origins and spans:
-            origins.append((origins[-1][1], spans[0][0]))
-        origins += spans
-    return origins
-
-
-def token_shares(tokenizer: Tokenizer, text: str) -> Floats:
-    """(tokens, words) how much of each token of `text` belongs to each word: rows add up to 1, or are 0."""
-    words = words_of(text)
-    word_of = {c: w for w, (start, end) in enumerate(words) for c in range(start, end)}
-    origins = character_origins(text, tokenizer.normalise)
-    tokens = tokenizer.tokens(text)
-    shares = np.zeros((len(tokens), len(words)), dtype=np.float32)
-    for row, token in zip(shares, tokens, strict=True):
-        characters = (c for origin in origins[token.start : token.end] for c in range(*origin))
-        touched = {word_of[c] for c in characters if c in word_of}
-        row[list(touched)] = 1 / max(1, len(touched))
     return shares
 
 

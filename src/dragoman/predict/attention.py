@@ -24,7 +24,6 @@ class AttentionMap(NamedTuple):
     columns: tuple[str, ...]
     """What is looked at: the pieces of the source, the end token last; or the start token, then the pieces of
     the translation that are already there (decoder)."""
-    name: str = "Attention"
 
 
 class AttentionMaps(NamedTuple):
@@ -48,9 +47,9 @@ def attention_maps(model: TranslationModel, source: str, target: str) -> Attenti
     tgt_tokens = tuple(pieces_with_end(tokenizers.tgt, target))
     written = (SPECIAL_TOKENS[BOS_ID], *tgt_tokens[:-1])
     return AttentionMaps(
-        AttentionMap(of_encoder, src_tokens, src_tokens, "Self-attention"),
-        AttentionMap(of_decoder, tgt_tokens, written, "Self-attention"),
-        AttentionMap(of_cross, tgt_tokens, src_tokens, "Cross-attention"),
+        AttentionMap(of_encoder, src_tokens, src_tokens),
+        AttentionMap(of_decoder, tgt_tokens, written),
+        AttentionMap(of_cross, tgt_tokens, src_tokens),
     )
 
 

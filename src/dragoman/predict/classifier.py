@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ from dragoman.config import ClassificationConfig
 from dragoman.data.document_batching import plan_by_length
 from dragoman.errors import DataError, RunError, optional
 from dragoman.hardware import choose_precision, on_processor
-from dragoman.metrics.labelling import Labels, labelling_of
+from dragoman.metrics.labelling import Labelling, Labels, labelling_of
 from dragoman.model.compiled import why_not_compiled
 from dragoman.model.compiled_classifier import CompiledClassifier
 from dragoman.notebook import Cell, Shown, table
@@ -81,29 +82,23 @@ def classification_config(run: Run) -> ClassificationConfig:
     return run.config
 
 
+@dataclass(eq=False, repr=False)
 class Classifier(Pretrained):
-    """Text in, label out: a model with its tokenizer, its labels and its temperature."""
+    """Text in, label out: a model with its tokenizer, its labels and its calibration."""
 
-    def __init__(
-        self,
-        compute: Compute,
-        tokenizer: Tokenizer,
-        labels: Sequence[str],
-        config: ClassificationConfig,
-        *,
-        precision: str = "float32",
-        temperature: float = 1.0,
-        threshold: float = 0.5,
-    ) -> None:
-        """`compute` is the model, and `precision` what its products are in."""
-        self.compute = compute
-        self.precision = precision
-        self.tokenizer = tokenizer
-        self.labels = tuple(labels)
-        self.config = config
-        self.temperature = temperature
-        self.threshold = threshold
-        self.labelling = labelling_of(config.data.label_separator)
+    compute: Compute
+    precision: str
+    """What the products of `compute` are in."""
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    config: ClassificationConfig
+    temperature: float
+    threshold: float
+
+    @cached_property
+    def labelling(self) -> Labelling:
+        """Whether a text has one label, or any number of them."""
+        return labelling_of(self.config.data.label_separator)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Classifier:
@@ -112,10 +107,10 @@ class Classifier(Pretrained):
         RunError: no run is there, training has not yet written weights, or a file is damaged.
         """
         run = Run.open(path)
-        config, labels = classification_config(run), load_labels(run)
+        config, labels = classification_config(run), tuple(load_labels(run))
         tokenizer = load_tokenizer(run.tokenizer_folder / TOKENIZER)
         weights = classifier_weights(run, config, tokenizer.vocab_size, len(labels))
-        temperature, threshold = load_calibration(run)
+        calibration = load_calibration(run)
         kind: Any = choose_precision(precision) if on_processor(device) else None
         reason = "is for processors" if kind is None else why_not_compiled(config.model, kind)
         if config.training.kernels == "fast" and not reason:
@@ -128,9 +123,7 @@ class Classifier(Pretrained):
 
             compute = load_classifier(weights, config, tokenizer, device=device, precision=precision)
             kind = compute.precision
-        return cls(
-            compute, tokenizer, labels, config, precision=kind, temperature=temperature, threshold=threshold
-        )
+        return cls(compute, kind, tokenizer, labels, config, *calibration)
 
     def classify(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
@@ -159,12 +152,13 @@ class Classifier(Pretrained):
 
     def logits(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Logits:
         """Return the logits of each text; of one that is empty, those of an unknown token."""
+        limit = max_tokens(self.config) or None
         ids = self.tokenizer.encode_batch(texts)
-        read = [np.array((each or [UNK_ID])[: max_tokens(self.config) or None], np.int64) for each in ids]
-        n_tokens = np.array([len(each) for each in ids], np.int64)
-        n_cut = np.maximum(n_tokens - [len(each) for each in read], 0)
+        read = [np.array(each[:limit] or [UNK_ID], np.int64) for each in ids]
         values = class_logits(self.compute, read, self.config, progress=progress)
-        return Logits(values, n_cut, n_tokens == 0)
+        values = values.reshape(len(texts), len(self.labels))  # where there are no texts, too
+        n_cut = [len(each[limit:]) if limit else 0 for each in ids]
+        return Logits(values, np.array(n_cut, np.int64), np.array([not each for each in ids], np.bool_))
 
 
 def class_logits(
@@ -174,19 +168,16 @@ def class_logits(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Floats:
-    """(N, C) logits of texts of one token or more each."""
+    """(N, C) logits of texts, one at least, of one token or more each."""
     lengths = np.array([len(ids) for ids in texts], dtype=np.int64)
-    batches, done = [], 0
     sizes = {"max_length": config.data.max_length, "batch_tokens": config.training.batch_tokens}
-    for indices in plan_by_length(lengths, **sizes):
-        batches.append((indices, compute([texts[i].astype(np.int64) for i in indices.tolist()])))
-        done += len(indices)
+    rows: dict[int, npt.NDArray[Any]] = {}
+    for batch in plan_by_length(lengths, **sizes):
+        indices = batch.tolist()
+        rows.update(zip(indices, compute([texts[i].astype(np.int64) for i in indices]), strict=True))
         if progress is not None:
-            progress(done)
-    logits = np.zeros((len(texts), batches[0][1].shape[1] if batches else 0))
-    for indices, values in batches:
-        logits[indices] = values
-    return logits
+            progress(len(rows))
+    return np.array([rows[i] for i in range(len(texts))], np.float64)
 
 
 def max_tokens(config: ClassificationConfig) -> int:

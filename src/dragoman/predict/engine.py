@@ -16,7 +16,6 @@ from dragoman.decoding.phrases import Phrase, Phrases
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import Columns, greedy_search
 from dragoman.decoding.wrappers import (
-    AttendingEnsemble,
     AttendingStep,
     Coverage,
     Ensemble,
@@ -207,7 +206,7 @@ class CompiledEngine(ModelEngine):
     ) -> Started:
         if beta := settings.coverage_penalty:
             steps = [self._begin(model, sources, keep_attention=True) for model in self.models]
-            return covering(AttendingEnsemble(steps), sources, beta)
+            return covering(Ensemble(steps), sources, beta)
         allowed = None
         shortlist = self.shortlist if settings.shortlist and settings.method != "sampling" else None
         if shortlist is not None and sentences and not sentences[0].required:
@@ -230,7 +229,7 @@ class CompiledEngine(ModelEngine):
 
     def attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Floats32:
         step = self._begin(self.models[0], sources, keep_attention=True)
-        shape = len(sources), step.steps.n_layers, max(map(len, targets)) + 1, max(map(len, sources))
+        shape = len(sources), step.steps.looks[0], max(map(len, targets)) + 1, max(map(len, sources))
         weights = np.zeros(shape, np.float32)
         for t, (rows, _, _) in enumerate(forced_steps(step, targets)):
             weights[rows, :, t] = step.cross.mean(axis=2)
@@ -253,7 +252,7 @@ class CompiledEngine(ModelEngine):
     def _begin(self, model: CompiledModel, sources: Sequence[Sequence[int]], **options: Any) -> CompiledStep:
         assert isinstance(model.config, ModelConfig)
         seen = sources if model.config.source_end else [source[:-1] or source for source in sources]
-        steps = model.start(seen, **{"forbidden": FORBIDDEN, **options})
+        steps = CompiledSteps(model, seen, **{"forbidden": FORBIDDEN, **options})
         return CompiledStep(steps, longest=max(map(len, sources)))
 
 

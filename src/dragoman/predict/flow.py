@@ -103,12 +103,6 @@ Source: TypeAlias = TranslationModel | Pivot
 """What texts are translated by."""
 
 
-def computed(function: Callable[[], Result], cost: int) -> Flow[Result]:
-    """Return what `function` returns."""
-    (result,) = yield ComputeStep(lambda _: [function()], [None], [cost])
-    return result
-
-
 def translated(
     model: Source,
     texts: Sequence[str],
@@ -135,7 +129,7 @@ def translated(
     for outcome, only_tags in attempts:
         if not (rest := [i for i in range(len(texts)) if i not in results]):
             break
-        skeletons = [Skeleton.of(texts[i], spans[i], protection, only_tags=only_tags) for i in rest]
+        skeletons = [Skeleton(texts[i], spans[i], protection, only_tags=only_tags) for i in rest]
         read = [skeleton.text for skeleton in skeletons]
         phrases = required and [required[i] for i in rest]
         if request.glossary is not None:
@@ -281,7 +275,7 @@ def _placed_parts(translation: Translation) -> list[tuple[Translation, int, int]
 
 
 def _links(model: TranslationModel, pairs: Sequence[tuple[str, str]]) -> Flow[list[list[Link]]]:
-    def work(pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
-        return align(model, [source for source, _ in pairs], [target for _, target in pairs])
+    def work(some: Sequence[tuple[str, str]]) -> list[list[Link]]:
+        return align(model, [source for source, _ in some], [target for _, target in some])
 
     return (yield ComputeStep(work, pairs, [len(target) // CHARACTERS_A_TOKEN for _, target in pairs]))

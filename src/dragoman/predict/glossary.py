@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from dragoman.data.readers.files import format_suffix, hash_strings
@@ -11,8 +12,8 @@ from dragoman.data.readers.tables import Notes
 from dragoman.data.readers.terms import TermPair, read_terms
 from dragoman.errors import DataError, check_texts
 from dragoman.predict.inflection import Inflectable
-from dragoman.predict.model import UNSPACED
 from dragoman.text.normalisation import normalise
+from dragoman.text.spans import UNSPACED
 
 _WORDS = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 """A word, a punctuation mark, or a single letter of a script without spaces."""
@@ -31,17 +32,35 @@ class Glossary:
     The target is required as it stands, or with `inflect` in any form that its words may have.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, str]], *, inflect: bool = False) -> None:
-        """Of entries that agree but for case, the first serves a text that has neither's case."""
+    def __init__(
+        self, entries: Iterable[Sequence[str]], *, inflect: bool = False, name: str = "glossary"
+    ) -> None:
+        """Take pairs of source and target, or those of a file of this `name` with their places.
+
+        Of entries that agree but for case, the first serves a text that has neither's case. DataError: one
+        side has no word, or a source has two targets.
+        """
         self.remarks: list[str] = []
         """What the file holds that was skipped, a line for each kind."""
         phrase = Inflectable if inflect else str
         self._exact: dict[Words, str] = {}
         self._folded: dict[Words, str] = {}
-        for source, target in entries:
-            self._exact.setdefault(_words(source), phrase(target))
-            self._folded.setdefault(_fold(_words(source)), phrase(target))
-        self._longest = max(map(len, self._exact | self._folded), default=0)
+        firsts: dict[str, tuple[str, str]] = {}
+        for i, entry in enumerate(entries, start=1):
+            place = entry.place if isinstance(entry, TermPair) else f"entry {i}"
+            source, target = map(normalise, entry[-2:])
+            words = _words(source)
+            if not words or not _words(target):
+                raise DataError(f"{name} {place}: has no word on one side; write source and target")
+            first_target, first_place = firsts.setdefault(source, (target, place))
+            if first_target != target:
+                raise DataError(
+                    f"{name} {place}: {source!r} is to be {target!r} here and {first_target!r} in "
+                    f"{first_place}; keep one of the two"
+                )
+            self._exact.setdefault(words, phrase(target))
+            self._folded.setdefault(_fold(words), phrase(target))
+        self._longest = max(map(len, self._exact), default=0)
 
     @classmethod
     def load(
@@ -63,29 +82,17 @@ class Glossary:
         if format_suffix(str(name)) == ".tbx" and not all(languages):
             raise DataError(f"{name}: has terms in several languages; say which: languages=(source, target)")
         notes = Notes("entries")
-        entries = _checked(str(name), read_terms(str(name), languages, notes))
-        if not entries:
+        glossary = cls(read_terms(str(name), languages, notes), inflect=inflect, name=str(name))
+        if not glossary._exact:
             raise DataError(f"{name}: has no entry; write one a line, source and target")
-        glossary = cls(entries.items(), inflect=inflect)
         glossary.remarks = notes.lines(str(name))
         return glossary
-
-    @classmethod
-    def of(cls, pairs: Iterable[Sequence[str]], *, inflect: bool = False) -> Glossary:
-        """Return a glossary of pairs from a request. DataError: one is empty, or a source has two targets."""
-        rows = (TermPair(f"entry {i}", src, tgt) for i, (src, tgt) in enumerate(pairs, start=1))
-        return cls(_checked("glossary", rows).items(), inflect=inflect)
 
     @property
     def fingerprint(self) -> str:
         """A hash of all entries, and of whether they may be inflected."""
-        return hash_strings(
-            *(
-                part
-                for source, target in self._exact.items()
-                for part in (*source, type(target).__name__, target)
-            )
-        )
+        entries = self._exact.items()
+        return hash_strings(*chain.from_iterable((*src, type(tgt).__name__, tgt) for src, tgt in entries))
 
     def required(self, text: str) -> list[str]:
         """Return the target phrases that a translation of `text` must have, each once, in source order."""
@@ -114,19 +121,3 @@ def _words(text: str) -> Words:
 
 def _fold(words: Words) -> Words:
     return tuple(word.casefold() for word in words)
-
-
-def _checked(name: str, rows: Iterable[TermPair]) -> dict[str, str]:
-    """Return normalised sources and targets. DataError: one has no word, or a source has two targets."""
-    entries: dict[str, tuple[str, str]] = {}
-    for place, *pair in rows:
-        source, target = map(normalise, pair)
-        if not _words(source) or not _words(target):
-            raise DataError(f"{name} {place}: has no word on one side; write source and target")
-        first_target, first_place = entries.setdefault(source, (target, place))
-        if first_target != target:
-            raise DataError(
-                f"{name} {place}: {source!r} is to be {target!r} here and {first_target!r} in {first_place}; "
-                "keep one of the two"
-            )
-    return {source: target for source, (target, _) in entries.items()}

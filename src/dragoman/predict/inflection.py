@@ -13,7 +13,7 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-from dragoman.text.tokenizer import UNK_ID, Tokenizer
+from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import SPECIAL_TOKENS
 
 LONGEST_ENDING = 3
@@ -83,15 +83,11 @@ class WrittenTokens:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> WrittenTokens:
         """Return those of a tokenizer. Where tokens are words, a space stands before each."""
-        word = tokenizer.encode("a")
+        word = tokenizer.encode("a")  # a letter, or the mark of an unknown word
+        n_before = len(tokenizer.decode(word))
         tokens = range(len(SPECIAL_TOKENS), tokenizer.vocab_size)
-        if UNK_ID in word:
-            written = [f" {text}" for text in tokenizer.decode_batch([[token] for token in tokens])]
-        else:
-            n_before = len(tokenizer.decode(word))
-            texts = tokenizer.decode_batch([[*word, token] for token in tokens])
-            written = [text[n_before:] for text in texts]
-        return cls([*[""] * len(SPECIAL_TOKENS), *written])
+        texts = tokenizer.decode_batch([[*word, token] for token in tokens])
+        return cls([*[""] * len(SPECIAL_TOKENS), *(text[n_before:] for text in texts)])
 
     @cached_property
     def continuing(self) -> frozenset[int]:
@@ -119,11 +115,10 @@ class InflectedPhrase:
         self._written = written
         self._width = 1 + max(stem.longest for stem in self._stems)
         self._ways: dict[int, tuple[float, tuple[int, ...]]] = {}
-        """The distance of each position up to the end of its stem, and the tokens that lessen it."""
-        for word in reversed(range(len(words))):  # the last position first
-            for n in reversed(range(1, len(self._stems[word].text) + 1)):
-                self._ways[word * self._width + n] = self._measured(word, n)
-        self._ways[0] = self._measured(0, 0)
+        """The fewest tokens that complete the phrase from each position, and those that are a step ahead."""
+        places = [(word, n) for word, stem in enumerate(self._stems) for n in range(1, stem.longest + 1)]
+        for word, n in [*reversed(places), (0, 0)]:  # the last position first
+            self._ways[word * self._width + n] = self._measured(word, n)
 
     @property
     def tokens(self) -> Collection[int]:
@@ -140,30 +135,25 @@ class InflectedPhrase:
     def follow(self, position: int, token: int) -> int | None:
         """Return the position after `token`, or None if no form goes on so."""
         following = self._follow(position, token)
-        return None if following is None or self._way(following)[0] == inf else following
+        return None if following is None or self._ways[following][0] == inf else following
 
     def distance(self, position: int) -> int:
         """Return the fewest tokens that complete the phrase; 0 where it is complete."""
-        return int(self._way(position)[0])
+        return int(self._ways[position][0])
 
     def forward(self, position: int) -> Sequence[int]:
         """Return the tokens that lead to a smaller distance."""
-        return self._way(position)[1]
-
-    def _way(self, position: int) -> tuple[float, tuple[int, ...]]:
-        """Return distance and tokens; behind a stem they are those at its end."""
-        word, n = divmod(position, self._width)
-        return self._ways[word * self._width + min(n, len(self._stems[word].text))]
+        return self._ways[position][1]
 
     def _measured(self, word: int, n: int) -> tuple[float, tuple[int, ...]]:
         """Compute distance and tokens of a position from those behind it."""
         stem = self._stems[word]
-        is_whole = n == len(stem.text)
+        is_whole = n >= len(stem.text)
         if is_whole and word == len(self._stems) - 1:
             return 0, ()
         next_letter = f" {self._stems[word + is_whole].text[0]}" if is_whole or not n else stem.text[n]
         steps = [
-            (self._way(following)[0], token)
+            (self._ways[following][0], token)
             for token in self._written.beginning(next_letter)
             if (following := self._follow(word * self._width + n, token)) is not None
         ]

@@ -128,13 +128,18 @@ def load_engine(
     """
     if on_processor(device):
         kind: Any = "int8" if precision == "int8" else choose_precision(precision)
-        reason = why_not_searched([each.config for each in files], kind)
+        reason = next(filter(None, (why_not_searched(each.config, kind) for each in files)), "")
         if not reason:
-            engines = [
-                CompiledEngine(CompiledModel(each.weights(), each.config.model, kind=kind)) for each in files
-            ]
-            if all(map(TranslatorFiles.agrees, files, engines)):
-                return CompiledEngine(*(engine.models[0] for engine in engines), shortlist=shortlist)
+            packed = []
+            for each in files:
+                weights, config = each.weights(), each.config.model
+                packed.append(CompiledModel(weights, config, kind=kind))
+                # 8 bits are too rough to tell one network from another.
+                fine = packed[-1] if kind != "int8" else CompiledModel(weights, config, kind="float32")
+                if not each.agrees(CompiledEngine(fine)):
+                    break
+            else:
+                return CompiledEngine(*packed, shortlist=shortlist)
             reason = "the model is not the network that compiled searches compute"
     else:
         reason = "is for processors"
@@ -148,11 +153,8 @@ def load_engine(
     return agreeing_engine(models, [each.agrees for each in files], where=where)
 
 
-def why_not_searched(configs: Sequence[TranslationConfig], kind: str) -> str:
-    """Return why compiled code does not search with these models in `kind` here; "": it does."""
-    for config in configs:
-        if config.training.kernels == "plain":
-            return 'training.kernels = "plain" of its run is for PyTorch'
-        if reason := why_not_compiled(config.model, kind):
-            return reason
-    return ""
+def why_not_searched(config: TranslationConfig, kind: str) -> str:
+    """Return why compiled code does not search with such a model in `kind` here; "": it does."""
+    if config.training.kernels == "plain":
+        return 'training.kernels = "plain" of its run is for PyTorch'
+    return why_not_compiled(config.model, kind)

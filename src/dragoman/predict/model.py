@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Sequence, Sized
 from copy import copy
@@ -20,6 +19,7 @@ from dragoman.runs import Run
 from dragoman.text.alterations import transformations
 from dragoman.text.normalisation import is_wordy, without_controls
 from dragoman.text.slots import SLOTS
+from dragoman.text.spans import encode_phrase
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair
 from dragoman.text.transformations import Reading, Transformations
 
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from dragoman.model.transformer import Seq2SeqTransformer
-
-UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
-)
-"""Letters of scripts that put no space between words: Thai, Lao, Myanmar, Khmer, Kana and Han."""
-
-_UNSPACED = re.compile(f"[{UNSPACED}]")
-_BEFORE = ","
 
 
 def translation_config(run: Run) -> TranslationConfig:
@@ -240,15 +232,3 @@ def inflected(tokenizer: Tokenizer, written: WrittenTokens, phrase: str, exact: 
     """
     inflectable = InflectedPhrase(tokenizer.normalise(phrase).split(), written)
     return inflectable if inflectable.holds(exact.tokens) else exact
-
-
-def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[int]:
-    """Return the tokens of `phrase` as they stand within a sentence; none for white space.
-
-    Behind a space, as a sentence begins for subwords; in a script without spaces, behind a comma.
-    """
-    if not _UNSPACED.match(tokenizer.normalise(phrase)):
-        return tokenizer.encode(phrase)
-    before = tokenizer.encode(_BEFORE)
-    ids = tokenizer.encode(_BEFORE + tokenizer.normalise(phrase))
-    return ids[len(before) :] if ids[: len(before)] == before else tokenizer.encode(phrase)

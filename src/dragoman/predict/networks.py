@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from threading import get_ident
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -16,8 +13,8 @@ from dragoman.config import ClassificationConfig, TranslationConfig
 from dragoman.data.document_batching import Ids, make_documents
 from dragoman.hardware import choose_device, choose_dtype
 from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.copies import for_inference
 from dragoman.model.kernels import choose_kernels
-from dragoman.model.layers import MultiHeadAttention, attention_weights
 from dragoman.model.transformer import Seq2SeqTransformer, Transformer
 from dragoman.model.weights import Floats, Weights, check_numbers, compare_shapes
 from dragoman.runs import Run
@@ -115,50 +112,3 @@ def fill(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
-
-
-def inference_copy(
-    model: Model,
-    dtype: torch.dtype,
-    *,
-    weights: Mapping[str, Tensor] | None = None,
-    device: torch.device | None = None,
-) -> Model:
-    """Return a copy of `model` for decoding, with `weights` in place of its own if given, all in `dtype`."""
-    frozen = for_inference(copy.deepcopy(model), dtype).to(device)
-    if weights is not None:
-        with torch.no_grad():
-            for name, parameter in frozen.named_parameters():
-                parameter.copy_(weights[name])
-    return frozen
-
-
-def for_inference(model: Model, dtype: torch.dtype) -> Model:
-    """Return `model` itself, made ready for decoding in `dtype`."""
-    model.requires_grad_(False).eval().to(dtype)
-    model.dtype = dtype
-    return model
-
-
-@contextmanager
-def watched(
-    blocks: Iterable[MultiHeadAttention], keep: Callable[[Tensor], Tensor] = lambda weights: weights
-) -> Iterator[list[Tensor]]:
-    """Lend a list to which each block, called in this thread, adds `keep` of its weights (B, H, T, S)."""
-    kept: list[Tensor] = []
-    thread = get_ident()  # others call the same blocks
-
-    def look(block: torch.nn.Module, inputs: tuple[Tensor, Tensor | None, Tensor | None]) -> None:
-        if get_ident() != thread:
-            return
-        assert isinstance(block, MultiHeadAttention)
-        x, memory, bias = inputs
-        q, (k, _) = block.project_query(x), block.project_memory(x if memory is None else memory)
-        kept.append(keep(attention_weights(block.split_heads(q), block.split_heads(k), bias)))
-
-    hooks = [block.register_forward_pre_hook(look) for block in blocks]
-    try:
-        yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -8,22 +8,20 @@ words is enough, erasing one of them changes little.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dragoman.errors import DataError, check_texts
-from dragoman.predict.alignment import LETTERS, WORD, words_of
 from dragoman.predict.classifier import Classifier
+from dragoman.text.spans import LETTERS, WORD, words_of
 
 MAX_PARTS = 100
 """Maximum parts of a text; in longer texts, several words are erased together."""
 
 WHOLE_WORD = rf"{LETTERS}(?:['’]{LETTERS})+|{WORD}"
 """An apostrophe within a word does not divide it here."""
-
-Floats = npt.NDArray[np.float64]
 
 
 class WordImportance(NamedTuple):
@@ -66,19 +64,23 @@ def word_importance(
         DataError: a label is unknown to the classifier, or the numbers of labels and texts differ.
     """
     check_texts(texts)
-    chosen = None if labels is None else _numbers_of(classifier, labels, len(texts))
+    if labels is not None and len(labels) != len(texts):
+        raise DataError(f"there are {len(texts)} texts and {len(labels)} labels; give a label for every text")
+    for n, label in enumerate(labels or (), start=1):
+        if label not in classifier.labels:
+            options = ", ".join(map(repr, classifier.labels[:10]))
+            raise DataError(f"text {n}: the classifier knows no label {label!r}; there are {options}")
     parts = [parts_of(text) for text in texts]
     variants = [
         variant
         for text, (spans, _) in zip(texts, parts, strict=True)
         for variant in (text, *(_without(text, start, end) for start, end in spans))
     ]
-    logits = classifier.logits(variants, progress=progress).values
-    remaining = iter(logits / classifier.temperature)
+    logits = iter(classifier.logits(variants, progress=progress).values / classifier.temperature)
     explanations = []
     for i, (text, (spans, n_each)) in enumerate(zip(texts, parts, strict=True)):
-        scores = np.array([next(remaining) for _ in range(1 + len(spans))])
-        number = int(scores[0].argmax()) if chosen is None else chosen[i]
+        scores = np.array([*islice(logits, 1 + len(spans))])
+        number = int(scores[0].argmax()) if labels is None else classifier.labels.index(labels[i])
         whole, *without = classifier.labelling.log_odds(scores, number).tolist()
         effects = tuple(
             WordImportance(*span, whole - odds) for span, odds in zip(spans, without, strict=True)
@@ -99,13 +101,3 @@ def _without(text: str, start: int, end: int) -> str:
     """`text` without what stands from `start` to `end`, and without the space that this leaves double."""
     before, after = text[:start], text[end:]
     return before + after.lstrip() if not before or before[-1].isspace() else before + after
-
-
-def _numbers_of(classifier: Classifier, labels: Sequence[str], n_texts: int) -> list[int]:
-    if len(labels) != n_texts:
-        raise DataError(f"there are {n_texts} texts and {len(labels)} labels; give a label for every text")
-    for n, label in enumerate(labels, start=1):
-        if label not in classifier.labels:
-            options = ", ".join(map(repr, classifier.labels[:10]))
-            raise DataError(f"text {n}: the classifier knows no label {label!r}; there are {options}")
-    return [*map(classifier.labels.index, labels)]

@@ -12,7 +12,7 @@ import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -44,7 +44,8 @@ class ProtectedSpan(NamedTuple):
     start: int
     end: int
     text: str
-    is_tag: bool
+    tag: re.Match[str] | None
+    """Its parts, if it is a tag."""
 
 
 class Protection:
@@ -101,43 +102,32 @@ class Protection:
         spans: list[ProtectedSpan] = []
         for start, _, end in sorted(candidates):
             if not spans or start >= spans[-1].end:
-                piece = text[start:end]
-                spans.append(
-                    ProtectedSpan(start, end, piece, piece[0] == "<" and _TAG.fullmatch(piece) is not None)
-                )
+                spans.append(ProtectedSpan(start, end, text[start:end], _TAG.fullmatch(text, start, end)))
         return spans
 
 
-@dataclass(frozen=True)
 class Skeleton:
     """A text without some of its protected spans."""
 
-    source: str
-    spans: Sequence[ProtectedSpan]
-    """All of `source`."""
-    protection: Protection
-    text: str
-    taken: list[tuple[ProtectedSpan, int]]
-    """The spans that are missing, and the place in `text` of each."""
-
-    @classmethod
-    def of(
-        cls, source: str, spans: Sequence[ProtectedSpan], protection: Protection, *, only_tags: bool
-    ) -> Skeleton:
-        """`source` without its spans, or with `only_tags` without its tags.
+    def __init__(
+        self, source: str, spans: Sequence[ProtectedSpan], protection: Protection, *, only_tags: bool
+    ) -> None:
+        """`source` without all of its `spans`, or with `only_tags` without its tags.
 
         Words that only they separated are separated by a space.
         """
-        skeleton, taken, position = "", [], 0
-        for span in [span for span in spans if span.is_tag or not only_tags]:
+        self.source, self.spans, self.protection = source, spans, protection
+        skeleton, position = "", 0
+        self.taken: list[tuple[ProtectedSpan, int]] = []
+        """The spans that are missing, and the place in `text` of each."""
+        for span in [span for span in spans if span.tag or not only_tags]:
             skeleton += source[position : span.start]
-            taken.append((span, len(skeleton)))
+            self.taken.append((span, len(skeleton)))
             position = span.end
             words_meet = skeleton[-1:].isalnum() and source[position : position + 1].isalnum()
-            tag = _TAG.fullmatch(span.text) if span.is_tag else None
-            if words_meet and not (tag and tag["name"].lower() in INLINE_TAGS):
+            if words_meet and not (span.tag and span.tag["name"].lower() in INLINE_TAGS):
                 skeleton += " "
-        return cls(source, spans, protection, skeleton + source[position:], taken)
+        self.text = skeleton + source[position:]
 
     def only_whole(self, translation: Translation) -> Translation | None:
         """Return `translation` of the skeleton with only the alternatives that have all of its spans.
@@ -146,8 +136,8 @@ class Skeleton:
         """
         if not self.spans:
             return translation
-        expected = _counted(self.spans) - _counted(span for span, _ in self.taken)
-        alternatives = tuple(a for a in translation.alternatives if _counted(self._kept(a.text)) == expected)
+        expected = Counter(span.text for span in self.spans) - Counter(span.text for span, _ in self.taken)
+        alternatives = tuple(a for a in translation.alternatives if Counter(self._kept(a.text)) == expected)
         if not alternatives:
             return None
         parts = translation.parts if alternatives[0].text == translation.text else ()
@@ -161,25 +151,22 @@ class Skeleton:
         """
         if not is_wordy(self.text):
             return Translation(self.source, (Alternative(self.source, 0.0),))
-        verbatim = [span.text for span in self.spans if not span.is_tag]
+        everything = [span.text for span in self.spans]
+        tags = {span.text for span in self.spans if span.tag}
         for in_order in (False, True):
             text = _put_back(self.taken, links, translation.text, in_order=in_order)
             kept = self._kept(text)
-            in_same_order = [span.text for span in kept if not span.is_tag] == verbatim
-            same = _counted(kept) == _counted(self.spans)
-            if same and (in_same_order or all(span.is_tag for span, _ in self.taken)):
+            same = Counter(kept) == Counter(everything)
+            in_same_order = [x for x in kept if x not in tags] == [x for x in everything if x not in tags]
+            if same and (in_same_order or all(span.tag for span, _ in self.taken)):
                 best = translation.alternatives[0]._replace(text=text)
                 return translation._replace(source=self.source, alternatives=(best,), ids=())
         return None
 
-    def _kept(self, text: str) -> list[ProtectedSpan]:
+    def _kept(self, text: str) -> list[str]:
         """Return the protected spans of `text` that the source has, too."""
         names = {span.text for span in self.spans}
-        return [span for span in self.protection.spans(text) if span.text in names]
-
-
-def _counted(spans: Iterable[ProtectedSpan]) -> Counter[str]:
-    return Counter(span.text for span in spans)
+        return [span.text for span in self.protection.spans(text) if span.text in names]
 
 
 @dataclass
@@ -193,7 +180,7 @@ class _Node:
     low: int = 0
     """The characters of the translation that it is put around, or before."""
     high: int = 0
-    closing: ProtectedSpan | None = None
+    closing: str = ""
     children: list[_Node] = field(default_factory=list)
 
 
@@ -218,54 +205,45 @@ def pairs(sides: Sequence[tuple[str, str]]) -> dict[int, int]:
     return partners
 
 
-def _tree(taken: Sequence[tuple[ProtectedSpan, int]], root: _Node) -> _Node:
-    """Return `root` with the spans below it: a pair of tags is one node."""
-    tags = [_TAG.fullmatch(span.text) if span.is_tag else None for span, _ in taken]
+def _placed(taken: Sequence[tuple[ProtectedSpan, int]], links: Sequence[Link], *, end: int) -> list[_Node]:
+    """Return the spans as a tree, in order, behind its root, which is put around the translation up to `end`.
+
+    Each belongs around the words that are linked with those it stood around. Else before the word that stands
+    for the next linked one of the source, or behind that for the one before where this is nearer; at the end
+    if there is no link at all.
+    """
     partners = pairs([
         ("" if tag is None or tag["empty"] else "close" if tag["closes"] else "open",
          tag["name"].lower() if tag else "")
-        for tag in tags
+        for tag in (span.tag for span, _ in taken)
     ])  # fmt: skip
     closings = set(partners.values())
-    opened = [root]
+    nodes = [_Node(ProtectedSpan(0, 0, "", None), 0, 0, low=0, high=end)]
+    opened = nodes[:]
     for i, (span, place) in enumerate(taken):
         if i in closings:
             pair = opened.pop()
-            pair.closing, pair.end = span, place
+            pair.closing, pair.end = span.text, place
             continue
-        node = _Node(span, place, place)
-        opened[-1].children.append(node)
+        nodes.append(_Node(span, place, place))
+        opened[-1].children.append(nodes[-1])
         if i in partners:
-            opened.append(node)
-    return root
-
-
-def _place(root: _Node, links: Sequence[Link], *, end: int) -> None:
-    """Find where each node below `root` belongs in the translation, which ends at `end`.
-
-    Around the words that are linked with those it stood around. Else before the word that stands for the next
-    linked one of the source, or behind that for the one before where this is nearer; at the end if there is
-    no link at all.
-    """
-    nowhere = Link(sys.maxsize, -sys.maxsize, end, end, 0.0)  # behind the last link, and before the first
-    by_start = [*sorted(links, key=lambda link: (link.source_start, link.target_start)), nowhere]
-    by_end = [nowhere, *sorted(links, key=lambda link: (link.source_end, link.target_end))]
-    starts = [link.source_start for link in by_start]
-    ends = [link.source_end for link in by_end]
-    order = list(root.children)
-    for node in order:  # which grows: parents before their children
-        order += node.children
-    for node in reversed(order):
+            opened.append(nodes[-1])
+    # Words do not overlap: their beginnings are in the order of their ends.
+    nowhere = [Link(place, place, end, end, 0.0) for place in (-sys.maxsize, sys.maxsize)]
+    words = [nowhere[0], *sorted(links), nowhere[1]]
+    starts, ends = [link.source_start for link in words], [link.source_end for link in words]
+    for node in reversed(nodes[1:]):  # children before their parents
         first = bisect_left(starts, node.start)
-        words = by_start[first : bisect_left(starts, node.end)]
-        inside = [link for link in words if link.source_end <= node.end]
+        inside = [x for x in words[first : bisect_left(starts, node.end)] if x.source_end <= node.end]
         if inside or node.children:
             node.low = min([*(x.target_start for x in inside), *(child.low for child in node.children)])
             node.high = max([*(x.target_end for x in inside), *(child.high for child in node.children)])
             continue
-        after, before = by_start[first], by_end[bisect_right(ends, node.start) - 1]
+        before, after = words[bisect_right(ends, node.start) - 1], words[first]
         is_behind = node.start - before.source_end < after.source_start - node.start
         node.low = node.high = before.target_end if is_behind else after.target_start
+    return nodes
 
 
 class _Writer:
@@ -280,23 +258,20 @@ class _Writer:
         """Add a piece of the translation."""
         if text:
             is_apart = not text[0].isspace() and text[0] not in _CLOSING
-            self._add(text, space=self._space_is_due and is_apart)
+            self.add(text, space=self._space_is_due and is_apart)
             self._space_is_due = False
 
     def write_span(self, span: ProtectedSpan) -> None:
         """Add what was taken out. Tags stand as close as the words they came to."""
-        if span.is_tag:
+        if span.tag:
             self.tags += span.text
             return
         last = self.text[-1:]
-        self._add(span.text, space=bool(last) and not last.isspace() and last not in _OPENING)
+        self.add(span.text, space=bool(last) and not last.isspace() and last not in _OPENING)
         self._space_is_due = True
 
-    def write_closing(self, span: ProtectedSpan) -> None:
-        """Add a closing tag; a space that is due comes behind it."""
-        self._add(span.text, space=False)
-
-    def _add(self, text: str, *, space: bool) -> None:
+    def add(self, text: str, *, space: bool = False) -> None:
+        """Add text such as a closing tag; a space that is due comes behind it."""
         self.text += " " * space + self.tags + text
         self.tags = ""
 
@@ -305,27 +280,26 @@ def _put_back(
     taken: Sequence[tuple[ProtectedSpan, int]], links: Sequence[Link], text: str, *, in_order: bool
 ) -> str:
     """Return the translation `text` with the spans `taken` among it, none across another."""
-
-    def arranged(parent: _Node) -> tuple[_Node, Iterator[_Node]]:
-        children = parent.children
-        return parent, iter(children if in_order else sorted(children, key=lambda x: (x.low, x.high)))
-
-    root = _tree(taken, _Node(ProtectedSpan(0, 0, "", True), 0, 0, low=0, high=len(text)))
-    _place(root, links, end=len(text))
+    nodes = _placed(taken, links, end=len(text))
+    for node in nodes:
+        if not in_order:
+            node.children.sort(key=lambda x: (x.low, x.high))
+        node.children.reverse()  # the first is taken off first
     writer = _Writer()
-    levels = [arranged(root)]
+    levels = nodes[:1]
     while levels:
-        parent, remaining = levels[-1]  # of which the translation is written up to `low`
-        if (node := next(remaining, None)) is None:
+        parent = levels[-1]  # of which the translation is written up to `low`
+        if not parent.children:
             writer.write(text[parent.low : parent.high])
-            if parent.closing is not None:
-                writer.write_closing(parent.closing)
+            if parent.closing:
+                writer.add(parent.closing)
             levels.pop()
             continue
+        node = parent.children.pop()
         start = min(max(parent.low, node.low), parent.high)
         writer.write(text[parent.low : start])
         writer.write_span(node.span)
         parent.low = min(max(start, node.high), parent.high)
         node.low, node.high = start, parent.low
-        levels.append(arranged(node))
+        levels.append(node)
     return writer.text + writer.tags

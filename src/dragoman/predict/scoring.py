@@ -43,11 +43,6 @@ class TokenScores(NamedTuple):
         n_tokens = len(self.log_probs)
         return max(TINY_PROBABILITY, self.log_prob / n_tokens) if n_tokens else None
 
-    @property
-    def perplexity(self) -> float:
-        """exp of the negative mean log-probability of a token; 1 where there is no token."""
-        return perplexity(self.log_prob, len(self.log_probs))
-
     def tokens(self, tokenizer: Tokenizer, target: str) -> list[tuple[str, float]]:
         """Return the tokens of the target as the vocabulary has them, and their log-probabilities in nats.
 
@@ -67,18 +62,14 @@ def score_pairs(
     targets: Sequence[str],
     *,
     batch_tokens: int = BATCH_TOKENS,
-    first_number: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[TokenScores]:
     """Return the log-probability of each target's tokens given its source, in order.
 
     As in a search, tokens that are never written take no share of the probability. A target with a word
     that is not in the vocabulary, which no search finds, is scored with <unk> in its place, and then <unk>
-    has its share. Pairs that cannot be scored carry their fault, unless they have numbers, from
-    `first_number` on. `progress` is called with the number of pairs finished.
-
-    DataError: the numbers of sources and targets differ, or a pair with a number cannot be scored: one side
-    alone is empty, or has more tokens than the model accepts.
+    has its share. Pairs that cannot be scored carry their fault. `progress` is called with the number of
+    pairs finished. DataError: the numbers of sources and targets differ.
     """
     check_texts(sources, what="source")
     check_texts(targets, what="target")
@@ -87,11 +78,7 @@ def score_pairs(
     sides, limit = (model.tokenizers.src, model.tokenizers.tgt), model.max_positions
     pairs = list(zip(*map(Tokenizer.encode_batch, sides, (sources, targets)), strict=True))
     faults = [_fault(*pair, limit=limit) for pair in pairs]
-    if first_number is not None:
-        for number, (fault, reason) in enumerate(faults, start=first_number):
-            if fault:
-                raise DataError(f"pair {number}: {reason}")
-    filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i][0]]
+    filled = [i for i, (src, _) in enumerate(pairs) if src and not faults[i]]
     lengths = np.array([max(map(len, pairs[i])) + 1 for i in filled], dtype=np.int64)
     scores: dict[int, list[float]] = {}
     for batch in plan_by_length(lengths, max_length=limit, batch_tokens=batch_tokens):
@@ -101,21 +88,14 @@ def score_pairs(
         scores.update(zip(chosen, log_probs, strict=True))
         if progress is not None:
             progress(len(scores) + len(pairs) - len(filled))
-    return [TokenScores(scores.get(i, ()), fault) for i, (fault, _) in enumerate(faults)]
+    return [TokenScores(scores.get(i, ()), fault) for i, fault in enumerate(faults)]
 
 
-def _fault(src: Sequence[int], tgt: Sequence[int], *, limit: int) -> tuple[str, str]:
-    """Return the fault of a pair of tokens, and what is to be said of it; "" twice if it can be scored."""
+def _fault(src: Sequence[int], tgt: Sequence[int], *, limit: int) -> str:
+    """Return why a pair of tokens cannot be scored; "": it can, or both sides are empty."""
     if bool(src) != bool(tgt):
-        side = "target" if src else "source"
-        return EMPTY, f"the {side} is empty; give text on both sides, or on neither"
-    for side, ids in (("source", src), ("target", tgt)):
-        if len(ids) + 1 > limit:  # with the end or the start token
-            return TOO_LONG, (
-                f"the {side} has {len(ids) + 1} tokens and the model accepts {limit}; "
-                "split it into shorter sentences, one a line"
-            )
-    return "", ""
+        return EMPTY
+    return TOO_LONG if max(len(src), len(tgt)) + 1 > limit else ""  # with the end or the start token
 
 
 def pieces_with_end(tokenizer: Tokenizer, text: str) -> list[str]:

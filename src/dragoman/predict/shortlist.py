@@ -66,16 +66,13 @@ class Shortlist:
         if not file.exists():
             return None
         arrays = load_arrays(file)
-        always, translations = arrays.get("always"), arrays.get("translations")
-        if (
-            always is None
-            or translations is None
-            or translations.ndim != 2
-            or len(translations) != n_sources
-            or always.ndim != 1
-            or any(ids.dtype.kind != "i" for ids in (always, translations))
-            or not all(t.min() >= -1 and t.max() < vocab_size for t in (always, translations) if t.size)
-            or not any((t >= N_RESERVED).any() for t in (always, translations))
+        both = always, translations = [arrays.get(name, np.zeros(0)) for name in ("always", "translations")]
+        if not (
+            always.ndim == 1
+            and translations.ndim == 2
+            and len(translations) == n_sources
+            and all(ids.dtype.kind == "i" and ((ids >= -1) & (ids < vocab_size)).all() for ids in both)
+            and any((ids >= N_RESERVED).any() for ids in both)
         ):
             raise RunError(f"{file}: is damaged, or of another vocabulary; delete it, or train again")
         return cls(always, translations)

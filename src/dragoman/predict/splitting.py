@@ -51,15 +51,15 @@ def _best_cut(text: str) -> int | None:
     for ends in places.values():
         if ends:
             return min(ends, key=lambda end: abs(end - middle))
-    nearest = None
-    outwards = (place for i in range(last - first) for place in (middle - i, middle + i))
-    for place in (place for place in outwards if first < place < last):
-        nearest = place if nearest is None else nearest
-        # Neither an accent nor part of an emoji begins there: as far as one can tell without a table.
-        is_mark = unicodedata.category(text[place])[0] == "M"
-        if not is_mark and _ZERO_WIDTH_JOINER not in text[place - 1 : place + 1]:
-            return place
-    return nearest
+    outwards = [i for k in range(last - first) for i in (middle - k, middle + k) if first < i < last]
+    # Neither an accent nor part of an emoji begins there: as far as one can tell without a table.
+    whole = (
+        place
+        for place in outwards
+        if unicodedata.category(text[place])[0] != "M"
+        and _ZERO_WIDTH_JOINER not in text[place - 1 : place + 1]
+    )
+    return next(whole, outwards[0] if outwards else None)
 
 
 def joined_parts(source: str, parts: tuple[Translation, ...], languages: tuple[str, str]) -> Translation:

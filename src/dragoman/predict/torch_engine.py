@@ -22,23 +22,18 @@ from dragoman.decoding.log_probs import ArrayLogProbs, Floats, Floats32, Index, 
 from dragoman.errors import ConfigError, DragomanWarning, RunError
 from dragoman.hardware import resident_bytes
 from dragoman.model.compiled import CompiledModel, why_not_compiled
+from dragoman.model.copies import watched
 from dragoman.model.incremental import IncrementalDecoder, WholeDecoder
 from dragoman.model.kernels import FAST
 from dragoman.model.static import StaticDecoder, can_record
 from dragoman.model.transformer import Seq2SeqTransformer, Stepping, decoder_layers, encoder_layers
 from dragoman.predict.engine import FORBIDDEN, CompiledEngine, ModelEngine, SearchInput, Started, covering
-from dragoman.predict.networks import watched
 from dragoman.predict.shortlist import Shortlist
 from dragoman.tensors import of_tensors
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 SPARE = 8
 """Candidates beyond the k best, so that ties at the edge seldom need a second pass over the vocabulary."""
-SLOWER = {
-    "incremental": "the layers themselves search in its place, a token at a time",
-    "whole": "the whole model searches in its place, all tokens at every step",
-}
-"""By way of searching, what a user is told."""
 
 
 class TensorStep:
@@ -68,10 +63,6 @@ class TensorLogProbs:
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape)
 
     @torch.inference_mode()
     def best(self, k: int) -> tuple[Floats, Ints]:
@@ -250,7 +241,7 @@ def agreeing_engine(
     if stepping != "fast":
         warn(
             f"{where}: is not the network that the fast search computes, for src/dragoman/model was changed; "
-            f"{SLOWER[stepping]}",
+            "the layers themselves search in its place, slower",
             DragomanWarning,
             stacklevel=2,
         )

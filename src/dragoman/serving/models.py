@@ -89,8 +89,7 @@ class Models:
             of_classifier = "auto" if precision == "int8" else precision  # int8 is for searches
             classifier = Classifier.load(path, device=device, precision=of_classifier)
             classifier.classify(["."])  # what is made at the first call is made now
-            short = PRECISIONS[classifier.precision]
-            return [ServedClassifier(name, n_weights, short, classifier)]
+            return [ServedClassifier(name, n_weights, PRECISIONS[classifier.precision], classifier)]
         translator = Translator.load(path, device=device, precision=precision)
         short = PRECISIONS[translator.engine.precision]
         turned = [translator.towards("-".join(direction)) for direction in translator.directions]

@@ -17,11 +17,11 @@ from dragoman.errors import DataError
 from dragoman.predict.alignment import WordProbability, word_probabilities
 from dragoman.predict.flow import (
     CHARACTERS_A_TOKEN,
+    ComputeStep,
     Flow,
     Pivot,
     TranslationRequest,
     aligned,
-    computed,
     translated,
 )
 from dragoman.predict.glossary import Glossary
@@ -99,7 +99,8 @@ def translation(
             inputs = [each.through or each.source for each in translations]
             writer = model.second if isinstance(model, Pivot) else model
             cost = sum(map(len, outputs)) // CHARACTERS_A_TOKEN
-            words = yield from computed(partial(word_probabilities, writer, inputs, outputs), cost)
+            job = [(writer, inputs, outputs)]
+            (words,) = yield ComputeStep(lambda each: [word_probabilities(*x) for x in each], job, [cost])
         for (i, k, fields), each, of_links, of_words in zip(part, translations, links, words, strict=True):
             fields.update(_fields(asked.n_best, each, of_links, of_words))
             tell("sentence", {"text": i, "sentence": k, "result": fields})
@@ -135,7 +136,7 @@ def _plan(
     plan = TranslationRequest(
         settings=asked.model_dump(include=set(SearchConfig.model_fields) - {"n_best"}),
         n_best=asked.n_best,
-        glossary=Glossary.of(asked.glossary, inflect=asked.inflect) if asked.glossary else None,
+        glossary=Glossary(asked.glossary, inflect=asked.inflect) if asked.glossary else None,
         protection=Protection(kinds) if kinds else None,
     )
     defaults = served.translator.config.search

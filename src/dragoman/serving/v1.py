@@ -17,11 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from dragoman.documents import FORMATS
-from dragoman.predict.flow import (
-    CHARACTERS_A_TOKEN,
-    ComputeStep,
-    Flow,
-)
+from dragoman.predict.flow import CHARACTERS_A_TOKEN, ComputeStep, Flow
 from dragoman.serving import schemas
 from dragoman.serving.batching import Client
 from dragoman.serving.downloads import safe_name

@@ -80,25 +80,20 @@ class Tokenizer(ABC):
         """The reserved tokens that it puts before every text, and their ids."""
         return {token.piece: token.id for token in self._before}
 
-    def with_new_marks(self, marks: Sequence[str]) -> Tokenizer:
-        """Return this tokenizer with those of the reserved tokens `marks` that it lacks, behind all others.
+    def with_reserved(self, tokens: Sequence[str]) -> Tokenizer:
+        """Return this tokenizer with those of the reserved `tokens` that it lacks, behind all others.
 
-        ConfigError: a tokenizer that came with an imported model takes no new ones.
+        They are marks, or `SLOTS`. ConfigError: a tokenizer that came with an imported model takes no new
+        ones.
         """
-        new = [mark for mark in marks if mark not in self.marks]
+        present = {*self.marks, *self.pieces()}
+        new = [token for token in tokens if token not in present]
         return self._with_pieces(new) if new else self.plain
 
     @cached_property
     def has_slots(self) -> bool:
         """Whether `SLOTS` are in the vocabulary."""
         return set(SLOTS) <= set(self.pieces())
-
-    def with_slots(self) -> Tokenizer:
-        """Return this tokenizer with `SLOTS` behind the other tokens; as it is where it has them.
-
-        ConfigError: a tokenizer that came with an imported model takes no new ones.
-        """
-        return self.plain if self.has_slots else self._with_pieces(SLOTS)
 
     @abstractmethod
     def _with_pieces(self, pieces: Sequence[str]) -> Tokenizer:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -136,14 +137,13 @@ def train_tokenizer(
     config: TokenizerConfig,
     *,
     lang: str = "",
-    marks: Sequence[str] = (),
-    slots: bool = False,
+    reserved: Sequence[str] = (),
 ) -> Tokenizer:
     """Train a tokenizer of `config.kind` on `texts` in the language `lang` (for spaCy's rules).
 
-    It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces; the last are the reserved ones
-    `marks`, before them `SLOTS` with `slots`. `config.dropout` is the probability with which
-    `encode_batch(..., dropout=generator)` leaves out merges.
+    It has `config.vocab_size` tokens, or fewer if the texts have fewer pieces; the last are the `reserved`
+    ones. `config.dropout` is the probability with which `encode_batch(..., dropout=generator)` leaves out
+    merges.
 
     Raises:
         DataError: there is no text.
@@ -155,12 +155,9 @@ def train_tokenizer(
             f'tokenizer.kind = "{config.kind}" comes with an imported model and cannot be learnt; start '
             'from one with dragoman train --from RUN, or choose kind = "bpe"'
         )
-    if marks:
-        smaller = config.model_copy(update={"vocab_size": config.vocab_size - len(marks)})
-        return train_tokenizer(texts, smaller, lang=lang, slots=slots).with_new_marks(marks)
-    if slots:
-        smaller = config.model_copy(update={"vocab_size": config.vocab_size - len(SLOTS)})
-        return train_tokenizer(texts, smaller, lang=lang).with_slots()
+    if reserved:
+        smaller = config.model_copy(update={"vocab_size": config.vocab_size - len(reserved)})
+        return train_tokenizer(texts, smaller, lang=lang).with_reserved(reserved)
     if config.kind == "bpe" or config.kind == "unigram":
         spec = subwords.learn(
             texts,
@@ -266,17 +263,18 @@ class TokenizerPair:
         Errors: as `train_tokenizer`.
         """
         sample = draw_sample(pairs, MAX_TEXTS // 2)
+        of_both = SLOTS if slots else ()
+        of_src = [*of_both, *marks]
         if config.shared:
             lang = src_lang if src_lang == tgt_lang else ""
-            texts = (text for pair in sample for text in pair)
-            both = train_tokenizer(texts, config, lang=lang, marks=marks, slots=slots)
+            both = train_tokenizer(chain.from_iterable(sample), config, lang=lang, reserved=of_src)
             return cls(both, both)
         tgt_config = config
         if config.tgt_kind != "same":
             tgt_config = config.model_copy(update={"kind": config.tgt_kind})
         return cls(
-            train_tokenizer((src for src, _ in sample), config, lang=src_lang, marks=marks, slots=slots),
-            train_tokenizer((tgt for _, tgt in sample), tgt_config, lang=tgt_lang, slots=slots),
+            train_tokenizer((src for src, _ in sample), config, lang=src_lang, reserved=of_src),
+            train_tokenizer((tgt for _, tgt in sample), tgt_config, lang=tgt_lang, reserved=of_both),
         )
 
     def extended(self, pairs: Iterable[tuple[str, str]], n_new: int) -> TokenizerPair:
@@ -286,7 +284,7 @@ class TokenizerPair:
         """
         sample = draw_sample(pairs, MAX_TEXTS // 2)
         if self.shared:
-            both = self.src.extended((text for pair in sample for text in pair), n_new)
+            both = self.src.extended(chain.from_iterable(sample), n_new)
             return TokenizerPair(both, both)
         return TokenizerPair(
             self.src.extended((src for src, _ in sample), n_new),
@@ -306,7 +304,7 @@ class TokenizerPair:
         """Return these tokenizers with the reserved tokens `marks` in that of the source, where missing."""
         if all(mark in self.src.marks for mark in marks):
             return self
-        src = self.src.with_new_marks(marks)
+        src = self.src.with_reserved(marks)
         return TokenizerPair(src, src if self.shared else self.tgt)
 
     @property
@@ -318,8 +316,8 @@ class TokenizerPair:
         """Return these tokenizers with `SLOTS`, as they are where they have them."""
         if self.has_slots:
             return self
-        src = self.src.with_slots()
-        return TokenizerPair(src, src if self.shared else self.tgt.with_slots())
+        src = self.src.with_reserved(SLOTS)
+        return TokenizerPair(src, src if self.shared else self.tgt.with_reserved(SLOTS))
 
     def save(self, folder: Path) -> None:
         """Write shared.json, or src.json and tgt.json, into `folder`."""

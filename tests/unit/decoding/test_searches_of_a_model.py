@@ -14,14 +14,14 @@ from dragoman.data.batching import pad
 from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.phrases import ExactPhrase
 from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.model.copies import inference_copy
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.engine import SearchInput, longest_translation
 from dragoman.predict.inflection import WrittenTokens
-from dragoman.predict.model import encode_phrase
-from dragoman.predict.networks import inference_copy
 from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
+from dragoman.text.spans import encode_phrase
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 
 TEXTS = ["red cat", "big old house", "", "small bird river tree", "blue dog"]

@@ -28,7 +28,7 @@ from dragoman.predict.torch_engine import TorchEngine
 from dragoman.predict.translator import Translator
 from dragoman.runs import Run
 from dragoman.text.tokenizer import EOS_ID
-from exports import run_script_of_readme, untrained_run
+from exports import classifier_network, run_script_of_readme, untrained_run
 from foreign_models import write_marian
 
 LINES = "red\u2028cat\n\nbig\x0bold house small bird\n  \nriver </s> <unk> tree\n"
@@ -267,14 +267,15 @@ def test_onnx_has_the_logits_of_a_classifier(ngrams: int, tiny_classifier_run: P
     classifier = Classifier.load(tiny_classifier_run, precision="fp32")
     model = classifier.config.model.model_copy(update={"ngrams": ngrams, "pooling": "mean+max"})
     config = classifier.config.model_copy(update={"model": model})
+    network = classifier_network(tiny_classifier_run).model
     if ngrams == 0:
-        classifier.model.votes = None
-    onnx.write_classifier(classifier.model, tmp_path)
+        network.votes = None
+    onnx.write_classifier(network, tmp_path)
     tokens = [list(range(4, 4 + n)) for n in (1, 6, 7, 20)]  # windows of 6 tokens
     lengths = np.array([len(row) for row in tokens])
     documents = make_documents(np.concatenate(tokens), lengths, config)
     with torch.inference_mode():
-        expected = documents.logits(classifier.model).numpy()
+        expected = documents.logits(network).numpy()
     found = onnx.classifier_logits(onnx.session(tmp_path / onnx.CLASSIFIER), documents)
     assert np.abs(found - expected).max() < 1e-5
 

@@ -13,14 +13,11 @@ from torch.nn import functional as F
 from dragoman.model.kernels import (
     FAST,
     PLAIN,
-    _ChunkedConsistency,
     _ChunkedCrossEntropy,
     byte_dropout,
     choose_kernels,
-    chunked_consistent_cross_entropy,
     chunked_linear_cross_entropy,
     matmul_attention,
-    plain_consistent_cross_entropy,
     plain_linear_cross_entropy,
 )
 
@@ -42,7 +39,7 @@ SEED = st.integers(0, 1000)
 LOSSES = {
     "cross entropy": (plain_linear_cross_entropy, chunked_linear_cross_entropy, 1, (0.1,)),
     "without smoothing": (plain_linear_cross_entropy, chunked_linear_cross_entropy, 1, (0.0,)),
-    "consistency": (plain_consistent_cross_entropy, chunked_consistent_cross_entropy, 2, (0.1, 3.0)),
+    "consistency": (plain_linear_cross_entropy, chunked_linear_cross_entropy, 2, (0.1, 3.0)),
 }
 """The plain loss, the chunked one, passes over a batch, and what else both take."""
 
@@ -79,11 +76,10 @@ def test_chunked_losses_have_the_gradients_of_their_values(
         return chunked_linear_cross_entropy(h, w, targets, smoothing)[0]
 
     def consistency(h: Tensor, w: Tensor) -> Tensor:
-        return chunked_consistent_cross_entropy(h, w, targets, smoothing, alpha)[0]
+        return chunked_linear_cross_entropy(h, w, targets, smoothing, alpha)[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        for chunked in (_ChunkedCrossEntropy, _ChunkedConsistency):
-            patch.setattr(chunked, "CHUNK", 4)
+        patch.setattr(_ChunkedCrossEntropy, "CHUNK", 4)
         assert torch.autograd.gradcheck(entropy, (once, weight))
         assert torch.autograd.gradcheck(consistency, (hidden, weight))
 
@@ -92,7 +88,7 @@ def test_two_passes_that_agree_have_the_loss_of_one() -> None:
     targets = torch.tensor([1, 0])
     hidden, weight = double(2, 3, seed=1), double(4, 3, seed=2)
     once = plain_linear_cross_entropy(hidden, weight, targets, 0.1)
-    twice = chunked_consistent_cross_entropy(hidden.repeat(2, 1), weight, targets, 0.1, 5.0)
+    twice = chunked_linear_cross_entropy(hidden.repeat(2, 1), weight, targets, 0.1, 5.0)
     torch.testing.assert_close(twice, once, check_dtype=False)
 
 
@@ -101,8 +97,7 @@ def test_the_disagreement_is_both_divergences() -> None:
     p, q = (hidden @ weight.t()).softmax(-1)
     divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
     with_it, without = (
-        chunked_consistent_cross_entropy(hidden, weight, torch.tensor([1]), 0.0, alpha)[0]
-        for alpha in (4.0, 0.0)
+        chunked_linear_cross_entropy(hidden, weight, torch.tensor([1]), 0.0, alpha)[0] for alpha in (4.0, 0.0)
     )
     torch.testing.assert_close(with_it - without, divergences)
 
@@ -181,7 +176,7 @@ def exact_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothi
 def exact_consistency(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
 ) -> Tensor:
-    """The formula of `ConsistencyLoss`, term by term."""
+    """The formula of `LossFunction` for two passes, term by term."""
     once, again = (exact_cross_entropy(h, weight, targets, smoothing) for h in hidden.chunk(2))
     log_p, log_q = (hidden @ weight.t()).log_softmax(-1).chunk(2)
     divergences = [
@@ -201,15 +196,14 @@ def exact_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
 def test_chunked_losses_are_near_the_exact_ones(
     n_rows: int, vocab_size: int, d: int, chunk: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for function in (_ChunkedCrossEntropy, _ChunkedConsistency):
-        monkeypatch.setattr(function, "CHUNK", chunk)
+    monkeypatch.setattr(_ChunkedCrossEntropy, "CHUNK", chunk)
     first, other = double(n_rows, d, seed=d), double(n_rows, d, seed=d + 1)
     hidden = torch.cat([first, first + other / 2]).to(dtype)  # two passes with other dropout
     weight = (double(vocab_size, d, seed=d + 2) / d**0.5).to(dtype).float()  # fp32, as in a model
     targets = random_targets(n_rows, vocab_size, seed=d)
     for fast, exact, inputs, rest in (
         (chunked_linear_cross_entropy, exact_cross_entropy, (hidden[:n_rows], weight), (0.1,)),
-        (chunked_consistent_cross_entropy, exact_consistency, (hidden, weight), (0.1, 4.0)),
+        (chunked_linear_cross_entropy, exact_consistency, (hidden, weight), (0.1, 4.0)),
     ):
         found = results(lambda *x, fast=fast: fast(*x)[0], inputs, targets, *rest)
         wanted = results(exact, tuple(x.double() for x in inputs), targets, *rest)

@@ -10,10 +10,11 @@ import torch
 
 from dragoman.errors import DataError
 from dragoman.model.layers import MultiHeadAttention, attention_weights
-from dragoman.predict.alignment import align, align_words, words_of
+from dragoman.predict.alignment import align, align_words
 from dragoman.predict.attention import AttentionMap, attention_maps
 from dragoman.predict.translator import Translator
 from dragoman.report.attention import plot_alignment, plot_attention, plot_layers
+from dragoman.text.spans import words_of
 
 
 def test_the_weights_are_those_that_the_block_applies(translator: Translator) -> None:

@@ -185,14 +185,14 @@ def test_of_several_labels_the_baseline_tells_each_by_itself() -> None:
     assert "labels:one-vs-rest|threshold:0.5" in baseline.signature
 
 
-def scorer(run: Path, saved: list[dict[str, Any]] | None = None) -> BaselineScorer:
-    return BaselineScorer(Run.open(run), saved or [])
+def scorer(run: Path, *saved: dict[str, Any], said: list[str] | None = None) -> BaselineScorer:
+    return BaselineScorer(Run.open(run), saved, [].append if said is None else said.append)
 
 
 def test_the_baseline_is_trained_on_the_same_texts_and_scored_alike(run: Path, evaluation: Scores) -> None:
     pytest.importorskip("sklearn")
     said: list[str] = []
-    result = scorer(run).beside(evaluation, EXAMPLES, said.append).baseline
+    result = scorer(run, said=said).beside(evaluation, EXAMPLES).baseline
     assert said == [f"training the baseline ({NAME}) on 200 texts"]
     assert result is not None
     train = open_labelled(classification_config(Run.open(run)).data.train)
@@ -208,7 +208,7 @@ def test_there_is_no_baseline_of_changed_text(run: Path, evaluation: Scores, tmp
     more = tmp_path / "more.tsv"
     more.write_text(Path(train).read_text(encoding="utf-8") + "neither\tred\n", encoding="utf-8")
     (run / "config.toml").write_text(config.replace(str(train), str(more)), encoding="utf-8")
-    found = scorer(run).beside(evaluation, EXAMPLES, print)
+    found = scorer(run).beside(evaluation, EXAMPLES)
     assert found.baseline is None
     assert found.no_baseline == f"{more} changed since the run was trained"
 
@@ -216,25 +216,25 @@ def test_there_is_no_baseline_of_changed_text(run: Path, evaluation: Scores, tmp
 def test_a_known_score_is_not_computed_again_and_a_damaged_one_is(run: Path, evaluation: Scores) -> None:
     pytest.importorskip("sklearn")
     said: list[str] = []
-    first = scorer(run).beside(evaluation, EXAMPLES, said.append)
-    again = scorer(run, [first.record()]).beside(evaluation, EXAMPLES, said.append)
+    first = scorer(run, said=said).beside(evaluation, EXAMPLES)
+    again = scorer(run, first.record(), said=said).beside(evaluation, EXAMPLES)
     assert again.baseline == first.baseline
     assert len(said) == 1
     others = EXAMPLES[:30]
     few = replace(evaluation, expected=evaluation.expected[:30], logits=evaluation.logits[:30])
-    scorer(run, [first.record()]).beside(few, others, said.append)
+    scorer(run, first.record(), said=said).beside(few, others)
     assert len(said) == 2  # for another test it is
     record = first.record()
     del record["baseline"]["scores"]
-    assert scorer(run, [record]).beside(evaluation, EXAMPLES, print).baseline == first.baseline
+    assert scorer(run, record).beside(evaluation, EXAMPLES).baseline == first.baseline
 
 
 def test_without_training_texts_the_reason_or_the_known_score_is_there(run: Path, evaluation: Scores) -> None:
     pytest.importorskip("sklearn")
-    first = scorer(run).beside(evaluation, EXAMPLES, print)
+    first = scorer(run).beside(evaluation, EXAMPLES)
     config = (run / "config.toml").read_text(encoding="utf-8")
     (run / "config.toml").write_text(config.replace("train.tsv", "gone.tsv"), encoding="utf-8")
-    beside = scorer(run).beside(evaluation, EXAMPLES, print)
+    beside = scorer(run).beside(evaluation, EXAMPLES)
     assert beside.baseline is None
     assert "gone.tsv: no such file" in beside.no_baseline
-    assert scorer(run, [first.record()]).beside(evaluation, EXAMPLES, print).baseline == first.baseline
+    assert scorer(run, first.record()).beside(evaluation, EXAMPLES).baseline == first.baseline

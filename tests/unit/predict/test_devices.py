@@ -35,6 +35,7 @@ from dragoman.training.trainer import Trainer
 from dragoman.training.updates.captured import Gradients, untouched
 from dragoman.training.updates.updater import LossModule
 from elsewhere import Elsewhere, second_device
+from exports import classifier_network
 from recording import Recorder, losses, tiny_config, tiny_state
 from tiny import TINY, TINY_CLASSIFIER, write_corpus, write_labelled
 
@@ -144,8 +145,9 @@ def test_a_classifier_says_the_same_there(tiny_classifier_run: Path) -> None:
     classifier = Classifier.load(tiny_classifier_run, device="cpu", precision="fp32")
     texts = ["a good red house", "bad " * 20, ""]
     expected = classifier.classify(texts)
+    classifier.compute = network = classifier_network(tiny_classifier_run)
     with second_device() as device:
-        classifier.model.to(device)
+        network.model.to(device)
         found = classifier.classify(texts)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.label == theirs.label

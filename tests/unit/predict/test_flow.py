@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig
 from dragoman.errors import DataError
-from dragoman.predict.alignment import words_of
 from dragoman.predict.flow import (
     ComputeStep,
     Flow,
@@ -27,6 +26,7 @@ from dragoman.predict.results import Link, Translation
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.serving.batching import Batcher, Client
+from dragoman.text.spans import words_of
 
 WORDS = ["red", "cat", "Big", "HOUSE", "12.50", "<b>", "</b>", "a@b.org", "😀", ",", ".", "日本"]
 PIECES = [*WORDS, "old " * 60]
@@ -84,7 +84,7 @@ def test_every_driver_comes_to_the_same_and_links_join_words_of_the_texts_as_the
 
 
 def test_terms_are_required_of_what_the_model_reads(translator: Translator) -> None:
-    terms = Glossary.of([("red cat", "rot Katze")])
+    terms = Glossary([("red cat", "rot Katze")])
     request = TranslationRequest(glossary=terms, protection=Protection(["tags"]))
     (translation,) = finish(translated(translator, ["a <b>red</b> cat"], request))
     assert "rot Katze" in translation.text.replace("<b>", "").replace("</b>", "")

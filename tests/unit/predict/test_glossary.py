@@ -139,13 +139,13 @@ def test_a_term_base_needs_languages_and_may_have_several_terms(tmp_path: Path) 
 
 
 def test_pairs_of_a_request_are_checked_like_those_of_a_file() -> None:
-    assert Glossary.of([["bank", "Bank"], ["bank ", "Bank"]]).required("bank") == ["Bank"]
+    assert Glossary([["bank", "Bank"], ["bank ", "Bank"]]).required("bank") == ["Bank"]
     with pytest.raises(DataError, match=r"glossary entry 2: 'a' is to be 'c' here and 'b' in entry 1; keep"):
-        Glossary.of([["a", "b"], ["a", "c"]])
+        Glossary([["a", "b"], ["a", "c"]])
     with pytest.raises(
         DataError, match=r"glossary entry 1: has no word on one side; write source and target"
     ):
-        Glossary.of([["a", " "]])
+        Glossary([["a", " "]])
 
 
 def test_terms_may_be_inflected() -> None:

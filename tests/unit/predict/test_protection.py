@@ -68,7 +68,7 @@ def test_every_span_survives_every_translator(translator: Translator, texts: lis
         assert_protected(protection, text, translation.text)
         assert translation.alternatives[0] == (translation.text, translation.score)
         if translation.outcome == "put back":
-            spans = [span.text for span in protection.spans(text) if not span.is_tag]
+            spans = [span.text for span in protection.spans(text) if not span.tag]
             there = [span.text for span in protection.spans(translation.text) if span.text in spans]
             assert there == spans
 

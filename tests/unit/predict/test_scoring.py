@@ -8,7 +8,7 @@ import torch
 from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError
 from dragoman.model.transformer import Seq2SeqTransformer
-from dragoman.predict.scoring import perplexity, score_pairs
+from dragoman.predict.scoring import EMPTY, TOO_LONG, perplexity, score_pairs
 from dragoman.predict.translator import Translator
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenizerPair, train_tokenizer
 
@@ -32,7 +32,6 @@ def test_log_probabilities_are_those_of_the_model_without_what_it_never_writes(
     pieces = [token.piece for token in translator.tokenizers.tgt.tokens("rot Katze")]
     assert [piece for piece, _ in tokens] == [*pieces, "</s>"]
     assert scored.log_prob == pytest.approx(sum(value for _, value in tokens))
-    assert scored.perplexity == pytest.approx(math.exp(-scored.log_prob / len(tokens)))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 12, 4096])
@@ -49,7 +48,7 @@ def test_batches_do_not_change_the_scores(translator: Translator, batch_tokens: 
 
 def test_an_empty_pair_has_no_tokens(translator: Translator) -> None:
     scored = score_pairs(translator, SOURCES, TARGETS)[2]
-    assert (scored.log_probs, scored.log_prob, scored.perplexity) == ((), 0.0, 1.0)
+    assert (scored.log_probs, scored.log_prob) == ((), 0.0)
     assert score_pairs(translator, [], []) == []
 
 
@@ -73,27 +72,15 @@ def test_what_can_be_written_shares_the_whole_probability(translator: Translator
 
 
 def test_perplexity_of_certain_and_impossible_tokens() -> None:
-    assert perplexity(0.0, 3) == 1.0
+    assert perplexity(0.0, 3) == perplexity(0.0, 0) == 1.0
     assert perplexity(-math.log(8.0), 3) == pytest.approx(2.0)
     assert perplexity(-math.inf, 1) == math.exp(700)
 
 
-@pytest.mark.parametrize(
-    ("sources", "targets", "message"),
-    [
-        (["a"], [], r"1 sources and 0 targets; each needs its own"),
-        (
-            ["red", "red"],
-            ["rot", " "],
-            r"pair 12: the target is empty; give text on both sides, or on neither",
-        ),
-        ([""], ["rot"], r"pair 11: the source is empty"),
-        (["red"], ["rot " * 600], r"pair 11: the target has \d+ tokens and the model accepts 512; split it"),
-        (["red " * 600], ["rot"], r"pair 11: the source has \d+ tokens and the model accepts 512"),
-    ],
-)
-def test_pairs_that_cannot_be_scored_are_named(
-    translator: Translator, sources: list[str], targets: list[str], message: str
-) -> None:
-    with pytest.raises(DataError, match=message):
-        score_pairs(translator, sources, targets, first_number=11)
+def test_pairs_that_cannot_be_scored_say_why(translator: Translator) -> None:
+    sources, targets = ["red", "", "red", "red " * 600, "red"], [" ", "rot", "rot " * 600, "rot", "rot"]
+    scored = score_pairs(translator, sources, targets)
+    assert [score.fault for score in scored] == [EMPTY, EMPTY, TOO_LONG, TOO_LONG, ""]
+    assert [bool(score.log_probs) for score in scored] == [False] * 4 + [True]
+    with pytest.raises(DataError, match=r"1 sources and 0 targets; each needs its own"):
+        score_pairs(translator, ["a"], [])

@@ -11,11 +11,11 @@ from dragoman.decoding.hypotheses import Hypothesis
 from dragoman.decoding.log_probs import ArrayLogProbs, Ints
 from dragoman.errors import RunError
 from dragoman.interop.ctranslate2 import CTranslate2Engine, convert, write_vocabulary_map
-from dragoman.model.compiled import why_not_compiled
+from dragoman.model.compiled import CompiledSteps, why_not_compiled
+from dragoman.model.copies import inference_copy
 from dragoman.model.kernels import FAST
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import SearchInput, Started, StepEngine
-from dragoman.predict.networks import inference_copy
 from dragoman.predict.shortlist import N_RESERVED, SHORTLIST, Shortlist
 from dragoman.predict.torch_engine import TorchEngine, engine_of
 from dragoman.predict.translator import Translator
@@ -180,7 +180,7 @@ def test_a_sentence_holds_what_it_may_hold(translator: Translator, shortlist: Sh
     for sentence in sentences(translator):
         allowed = shortlist.allowed([sentence.source], [()], vocab_size)
         assert set(allowed[0].nonzero()[0].tolist()) == may_hold(shortlist, sentence)
-        steps = decoder.start([sentence.source], allowed=allowed)
+        steps = CompiledSteps(decoder, [sentence.source], allowed=allowed)
         log_probs = steps(np.array([BOS_ID]), np.array([0]))
         assert steps.ids is not None
         assert log_probs.shape == (1, len(steps.ids))

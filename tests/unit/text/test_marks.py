@@ -116,4 +116,4 @@ def test_the_languages_of_an_imported_model_are_reserved_tokens_too() -> None:
     assert both.marks["<2deu>"] not in written, "what a user writes is text"
     assert pair.towards("nld").shared
     with pytest.raises(ConfigError, match=r"takes no new reserved tokens; set modifiers.slots = 0"):
-        both.with_slots()
+        both.with_reserved(SLOTS)

@@ -96,7 +96,7 @@ def _compare_set(
 ) -> ClassifierComparison:
     (first, main), *other_systems = evaluations.items()
     names, right = [score.name for score in main.scores], {first: main.right}
-    tested = "exact match" if "exact match" in names else "accuracy"  # the share of texts that are right
+    tested = main.labelling.share_name
     p_values: dict[str, list[float | None]] = {first: [None] * len(names)}
     for system, other in other_systems:
         same_texts = (main.texts, main.labelling.separator) == (other.texts, other.labelling.separator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -326,24 +327,25 @@ def evaluate(classifier: Classifier, name: str, examples: Sequence[Labelled]) ->
 class BaselineScorer:
     """Scores the baseline on test sets, training it once and only where its score is not known yet."""
 
-    def __init__(self, run: Run, saved: Sequence[dict[str, Any]]) -> None:
-        """Take the records of the run's scores.json as `saved`."""
-        self._run, self._config = run, classification_config(run)
+    def __init__(self, run: Run, saved: Sequence[dict[str, Any]], say: Callable[[str], None]) -> None:
+        """Take the records of the run's scores.json as `saved`; `say` hears when a baseline is trained."""
+        self._run, self._config, self._say = run, classification_config(run), say
         self._balanced = self._config.training.class_weights == "balanced"
         self._known = [record["baseline"] for record in saved if record.get("baseline")]
-        self._baseline: Baseline | None = None
-        self._train = ""
 
-    def beside(
-        self, evaluation: ClassificationScores, examples: Sequence[Labelled], listen: Callable[[str], None]
-    ) -> ClassificationScores:
-        """Evaluate `examples` and add the baseline's scores, or the reason why there are none.
-
-        `listen` is told before the baseline is trained, which may take a while.
-        """
+    def beside(self, evaluation: ClassificationScores, examples: Sequence[Labelled]) -> ClassificationScores:
+        """Evaluate `examples` and add the baseline's scores, or the reason why there are none."""
         test = hash_strings(*(part for example in examples for part in example))
         try:
-            result = self._saved(test) or self._score(examples, evaluation, test, listen)
+            result = self._saved(test)
+            if result is None:
+                numbers, labelling = class_numbers(evaluation.labels), evaluation.labelling
+                predicted = self._baseline.predict([example.text for example in examples])
+                classes = [[numbers[label] for label in names] for names in predicted]
+                encoded = labelling.encode(classes, len(numbers))
+                scores = tuple(labelling.scores(evaluation.expected, encoded, len(numbers)).values())
+                n_train, signature = self._baseline.n_texts, self._baseline.signature
+                result = BaselineResult(scores, n_train, signature, self._train, test)
         except (MissingExtraError, DataError) as error:
             return replace(evaluation, no_baseline=str(error))
         return replace(evaluation, baseline=result)
@@ -351,38 +353,28 @@ class BaselineScorer:
     def _saved(self, test: str) -> BaselineResult | None:
         """Return the kept record of this test and these training texts, or of any if they are gone."""
         records = [record for record in self._known if record.get("test") == test]
-        try:
-            self._train = self._train or hash_strings(
-                open_labelled_split(self._config)[0].fingerprint(), SETTINGS, str(self._balanced)
-            )
+        with suppress(DataError):
             records = [record for record in records if record.get("train") == self._train]
-        except DataError:
-            if not records:
-                raise
         try:
             return TypeAdapter(BaselineResult).validate_python(records[-1]) if records else None
         except ValidationError:
             return None  # written by another version
 
-    def _score(
-        self,
-        examples: Sequence[Labelled],
-        evaluation: ClassificationScores,
-        test: str,
-        listen: Callable[[str], None],
-    ) -> BaselineResult:
-        if self._baseline is None:
-            if changed := changed_files(self._run.text_hashes(), hashes_of(self._config, ["train"])):
-                raise DataError(f"{', '.join(changed[:3])} changed since the run was trained")
-            train = list(open_labelled_split(self._config)[0].examples())
-            listen(f"training the baseline ({NAME}) on {counted(len(train), 'text')}")
-            separator = self._config.data.label_separator
-            self._baseline = Baseline.train(train, balanced=self._balanced, separator=separator)
-        numbers, labelling = class_numbers(evaluation.labels), evaluation.labelling
-        predicted = self._baseline.predict([example.text for example in examples])
-        encoded = labelling.encode([[numbers[label] for label in names] for names in predicted], len(numbers))
-        scores = tuple(labelling.scores(evaluation.expected, encoded, len(numbers)).values())
-        return BaselineResult(scores, self._baseline.n_texts, self._baseline.signature, self._train, test)
+    @cached_property
+    def _texts(self) -> Corpus:
+        return open_labelled_split(self._config)[0]
+
+    @cached_property
+    def _train(self) -> str:
+        return hash_strings(self._texts.fingerprint(), SETTINGS, str(self._balanced))
+
+    @cached_property
+    def _baseline(self) -> Baseline:
+        if changed := changed_files(self._run.text_hashes(), hashes_of(self._config, ["train"])):
+            raise DataError(f"{', '.join(changed[:3])} changed since the run was trained")
+        train, separator = list(self._texts.examples()), self._config.data.label_separator
+        self._say(f"training the baseline ({NAME}) on {counted(len(train), 'text')}")
+        return Baseline.train(train, balanced=self._balanced, separator=separator)
 
 
 def split_of(config: ClassificationConfig, split: str) -> Iterator[tuple[str, Corpus]]:

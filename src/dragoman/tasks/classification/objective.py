@@ -31,6 +31,7 @@ from dragoman.metrics.classification import (
 from dragoman.metrics.labelling import Labelling, Labels, labelling_of
 from dragoman.metrics.score import Score
 from dragoman.model.classifier import TransformerClassifier
+from dragoman.model.copies import inference_copy
 from dragoman.predict.classifier import (
     CALIBRATION,
     LABELS,
@@ -40,7 +41,7 @@ from dragoman.predict.classifier import (
     load_labels,
     max_tokens,
 )
-from dragoman.predict.networks import NetworkClassifier, build_classifier, inference_copy
+from dragoman.predict.networks import NetworkClassifier, build_classifier
 from dragoman.runs import Run
 from dragoman.tasks.classification.votes import Votes, solve_votes
 from dragoman.tensors import tensor_shapes
@@ -231,7 +232,7 @@ class ClassificationObjective(Objective[ClassificationBatch]):
 
     def _describe_mixture(self, logits: list[Floats], factors: Floats) -> dict[str, Any]:
         """Say what n-grams, encoder and both are worth, whose `logits` are given, and return it."""
-        key = self.labelling.score
+        key = self.labelling.score_keys[0]
         scores = {
             name: self._score(part)[1][key]
             for name, part in zip(("n-grams", "encoder", "both"), logits, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +107,14 @@ def marked(explanation: Explanation) -> list[Span]:
 
 def shortened(pieces: Sequence[Span], n_characters: int = LONGEST) -> list[Span]:
     """As many pieces as `n_characters` hold, round the one that is marked most; dots stand for the others."""
-    if sum(len(piece.text) for piece in pieces) <= n_characters:
+    ends = [0, *accumulate(len(piece.text) for piece in pieces)]
+    if ends[-1] <= n_characters:
         return list(pieces)
     ranks = {"same": 0, "against": 1, "for": 1, "against-strong": 2, "for-strong": 2}
-    first = last = max(range(len(pieces)), key=lambda i: ranks.get(pieces[i].kind, 0))
-    room = n_characters - len(pieces[first].text)
-    while room > 0 and (first > 0 or last < len(pieces) - 1):
-        if first > 0:
-            first -= 1
-            room -= len(pieces[first].text)
-        if room > 0 and last < len(pieces) - 1:
-            last += 1
-            room -= len(pieces[last].text)
+    strongest = max(range(len(pieces)), key=lambda i: ranks.get(pieces[i].kind, 0))
+    start = min(max(0, ends[strongest] - n_characters // 2), ends[-1] - n_characters)
+    shown = [i for i in range(len(pieces)) if ends[i + 1] > start and ends[i] < start + n_characters]
+    first, last = shown[0], shown[-1]
     before = [Span("same", "… ")] if first else []
     after = [Span("same", " …")] if last < len(pieces) - 1 else []
     return [*before, *pieces[first : last + 1], *after]

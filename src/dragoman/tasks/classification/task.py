@@ -166,7 +166,8 @@ class ClassificationTask(Task):
         self, run: Run, tests: Mapping[str, Corpus], request: EvaluationRequest
     ) -> Iterator[ClassificationScores]:
         classifier = load_classifier(run.path, device=request.device, precision=request.precision)
-        scorer, say = BaselineScorer(run, saved_scores(run)), request.say
+        say = request.say
+        scorer = BaselineScorer(run, saved_scores(run), say)
         for name, corpus in tests.items():
             examples = list(corpus.examples())
             for note in corpus.notes():
@@ -180,7 +181,7 @@ class ClassificationTask(Task):
                 n_texts, n_tokens = int((evaluation.n_cut > 0).sum()), int(evaluation.n_cut.sum())
                 say(f"cut {n_tokens:,} tokens off {n_texts:,} of {len(examples):,} texts (data.max_windows)")
             if request.baseline:
-                yield scorer.beside(evaluation, examples, say)
+                yield scorer.beside(evaluation, examples)
             else:
                 yield replace(evaluation, no_baseline="left out (--no-baseline)")
 
@@ -230,10 +231,8 @@ class ClassificationTask(Task):
             "combinations never seen": [e for e in test if e.text in unseen_texts],
         }
         classifier = Classifier.load(run.path)
-        scorer = BaselineScorer(run, saved_scores(run))
-        evaluations = [
-            scorer.beside(evaluate(classifier, name, part), part, say) for name, part in parts.items()
-        ]
+        scorer = BaselineScorer(run, saved_scores(run), say)
+        evaluations = [scorer.beside(evaluate(classifier, name, part), part) for name, part in parts.items()]
         keep_scores(run, [evaluation.record() for evaluation in evaluations])
         whole, (_, seen, unseen) = evaluations[0], parts.values()
         if whole.baseline is None:

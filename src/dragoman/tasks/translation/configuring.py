@@ -123,16 +123,16 @@ def _adapted(request: TrainingRequest, start: Path) -> TranslationConfig:
     old = translation_config(run)
     if request.recipe is not None:
         settings = read_settings(request.recipe)
-    elif request.corpora["train"] and request.replay:
-        data = with_replay(run, request)
-        data["max_length"] = usual_max_length(old.model)
-        training = fine_tuning_for(_count_pairs(data, request.overrides, only=NEW))
-        settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
     elif request.corpora["train"]:
-        several = len(old.directions) > 1 or request.both_ways or request.mix
-        data = listed(request) if several else one_corpus(request, old.languages)
+        if request.replay:
+            data = with_replay(run, request)
+        elif len(old.directions) > 1 or request.both_ways or request.mix:
+            data = listed(request)
+        else:
+            data = one_corpus(request, old.languages)
         data["max_length"] = usual_max_length(old.model)
-        training = fine_tuning_for(_count_pairs(data, request.overrides))
+        n_pairs = _count_pairs(data, request.overrides, only=NEW if request.replay else "")
+        training = fine_tuning_for(n_pairs)
         settings = {"name": f"{old.name}-adapted", "data": data, "training": training}
     else:
         raise ConfigError("--from needs new text: a recipe, --src and --tgt, or --tsv")

@@ -22,7 +22,6 @@ from dragoman.data.records import Pair
 from dragoman.errors import ConfigError, DataError, RunError, counted, printable
 from dragoman.evaluation.scores import KeptRecord, keep_scores
 from dragoman.hardware import choose_precision, commit, find_device, on_processor, versions
-from dragoman.metrics.score import Score
 from dragoman.metrics.translation import SentenceScores, sentence_chrf
 from dragoman.predict.loading import model_hash
 from dragoman.predict.model import translation_config
@@ -44,13 +43,9 @@ N_ALTERED = 100
 
 
 class KeptSet(KeptRecord):
-    """The translations of a set, as they are kept; see `TranslationScores`."""
+    """The translations of a set, as they are kept."""
 
-    hypotheses: tuple[str, ...]
-    beam_size: int
-    length_penalty: float
-    seconds: float
-    scores: tuple[Score, ...]
+    evaluation: TranslationScores
     commit: str | None
     """Of Dragoman's source when this was translated; None where it was no checkout."""
     date: str
@@ -141,31 +136,21 @@ class Translations:
         """Return the set of `pairs`, from the run's folder or translated now, and then kept there."""
         fingerprint = self._fingerprint(pairs)
         place = kept_name(split, self.config.labelled(name))
+        sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
         kept = KeptSet.read(self.run, place, fingerprint)
-        if kept is not None and len(kept.hypotheses) != len(pairs):
-            kept = None  # damaged
+        texts = kept and (len(kept.evaluation.hypotheses), kept.evaluation.references)
+        if texts != (len(pairs), references):
+            kept = None  # there is none, or it is damaged
         self._translated_now = kept is None
         if kept is None:
             self.request.say(f"{self.run.path}: translating {name}, {counted(len(pairs), 'sentence')}")
             now = evaluate(
                 self.translator, name, pairs, progress=lambda done: self.request.progress(done, len(pairs))
             )
-            kept = KeptSet(
-                fingerprint=fingerprint,
-                hypotheses=now.hypotheses,
-                beam_size=now.beam_size,
-                length_penalty=now.length_penalty,
-                seconds=now.seconds,
-                scores=now.scores,
-                commit=commit(),
-                date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            )
+            date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+            kept = KeptSet(fingerprint=fingerprint, evaluation=now, commit=commit(), date=date)
             kept.write(self.run, place, self.request.say)
-        sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
-        evaluation = TranslationScores(
-            name, kept.hypotheses, references, kept.scores, kept.beam_size, kept.length_penalty, kept.seconds
-        )
-        evaluation = with_given_scores(self.run, sources, evaluation)
+        evaluation = with_given_scores(self.run, sources, kept.evaluation)
         return TranslatedSet(evaluation, kept, sources, tuple(files), n_lines)
 
     def altered(self, kept: TranslatedSet) -> list[Altered]:
@@ -236,14 +221,13 @@ def read_given_scores(options: Sequence[str], sizes: Mapping[str, int]) -> dict[
         if name.lower() in OWN_NAMES:
             raise ConfigError(f"--scores {option}: Dragoman computes {name} itself; choose another name")
         files.setdefault(name, []).append(file)
+    by_test: dict[str, list[SentenceScores]] = {test: [] for test in sizes}
     for name, named in files.items():
         if len(named) != len(sizes):
             raise ConfigError(
                 f"--scores {name}: number of files {len(named)}, of test sets {len(sizes)}; give {name}=FILE "
                 f"once for each test set, in this order: {', '.join(sizes)}"
             )
-    by_test: dict[str, list[SentenceScores]] = {test: [] for test in sizes}
-    for name, named in files.items():
         for file, (test, n_sentences) in zip(named, sizes.items(), strict=True):
             values = tuple(read_scores(find_file(file)))
             if len(values) != n_sentences:

@@ -48,11 +48,7 @@ def batch_loss(
     rows = hidden.flatten(0, 1).index_select(0, real)  # (n_passes R, D)
     targets = batch.tgt_out[batch.tgt_out != PAD_ID]  # (R,)
     rows, weight = before_softmax(model, rows)
-    if consistency:
-        return BatchLoss(
-            *model.kernels.consistent_cross_entropy(rows, weight, targets, smoothing, consistency)
-        )
-    return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing))
+    return BatchLoss(*model.kernels.linear_cross_entropy(rows, weight, targets, smoothing, consistency))
 
 
 def hide_tokens(ids: Tensor, share: float) -> None:

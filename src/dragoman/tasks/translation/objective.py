@@ -23,10 +23,11 @@ from dragoman.errors import DataError, RunError, counted
 from dragoman.files import replacing_folder
 from dragoman.hardware import choose_dtype, resident_bytes
 from dragoman.metrics.translation import bleu, chrf
+from dragoman.model.copies import inference_copy
 from dragoman.model.transformer import Seq2SeqTransformer
 from dragoman.predict.engine import CompiledEngine
 from dragoman.predict.model import translation_config
-from dragoman.predict.networks import build_model, inference_copy
+from dragoman.predict.networks import build_model
 from dragoman.predict.probe import Probe
 from dragoman.predict.shortlist import SHORTLIST
 from dragoman.predict.torch_engine import TorchEngine, agreeing_engine

@@ -191,9 +191,8 @@ def _by_length(config: TranslationConfig, main: TranslatedSet, figures: Path) ->
 def _numbers(config: TranslationConfig, main: TranslatedSet) -> Group:
     evaluation = main.evaluation
     score, wrong = analysis.number_recall(evaluation.hypotheses, evaluation.references)
-    rows = [
-        ("digits", f"{score.n_reference}", f"{score.n_hypothesis}", *_percent(score.precision, score.recall))
-    ]
+    shares = (f"{share:.1f}" for share in (score.precision, score.recall))
+    rows = [("digits", str(score.n_reference), str(score.n_hypothesis), *shares)]
     heading = ("numbers", "in references", "in translations", "precision", "recall")
     parts: list[Part] = [
         Paragraph(
@@ -332,10 +331,6 @@ def _readable(translations: Translations, main: TranslatedSet) -> dict[str, int]
     chosen = extremes([main.qualities[i] for i in short], 1)
     named = zip(("good", "middling", "bad"), chosen, strict=True)
     return {what: short[indices[0]] for what, indices in named if indices}
-
-
-def _percent(*values: float) -> tuple[str, ...]:
-    return tuple(f"{value:.1f}" for value in values)
 
 
 def plot_scores_by_length(buckets: Sequence[LengthBucket], path: Path) -> None:

@@ -170,6 +170,7 @@ def test_validation_leaves_the_random_state_alone(tiny_run: Path, tmp_path: Path
     store = store_of(tmp_path, 20, translator)
     valid = [Pair(*line.split("\t")) for line in (tmp_path / "valid.tsv").read_text("utf-8").splitlines()]
     validator = Validator(translator.config, translator.tokenizers, valid, store, device=cpu)
+    weights = {name: parameter.detach() for name, parameter in translator.model.named_parameters()}
     before = torch.get_rng_state()
-    validator(translator.model, {n: p.detach() for n, p in translator.model.named_parameters()})
+    validator(translator.model, weights)
     assert torch.equal(torch.get_rng_state(), before)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from dragoman.evaluation.scores import FOLDER, keep_scores
 from dragoman.hub import HubName
@@ -67,7 +67,7 @@ def test_another_shortlist_other_settings_weights_or_texts_are_translated_again(
     (run.path / SHORTLIST).unlink(missing_ok=True)
     translate(run)
     n_tokens = TokenizerPair.load(run.tokenizer_folder).src.vocab_size
-    Shortlist(torch.arange(N_RESERVED, 12), torch.full((n_tokens, 1), -1)).save(run)
+    Shortlist(np.arange(N_RESERVED, 12), np.full((n_tokens, 1), -1)).save(run)
     assert translate(run)[1]
     change("beam_size = 3", "beam_size = 2")
     changed = Run.open(run.path)
@@ -84,13 +84,15 @@ def test_another_shortlist_other_settings_weights_or_texts_are_translated_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "damage", [{"hypotheses": [1] * 15}, {"hypotheses": [""]}, {"scores": [{}]}, {"fingerprint": "0"}, None]
+    "damage",
+    [{"hypotheses": [1] * 15}, {"hypotheses": [""]}, {"scores": [{}]}, {"references": [""] * 15}, None],
 )
 def test_what_is_damaged_is_made_again(run: Run, damage: dict[str, Any] | None) -> None:
     whole, _ = translate(run)
     path = run.path / KEPT
     record = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text("{" if damage is None else json.dumps(record | damage), encoding="utf-8")
+    damaged = record | {"evaluation": record["evaluation"] | (damage or {})}
+    path.write_text("{" if damage is None else json.dumps(damaged), encoding="utf-8")
     again, translated = translate(run)
     assert translated
     assert again.evaluation.hypotheses == whole.evaluation.hypotheses
