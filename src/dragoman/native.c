@@ -1112,7 +1112,7 @@ typedef struct {
     int32_t slot;
 } Continuation;
 
-#define MOST_BEST 64 /* tokens of a row: COMPILED_AT_MOST in dragoman/decoding/hypotheses.py, which bounds the width */
+#define MOST_BEST 64 /* tokens of a row: COMPILED_AT_MOST in dragoman/decoding/log_probs.py, which bounds the width */
 
 /* The best continuations of sentence `a`, 2 * width at most, best first, of equals the first by slot and by rank; those
  * of log-probability -inf left out. Returns how many; -1 where a log-probability is not a number. */
