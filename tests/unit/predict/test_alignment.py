@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import TokenizerConfig
 from dragoman.errors import DataError
-from dragoman.predict.alignment import (
-    align,
-    character_origins,
-    contrasted,
-    pharaoh,
-    token_shares,
-    word_attention,
-    word_probabilities,
-    words_of,
-)
+from dragoman.predict.alignment import align, contrasted, pharaoh, word_attention, word_probabilities
 from dragoman.predict.attention import attention_maps
 from dragoman.predict.flow import aligned
 from dragoman.predict.results import Link
@@ -27,6 +18,7 @@ from dragoman.predict.scoring import score_pairs
 from dragoman.predict.threads import finish
 from dragoman.predict.translator import Translator
 from dragoman.text.normalisation import normalise, normalise_lowercase
+from dragoman.text.spans import character_origins, token_shares, words_of
 from dragoman.text.tokenizer import Tokenizer, train_tokenizer
 from tiny import WORDS
 
