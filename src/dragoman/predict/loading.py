@@ -71,10 +71,11 @@ class TranslatorFiles(NamedTuple):
 
         Found before anything takes memory: a configuration can ask for terabytes in a line, a file cannot.
         """
-        check_depth(self.run, self.config.model)
+        where, shapes = str(self.run.weights_path), self.run.weight_shapes()
+        check_depth(self.config.model, len(shapes), where=where)
         sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
         expected = {each.name: each.shape for each in parameters(self.config.model, *sizes)}
-        compare_shapes(expected, self.run.weight_shapes(), where=str(self.run.weights_path))
+        compare_shapes(expected, shapes, where=where)
 
     def weights(self) -> Weights:
         """Read the weights. RunError: they are not there, are damaged, or do not pass `check`."""
@@ -100,7 +101,7 @@ class TranslatorFiles(NamedTuple):
 def classifier_weights(run: Run, config: ClassificationConfig, n_tokens: int, n_classes: int) -> Weights:
     """Read the weights of a classifier. RunError: as `TranslatorFiles.weights`."""
     where = str(run.weights_path)
-    check_depth(run, config.model)
+    check_depth(config.model, len(run.weight_shapes()), where=where)
     weights = of_older_run(run.load_arrays(), config.model)
     expected = {each.name: each.shape for each in classifier_parameters(config.model, n_tokens, n_classes)}
     compare_shapes(expected, {name: array.shape for name, array in weights.items()}, where=where)
@@ -108,13 +109,12 @@ def classifier_weights(run: Run, config: ClassificationConfig, n_tokens: int, n_
     return weights
 
 
-def check_depth(run: Run, config: EncoderConfig) -> None:
+def check_depth(config: EncoderConfig, n_weights: int, *, where: str) -> None:
     """RunError: the weights of a run are fewer than the layers of its configuration."""
-    n_weights = len(run.weight_shapes())
     n_layers = config.n_encoder_layers + getattr(config, "n_decoder_layers", 0)
     if n_layers > n_weights:
         raise RunError(
-            f"{run.weights_path}: has {n_weights} weights for {n_layers} layers; "
+            f"{where}: has {n_weights} weights for {n_layers} layers; "
             "config.toml and weights must come from the same run"
         )
 

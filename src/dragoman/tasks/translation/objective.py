@@ -242,8 +242,8 @@ class Validator:
         candidate = inference_copy(model, dtype, weights=weights, device=self.device)
         sizes = self.tokenizers.src.vocab_size, self.tokenizers.tgt.vocab_size
         probe = Probe.of(TorchEngine(candidate), *sizes)
-        test = lambda engine: not probe.is_finite or probe.agrees(engine, *sizes)  # noqa: E731
-        engine = agreeing_engine([candidate], [test], where="this model")
+        tests = [lambda engine: not probe.is_finite or probe.agrees(engine, *sizes)]
+        engine = agreeing_engine([candidate], tests, where="this model")
         translator = Translator(engine, self.tokenizers, self.config)
         sources, references = sides(self.pairs)
         hypotheses = self._translations(translator, sources)
